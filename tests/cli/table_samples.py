@@ -42,6 +42,7 @@ from pinlater.cli.commands import (
 )
 from pinlater.cli.commands.demo import view
 from pinlater.cli.commands.simulate import printing
+from pinlater.cli.each_queue import Results
 from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
 from pinlater.cli.shard_queries import Seen, ServerView
 from pinlater.client import (
@@ -174,8 +175,11 @@ WORKERS = WorkersFound(
     [
         KnownWorker(
             WORKER,
-            Trouble.STUCK,
-            ["The claim of 1 job should have ended 1m 15s ago", "4 claims timed out in the last 10 minutes"],
+            Trouble.SILENT,
+            [
+                "Not heard for 1m 15s; it still holds 3 jobs, whose claims time out within 1m 30s",
+                "4 claims timed out in the last 10 minutes",
+            ],
             [WorkerStatus(WORKER, 7, 75_000, info=WorkerInfo("python", "1.0.0", HOST, 1431, 16, 3, AT_MS))],
             75_000,
             [QUEUE, "emails"],
@@ -320,11 +324,11 @@ def _bulk_list(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
 
 
 SAMPLES: Mapping[str, Print] = {
-    "ack": answered(RESULTS, ack.ack, [DESCRIPTOR]),
+    "ack": answered(Results(RESULTS), ack.ack, [DESCRIPTOR]),
     "audit": answered(AuditPage([AUDITED, AUDITED._replace(who="ops", detail="")]), audit.audit, [QUEUE]),
     "bulk list": _bulk_list,
     "bulk start": answered(([JOB, JOB], True), bulk.start, QUEUE, bulk.BulkActionName.RETRY, dry_run=True),
-    "cancel": answered(RESULTS, cancel.cancel, [DESCRIPTOR]),
+    "cancel": answered(Results(RESULTS), cancel.cancel, [DESCRIPTOR]),
     "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
     "count": answered(JobCount(120_000), count.count, QUEUE),
     "cron": _cron,
@@ -358,8 +362,8 @@ SAMPLES: Mapping[str, Print] = {
     "queue stats": printed(
         lambda: queue._print_stats([STATS, STATS._replace(queue="emails")], False, in_one_line=False)
     ),
-    "change_priority": answered(MOVED, change_priority.change_priority, [DESCRIPTOR], priority=1),
-    "run_now": answered(RESULTS, run_now.run_now, [DESCRIPTOR]),
+    "change_priority": answered(Results(MOVED), change_priority.change_priority, [DESCRIPTOR], priority=1),
+    "run_now": answered(Results(RESULTS), run_now.run_now, [DESCRIPTOR]),
     "scan": answered(
         scan.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), scan.scan, [QUEUE]
     ),

@@ -62,7 +62,11 @@ def test_a_terminal_gets_blocks_that_fit(pinlater: Pinlater, queue: str, columns
 
 
 def test_a_queue_without_changes_is_said_to_have_none(pinlater: Pinlater) -> None:
-    assert on_terminal(pinlater.address, 80, False, "audit", "never_changed") == "no entry of the audit\n"
+    said = on_terminal(pinlater.address, 80, False, "audit", "never_changed")
+    assert (
+        said
+        == "note: there is no queue never_changed (`pinlater queue list` shows the queues)\nno entry of the audit\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tests.cli.conftest import Pinlater
 
 
 def test_a_server_on_its_own_file_owns_everything(pinlater: Pinlater) -> None:
-    found = pinlater.ok("cluster", "status", "--queue", "emails", "--json").json
+    pinlater.ok("queue", "create", "emails")
+    found = pinlater.ok("cluster", "status", "emails", "--json").json
     assert (found["agree"], found["problems"]) == (True, [])
     [server] = found["servers"]
     assert (server["asked"], server["owns"], server["heard"]) == ([pinlater.address], {"1": SLICES}, None)
@@ -31,6 +32,7 @@ def test_a_server_on_its_own_file_owns_everything(pinlater: Pinlater) -> None:
 
 
 def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pinlater) -> None:
+    pinlater.ok("queue", "create", "emails")
     lines = pinlater.ok("cluster", "status", "--queue", "emails").out.splitlines()
     address, asked, version, up, *others = lines[1].split("\t")
     assert lines[0] == "server\tasked as\tversion\tup\tconnections\towns\tmoves\theard\tforwarded\ttaken"

@@ -119,9 +119,9 @@ def test_on_a_terminal_it_stays_until_ctrl_c_and_a_retry_of_a_failed_job_succeed
 def press_retry(console: str, descriptor: str) -> None:
     """As the button of the page does."""
     origin = {"Origin": f"http://{console}"}
-    form = urllib.request.Request(f"http://{console}/jobs/{descriptor}/run", b"back=/failed", origin)
+    form = urllib.request.Request(f"http://{console}/jobs/{descriptor}/run", b"back=/failed&was=failed", origin)
     with urllib.request.urlopen(form, timeout=30) as page:
-        assert "1 job is due now" in page.read().decode()
+        assert "Retried 1 job; it is due now" in page.read().decode()
 
 
 def wait_until_none_failed(console: str) -> None:

@@ -76,7 +76,7 @@ def test_a_timeout_is_a_duration_or_a_number_of_seconds(timeout: str, seconds: f
 def test_a_timeout_that_is_none_is_a_wrong_command_line(offline: Pinlater, timeout: str) -> None:
     done = offline("count", "q", "--timeout", timeout)
     assert (done.code, done.out) == (exits.USAGE, "")
-    assert done.err.startswith("error: Invalid value for '--timeout': ")
+    assert done.err.startswith("error: Invalid value for --timeout: ")
 
 
 @pytest.mark.parametrize("command", ["scan", "delete-jobs"])
@@ -363,8 +363,9 @@ def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, m
 
 def test_hints_say_what_to_do_about_a_queue() -> None:
     assert "`pinlater queue create NAME` creates one" in exits.hint_for(errors.QueueNotFound("x"))
-    assert "with --descriptor" in exits.hint_for(errors.QueueNotFound.of("emails:s1d2:p1:73"))
-    assert "letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
+    assert "1 to 64 ASCII letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
+    assert "`pinlater bulk list`" in exits.hint_for(errors.CallerError("x", detail="NO_SUCH_RUN"))
+    assert "--after takes" in exits.hint_for(errors.ContinuationInvalid("x"))
     assert "--tls-ca FILE" in exits.hint_for(errors.CallerError(f"getQueueNames: {TLS_PORT}"))
     assert "emails:s1:p1:73" in exits.hint_for(errors.CallerError("x", detail="DESCRIPTOR_INVALID"))
     assert "`pinlater serve`" in exits.hint_for(errors.ServerUnreachable("x"))
@@ -451,7 +452,7 @@ def test_an_error_about_an_address_that_is_not_this_machines_says_where_it_came_
 
 def test_a_word_that_is_none_of_the_possible_ones_is_said_plainly(offline: Pinlater) -> None:
     done = offline("count", "q", "--state", "bogus")
-    assert done.err.startswith("error: Invalid value for '--state': 'bogus' is not one of 'pending', ")
+    assert done.err.startswith("error: Invalid value for --state: 'bogus' is not one of 'pending', ")
 
 
 @pytest.mark.parametrize("command", ["ack", "cancel", "lookup", "run-now", "change-priority"])

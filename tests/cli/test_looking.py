@@ -90,7 +90,7 @@ def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: s
         time.sleep(0.05)
 
     retried = pinlater("retry-failed", queue)
-    assert retried.out.splitlines() == ["retried 0"]
+    assert retried.out.splitlines() == ["retried 0 jobs"]
     assert (
         retried.err
         == "1 stays failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
@@ -113,7 +113,7 @@ def test_a_retry_says_that_retried_jobs_may_have_failed_again(
     monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
     retried = pinlater("retry-failed", queue)
     assert (retried.out, retried.err.partition(", or not retried")[0]) == (
-        "retried 3\n",
+        "retried 3 jobs; they are due now\n",
         "3 are failed now: retried and failed again",
     )
 
@@ -130,8 +130,8 @@ def test_a_scan_shows_a_due_time_of_waiting_jobs_only(pinlater: Pinlater, queue:
 def test_a_cancelled_job_is_retried_if_it_is_named(pinlater: Pinlater, queue: str) -> None:
     [cancelled] = pinlater.ok("enqueue", queue, "--body", "x", "--json").json["descriptors"]
     pinlater.ok("cancel", cancelled)
-    assert pinlater("retry-failed", queue).out == "retried 0\n"
-    assert pinlater.ok("retry-failed", "--descriptor", cancelled).out == f"due {cancelled}\n"
+    assert pinlater("retry-failed", queue).out == "retried 0 jobs\n"
+    assert pinlater.ok("retry-failed", "--descriptor", cancelled).out == f"retried {cancelled}; it is due now\n"
 
 
 def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinlater: Pinlater, queue: str) -> None:
@@ -527,7 +527,7 @@ def test_changes_of_many_jobs_say_if_a_shard_was_left_out(
 
     monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
     changed = pinlater(*command, queue)
-    assert (changed.code, changed.out) == (0, f"{what} 0\n")
+    assert (changed.code, changed.out) == (0, f"{what} 0 jobs\n")
     assert changed.err.startswith("incomplete: a shard is unreachable, or the server did not say")
     assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True, "more": False}
 
@@ -619,8 +619,26 @@ def test_the_list_of_bulk_runs_tells_how_far_they_are_and_when_they_end(
 
 def test_a_bulk_run_knows_what_the_dry_run_told(pinlater: Pinlater) -> None:
     pinlater.ok("queue", "create", "expecting")
-    run = pinlater("bulk", "start", "expecting", "--action", "delete", "--expect", "7", "--json").json
+    run = pinlater(
+        "bulk", "start", "expecting", "--action", "cancel", "--state", "pending", "--expect", "7", "--json"
+    ).json
     assert (run["expected"], run["order"]["expected"]) == (7, 7)
+
+
+@pytest.mark.parametrize(
+    ("command", "needs"),
+    [
+        (("bulk", "start", "q", "--action", "delete"), "pending, in_progress, succeeded or failed"),
+        (("bulk", "start", "q", "--action", "cancel"), "pending or in_progress"),
+        (("delete-jobs", "q"), "pending, in_progress, succeeded, failed; or name jobs with --descriptor"),
+    ],
+)
+def test_no_state_of_the_jobs_that_end_is_taken_for_granted(
+    offline: Pinlater, command: tuple[str, ...], needs: str
+) -> None:
+    refused = offline(*command)
+    assert refused.code == 2
+    assert re.match(rf"error: Invalid value for --state: \w+ needs the state of the jobs: {needs} \(see: ", refused.err)
 
 
 def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlater, queue: str) -> None:
@@ -629,10 +647,10 @@ def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlate
     would = pinlater(*order, "--dry-run")
     assert would.out.startswith("12 pending jobs would change\n")
     assert would.err == "these are the newest 10 of them\n"
-    assert pinlater("bulk", "start", queue, "--action", "delete", "--dry-run").out == "0 failed jobs would change\n"
-    refused = pinlater("bulk", "start", queue, "--action", "cancel")
+    assert pinlater("bulk", "start", queue, "--action", "retry", "--dry-run").out == "0 failed jobs would change\n"
+    refused = pinlater("bulk", "start", queue, "--action", "cancel", "--state", "failed")
     assert refused.code == 2
-    assert "cancel changes no failed jobs; give --state pending or --state in_progress" in refused.err
+    assert "--state: cancel changes no failed jobs, only pending or in_progress ones" in refused.err
     begun = pinlater(*order)
     assert begun.err.startswith(f"the servers delete pending jobs of {queue} now: ")
     run = begun.out.strip()

@@ -342,7 +342,7 @@ def test_draining_can_be_undone(shards: Callable[..., Done], place: ServedShards
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("drain", "3"), "there is no shard 3; there are 1, 1d1, 2, 2d1 (s1 in a descriptor is shard 1)"),
+        (("drain", "3"), "there is no shard 3, only 1, 1d1, 2, 2d1 (s1 in a descriptor is shard 1)"),
         (("drain", "2d1"), "2d1 is one of the databases of pinlaterdb002, which drain together: name 2"),
         (("remove", "1"), "1 takes enqueues: `pinlater shards drain 1` first"),
     ],

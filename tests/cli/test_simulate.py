@@ -90,7 +90,7 @@ def test_a_load_beyond_the_workers_leaves_jobs_and_breaks_no_promise(offline: Pi
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--servers", "0"), "0 is not in the range 1<=x<=100"),
+        (("--servers", "0"), "0 is not from 1 to 100"),
         (("--fault", "nonsense@1m"), "'nonsense@1m' names no fault: there are kill-server, "),
         (("--fault", "kill-server"), "is not NAME@TIME[+DURATION][:NUMBER]"),
         (("--fault", "kill-server@20s"), "begins after the simulated time, which ends at 20s"),

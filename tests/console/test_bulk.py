@@ -57,7 +57,8 @@ async def test_without_a_filter_a_preview_counts_all_jobs_due_or_not(caller: Cal
         ({"action": "retry", "state": "pending"}, "state"),
         ({"action": "cancel"}, "state"),
         ({"action": "burn"}, "action"),
-        ({"action": "delete", "jobs_per_second": 0}, "jobs_per_second"),
+        ({"action": "delete"}, "delete needs the state of the jobs: pending, in_progress, succeeded or failed"),
+        ({"action": "delete", "state": "failed", "jobs_per_second": 0}, "jobs_per_second"),
         ({"action": "retry", "attempts": 0}, "attempts"),
         ({"action": "retry", "for_good": True}, "for_good"),
         ({"action": "restore"}, "action"),
@@ -71,7 +72,7 @@ async def test_what_can_not_be_done_is_refused(caller: Caller, request_body: dic
 
 
 async def test_a_run_is_stopped_by_its_name(caller: Caller) -> None:
-    run = await caller.ok("POST", BULK, {"action": "delete"})
+    run = await caller.ok("POST", BULK, {"action": "delete", "state": "failed"})
     stopped = await caller.ok("POST", f"{BULK}/stop", {"run": run["id"]})
     assert stopped["state"] in ("stopped", "done")
     assert (await caller.post(f"{BULK}/stop", {"run": "0123456789abcdef"})).status == 400
@@ -80,7 +81,7 @@ async def test_a_run_is_stopped_by_its_name(caller: Caller) -> None:
 async def test_a_run_that_deletes_is_undone_by_its_name(caller: Caller, client: AsyncClient) -> None:
     name = await failed_job(client, "no disk")
     before = await client.lookup([name])
-    run = await caller.ok("POST", BULK, {"action": "delete"})
+    run = await caller.ok("POST", BULK, {"action": "delete", "state": "failed"})
     run = await ended(caller, run["id"])
     assert run["undo_until_ms"] == run["started_ms"] + 86_400_000
     assert await client.lookup([name]) == {}
@@ -94,7 +95,7 @@ async def test_a_run_that_deletes_is_undone_by_its_name(caller: Caller, client: 
 
 async def test_what_was_deleted_for_good_does_not_come_back(caller: Caller, client: AsyncClient) -> None:
     await failed_job(client, "no disk")
-    run = await caller.ok("POST", BULK, {"action": "delete", "for_good": True})
+    run = await caller.ok("POST", BULK, {"action": "delete", "state": "failed", "for_good": True})
     run = await ended(caller, run["id"])
     assert (run["for_good"], run["changed"], run["undo_until_ms"]) == (True, 1, None)
     answer = await caller.post(f"{BULK}/undo", {"run": run["id"]})
@@ -114,7 +115,7 @@ async def test_a_list_of_all_shards_is_complete(caller: Caller) -> None:
 
 async def test_a_run_tells_how_far_it_is(caller: Caller, client: AsyncClient) -> None:
     await failed_job(client, "no disk")
-    run = await caller.ok("POST", BULK, {"action": "delete", "error": "no disk", "expected": 5})
+    run = await caller.ok("POST", BULK, {"action": "delete", "state": "failed", "error": "no disk", "expected": 5})
     assert (run["expected"], run["percent"], run["left_ms"]) == (5, None, None)
     run = await ended(caller, run["id"])
     assert (run["to_look_at"], run["expected"], run["percent"], run["left_ms"]) == (1, 5, 100, None)

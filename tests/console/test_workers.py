@@ -71,22 +71,22 @@ async def test_a_worker_is_told_with_its_jobs_and_what_it_says(
     assert (await caller.get("/v1/workers?queue=none")).status == 404
 
 
-async def test_lost_claims_make_a_worker_stuck(
+async def test_a_worker_that_is_heard_no_more_is_silent_and_its_claims_are_told(
     caller: Caller, client: AsyncClient, clock: ManualClock, core: Core
 ) -> None:
     [descriptor] = (await client.enqueue("mail", [Job(b"x", claim_timeout_ms=5_000)])).descriptors
     await client.dequeue("mail", 1, process=PROCESS)
     clock.advance(seconds=11)
     [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]
-    assert worker["trouble"] == "stuck"
+    assert worker["trouble"] == "silent"
     assert worker["reasons"] == [
+        "Not heard for 11s; it still holds 1 job",
         "The claim of 1 job should have ended 6s ago",
-        "Last heard 11s ago, longer than its claims last (5s), and it holds 1 job",
     ]
     await core.sweeps.time_out_claims()
     [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]
     assert (worker["timed_out"], worker["holds"]) == (1, {})
-    assert worker["reasons"] == ["1 claim timed out in the last 10 minutes"]
+    assert worker["reasons"] == ["Not heard for 11s", "1 claim timed out in the last 10 minutes"]
     assert worker["lost"] == [{"queue": "mail", "descriptor": descriptor, "ended_ms": 0}]
     clock.advance(seconds=60)
     [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]

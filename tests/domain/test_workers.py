@@ -177,11 +177,6 @@ def test_an_answer_is_cut_to_what_fits_and_says_what_it_lacks() -> None:
     ("more", "jobs", "reason"),
     [
         ({}, [job(left_ms=-75_000)], "The claim of 1 job should have ended 1m 15s ago"),
-        (
-            {"heard_ms": 5 * MINUTE_MS, "claim_ms": 30_000},
-            [job(), job(number=2)],
-            "Last heard 5m ago, longer than its claims last (30s), and it holds 2 jobs",
-        ),
         ({"queues": [WorkerQueue("q", 1, 5, 4, 0, 4)]}, [], "4 claims timed out in the last 10 minutes"),
         (
             {},
@@ -196,12 +191,69 @@ def test_a_stuck_worker_is_told_with_its_reason(more: Any, jobs: Any, reason: st
 
 
 @pytest.mark.parametrize(
+    ("more", "jobs", "reasons"),
+    [
+        (
+            {"heard_ms": 41_000, "claim_ms": 60_000},
+            [job(left_ms=19_000)],
+            ["Not heard for 41s; it still holds 1 job, whose claim times out in 19s"],
+        ),
+        (
+            {"heard_ms": 5 * MINUTE_MS},
+            [job(left_ms=30_000), job(left_ms=90_000, number=2)],
+            ["Not heard for 5m; it still holds 2 jobs, whose claims time out within 1m 30s"],
+        ),
+        (
+            {"process": 0, "heard_ms": 11 * MINUTE_MS, "claim_ms": 10 * MINUTE_MS},
+            [job(left_ms=None)],
+            ["Not heard for 11m; it still holds 1 job"],
+        ),
+        (
+            {"heard_ms": 5 * MINUTE_MS},
+            [job(left_ms=-75_000)],
+            ["Not heard for 5m; it still holds 1 job", "The claim of 1 job should have ended 1m 15s ago"],
+        ),
+        (
+            {"heard_ms": 45_000, "claim_ms": 60_000, "queues": [WorkerQueue("q", 1, 5, 2, 0, 2)]},
+            [],
+            ["Not heard for 45s", "2 claims timed out in the last 10 minutes"],
+        ),
+        (
+            {"heard_ms": None, "queues": [WorkerQueue("q", None, 5, 1, 0, 1)]},
+            [],
+            ["No server has heard it lately", "1 claim timed out in the last 10 minutes"],
+        ),
+        (
+            {"heard_ms": 5 * MINUTE_MS},
+            [job(60 * MINUTE_MS)],
+            [
+                "Not heard for 5m; it still holds 1 job, whose claim times out in 30s",
+                "q:s1:p1:1 has run for 1h since its claim or its last checkpoint; 99 % of the jobs of q took at most 2s in the last hour",
+            ],
+        ),
+    ],
+)
+def test_a_worker_that_was_killed_is_silent_and_its_claims_are_told(more: Any, jobs: Any, reasons: list[str]) -> None:
+    """A process that stands still or can't reach the servers looks the same, so that nothing else is said of it."""
+    worker = only(reply(status(**more)), jobs=jobs, usual={"q": 2_000})
+    assert (worker.trouble, worker.reasons) == (Trouble.SILENT, reasons)
+
+
+def test_a_worker_with_a_long_poll_is_alive() -> None:
+    lost_some = status(heard_ms=21_000, claim_ms=10_000, queues=[WorkerQueue("q", 1, 5, 2, 0, 2)])
+    worker = only(reply(lost_some, waiting=[WaitingDequeues("q", "w", 1)]))
+    assert (worker.trouble, worker.reasons) == (Trouble.STUCK, ["2 claims timed out in the last 10 minutes"])
+
+
+@pytest.mark.parametrize(
     ("more", "jobs"),
     [
         ({}, [job(left_ms=-4_000)]),  # servers take a moment to end a claim
         ({"heard_ms": 5 * MINUTE_MS, "claim_ms": 30_000}, []),  # idle, or gone
         ({"heard_ms": 20_000, "claim_ms": 30_000}, [job()]),
-        ({"heard_ms": 5 * MINUTE_MS}, [job()]),  # it is not known how long its claims last
+        ({"heard_ms": 200_000, "claim_ms": 30_000}, [job(left_ms=400_000)]),  # it got a shorter claim last
+        ({"heard_ms": 4_000}, [job(left_ms=100)]),  # a short claim, and a slow moment
+        ({"process": 0, "heard_ms": 5 * MINUTE_MS}, [job()]),  # it is not known how long its claims last
         ({"queues": [WorkerQueue("q", 1, 5, 4, 3)]}, []),  # lost long ago
         (
             {"queues": [WorkerQueue("q", 1, 5, 0, 3, 0, 3)]},
@@ -242,7 +294,7 @@ def test_the_job_whose_claim_timed_out_after_its_worker_was_heard_last_may_have_
     assert worker.reasons == [
         "Process 17 on host was last heard 1m 40s ago, before its claims timed out; this job may have killed it: q:s1:p1:70000"
     ]
-    assert (worker.trouble, worker.lost) == (Trouble.STUCK, lost(70_000))
+    assert (worker.trouble, worker.lost) == (Trouble.SILENT, lost(70_000))
 
 
 def test_a_worker_that_had_several_jobs_may_have_been_killed_by_any_of_them() -> None:
@@ -284,17 +336,23 @@ def test_a_job_that_runs_some_times_longer_than_usual_makes_its_worker_slow() ->
     assert reason.startswith("q:s1:p1:1 has run for 1m 30s")
 
 
-def test_stuck_workers_come_before_slow_ones_and_these_before_the_others() -> None:
+def test_stuck_workers_come_before_silent_ones_then_slow_ones_and_the_others() -> None:
     answer = reply(
         status("idle"),
         status("gone", heard_ms=5 * MINUTE_MS),
         status("busy"),
         status("slow"),
+        status("silent", heard_ms=5 * MINUTE_MS),
         status("stuck"),
     )
-    jobs = [job(5_000, source="busy"), job(90_000, source="slow"), job(1, left_ms=-75_000, source="stuck")]
+    jobs = [
+        job(5_000, source="busy"),
+        job(90_000, source="slow"),
+        job(1, source="silent"),
+        job(1, left_ms=-75_000, source="stuck"),
+    ]
     shown = found(answer, jobs=jobs, usual={"q": 20_000}).workers
-    assert [worker.source for worker in shown] == ["stuck", "slow", "busy", "idle", "gone"]
+    assert [worker.source for worker in shown] == ["stuck", "silent", "slow", "busy", "idle", "gone"]
 
 
 # --- from jobs and histories --------------------------------------------------------------------------------------------

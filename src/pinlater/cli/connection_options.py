@@ -97,7 +97,8 @@ def _calls_over_tls(
 ) -> None: ...
 
 
-def _params(function: Any) -> list[Any]:
+def params_of(function: Any) -> list[Any]:
+    """The options and arguments that the function declares, to be added to those of a command."""
     only = typer.Typer(add_completion=False)
     only.command()(function)
     return [param for param in typer.main.get_command(only).params if param.name != "help"]
@@ -105,9 +106,9 @@ def _params(function: Any) -> list[Any]:
 
 def token_options() -> list[Any]:
     """For each command that calls servers as one caller. A secret is no option: other users of the machine see arguments."""
-    return _params(_calls_with_a_token)
+    return params_of(_calls_with_a_token)
 
 
 def tls_options() -> list[Any]:
     """For each command that calls servers."""
-    return _params(_calls_over_tls)
+    return params_of(_calls_over_tls)

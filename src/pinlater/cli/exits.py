@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import traceback
 from collections.abc import Iterator
 from typing import NoReturn
@@ -16,11 +15,11 @@ from pinlater.client.errors import (
     ConnectionLost,
     DeadlineExceeded,
     PinLaterError,
-    QueueNameInvalid,
     QueueNotFound,
     ServerUnreachable,
     TokenRequired,
 )
+from pinlater.domain.queue import QUEUE_NAME_RULE
 from pinlater.wire.wrong_port import TLS_PORT
 
 OK = 0
@@ -68,11 +67,21 @@ def show_traceback(error: BaseException) -> None:
         notes.say(text, traceback=text)
 
 
+OTHER_SERVERS = "--server or PINLATER_SERVERS name other servers"
+_SHARDS_HINT = "(/readyz of the server says which shards are unreachable, and why)"
 DESCRIPTOR_HINT = (
     "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `enqueue` and `scan` print it)"
 )
 
-_A_JOB = re.compile(r"not found: \w+:s[^:\s]+:p\d+:\d+")
+_HINTS = {
+    "DESCRIPTOR_INVALID": DESCRIPTOR_HINT,
+    "QUEUE_NAME_INVALID": f"({QUEUE_NAME_RULE})",
+    "NO_SUCH_RUN": "(`pinlater bulk list` shows the runs of the last 30 days)",
+    "CONTINUATION_INVALID": "(--after takes what the command wrote behind `more: --after`)",
+    "NO_HEALTHY_SHARDS": _SHARDS_HINT,
+    "SHARD_UNREACHABLE": _SHARDS_HINT,
+}
+"""What the operator can do, by the wire contract's word for the error."""
 
 
 def code_for(error: PinLaterError) -> int:
@@ -82,31 +91,28 @@ def code_for(error: PinLaterError) -> int:
     return REFUSED if isinstance(error, CallerError) else BUSY
 
 
-def hint_for(error: PinLaterError) -> str:
-    """What the operator can do about it; '' if the error's text says enough."""
-    if isinstance(error, QueueNotFound) and _A_JOB.search(error.message):
-        return "(this names a job: `lookup` and `run-now` take it as it is, `retry-failed` and `delete-jobs` with --descriptor)"
+def hint_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> str:
+    """What the operator can do about it; '' if the error's text says enough. `other_servers`: how the command names them."""
     if isinstance(error, QueueNotFound):
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
     if isinstance(error, TokenRequired):
         return "(--token-file, PINLATER_TOKEN or PINLATER_TOKEN_FILE give one)"
     if error.message.endswith(TLS_PORT):
         return "(commands take --tls, or --tls-ca FILE)"
-    if isinstance(error, QueueNameInvalid):
-        return "(a name has ASCII letters, digits and underscores only)"
-    if error.detail == "DESCRIPTOR_INVALID":
-        return DESCRIPTOR_HINT
-    if error.detail in {"NO_HEALTHY_SHARDS", "SHARD_UNREACHABLE"}:
-        return "(/readyz of the server says which shards are unreachable, and why)"
     if isinstance(error, ServerUnreachable) and "with TLS" not in error.message:
-        return "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)"
-    return ""
+        return f"(is `pinlater serve` running there? {other_servers})"
+    return _HINTS.get(error.detail or type(error).detail, "")
 
 
 def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> NoReturn:
     """One line on standard error, or its own lines with `in_lines`, then the end. `detail`: the wire contract's word, for `--json`."""
     write_error(message, code, detail, in_lines=in_lines)
     raise typer.Exit(code)
+
+
+def fail_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> NoReturn:
+    """Ends the command with what a call raised, and what the operator can do about it."""
+    fail(f"{error.message} {hint_for(error, other_servers)}", code_for(error), error.detail)
 
 
 def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> None:
@@ -116,9 +122,9 @@ def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = F
 
 
 @contextlib.contextmanager
-def reported() -> Iterator[None]:
+def reported(other_servers: str = OTHER_SERVERS) -> Iterator[None]:
     """Turns what calls raise into a line and an exit code."""
     try:
         yield
     except PinLaterError as error:
-        fail(f"{error.message} {hint_for(error)}", code_for(error), error.detail)
+        fail_for(error, other_servers)

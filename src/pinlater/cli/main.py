@@ -21,6 +21,8 @@ import typer.core
 
 from pinlater.cli import exits, notes
 from pinlater.cli.connection_options import tls_options, token_options
+from pinlater.cli.queue_argument import accept_queue_option
+from pinlater.cli.usage_errors import name_in_errors, say_usage
 from pinlater.version import __version__
 
 JOBS, QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
@@ -116,6 +118,8 @@ def _load(name: str) -> Any:
         alone.command(name, context_settings=getattr(found, "context_settings", None))(found)
         loaded = typer.main.get_command(alone)
     for command in (loaded, *getattr(loaded, "commands", {}).values()):
+        accept_queue_option(command)
+        name_in_errors(command)
         if any(param.name == "server" for param in command.params):
             command.params += [] if name in WITHOUT_TOKEN else token_options()
             command.params += [] if name in WITH_OTHER_TLS else tls_options()
@@ -199,37 +203,6 @@ def _root(
     """The callbacks of the options have done all there is to do."""
 
 
-def _say_usage(error: Any) -> int:
-    """Prints what the parser found wrong in one line, or the help if the command line is empty. Typer's versions differ in the class."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-    else:
-        where = error.ctx.command_path if getattr(error, "ctx", None) else "pinlater"
-        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # the checker's own words
-        told = _option_of_setting(error) or _option_before_its_command(error) or message
-        exits.write_error(f"{told} (see: {where} --help)", exits.USAGE)
-    return int(error.exit_code)
-
-
-def _option_before_its_command(error: Any) -> str:
-    """The message for an unknown option before the name of a command; '' for other errors."""
-    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
-    if not option or context is None or not hasattr(context.command, "commands"):
-        return ""
-    return f"No such option: {option}. Write the options of a command behind it: {context.command_path} COMMAND {option} ..."
-
-
-def _option_of_setting(error: Any) -> str:
-    """The message for an unknown option that is the name of a setting, of a command that takes settings; '' for other errors."""
-    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
-    if not option or context is None or not any("--set" in param.opts for param in context.command.params):
-        return ""
-    from pinlater.server.config.schema import key_of_option
-
-    key = key_of_option(option)
-    return "" if key is None else f"No such option: {option}. Write --set {key.path}=VALUE"
-
-
 _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
@@ -283,5 +256,5 @@ def main() -> None:
         _reader_is_gone(f"the output can't be written: {error.strerror}")
     except Exception as error:  # noqa: BLE001 - the last resort
         if hasattr(error, "format_message"):
-            sys.exit(_say_usage(error))
+            sys.exit(say_usage(error))
         _say_bug(error)

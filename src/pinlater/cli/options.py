@@ -59,7 +59,7 @@ def timeout_s(given: str | float) -> float:
         except ValueError as error:
             raise typer.BadParameter(f"{given!r} {error}") from None
     if not _TIMEOUT_S_MIN <= seconds < float("inf"):
-        raise typer.BadParameter(f"{given} is not in the range of 1ms or more")
+        raise typer.BadParameter(f"{given} is not at least 1ms")
     return seconds
 
 
@@ -89,7 +89,7 @@ def integer_up_to(highest: int) -> Callable[[str | int], int]:
     def read(given: str | int) -> int:
         text = str(given)
         if not (text.isascii() and text.isdigit() and int(text) <= highest):
-            raise typer.BadParameter(f"{text!r} is not an integer from 0 to {highest}")
+            raise typer.BadParameter(f"{text!r} is not a whole number from 0 to {highest}")
         return int(text)
 
     return read
@@ -174,12 +174,8 @@ class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
         return JobState[self.name]
 
 
-_STATE: Any = typer.Option(
-    "--state",
-    case_sensitive=False,
-    metavar="STATE",
-    help=f"Jobs in this state: {', '.join(state.value for state in State)}.",
-)
+STATES = ", ".join(state.value for state in State)
+_STATE: Any = typer.Option("--state", case_sensitive=False, metavar="STATE", help=f"Jobs in this state: {STATES}.")
 StateOption = Annotated[State, _STATE]
 StateIfAny = Annotated[State | None, _STATE]
 Future = Annotated[bool, typer.Option("--future", help="Pending jobs that are not due yet, instead of those that are.")]
@@ -303,7 +299,7 @@ def due_ms(delay: str | None, at: str | None, option: str = "--delay") -> int | 
     return moment_ms(at) if waiting is None else SystemClock().now_ms() + waiting
 
 
-def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
+def by_queue(descriptors: Sequence[str]) -> dict[str, list[str]]:
     """Descriptors by the queue that they name."""
     grouped: dict[str, list[str]] = {}
     for text in descriptors:

@@ -42,6 +42,21 @@ STATES_OF: dict[BulkAction, tuple[JobState, ...]] = {
 """The states of jobs to which it can happen. A run that restores brings back what another one has deleted, whatever its state."""
 
 
+def state_for(action: BulkAction, state: JobState | None) -> JobState:
+    """`state`, or without it the only one whose jobs the action changes. Raises `ValueError` with the possible states if there are several
+    and none is named, or if `state` is none of them."""
+    possible = STATES_OF[action]
+    if state is None and len(possible) == 1:
+        return possible[0]
+    names = [each.name.lower() for each in possible]
+    listed = " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    if state is None:
+        raise ValueError(f"{action.value} needs the state of the jobs: {listed}")
+    if state not in possible:
+        raise ValueError(f"{action.value} changes no {state.name.lower()} jobs, only {listed} ones")
+    return state
+
+
 class BulkState(str, Enum):  # noqa: UP042 - as above
     """How far a run is."""
 

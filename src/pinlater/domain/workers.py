@@ -23,6 +23,7 @@ LOST_MAX = 5
 _FIELDS_BYTES = 80  # of numbers and headers beside each text
 TOLD_MAX = 10_000
 """Workers that a server asks the others for at most, all together."""
+_BRIEF_MS = 5_000  # a worker that sent nothing for so long may be slow
 _OVERDUE_MS = 5_000  # so long servers may take to end a claim after its deadline
 _SWEPT_LATE_MS = 60_000  # and so long if they are restarted meanwhile
 _SLOW_TIMES, SLOW_MS = 3, 60_000
@@ -132,9 +133,11 @@ class JobInHand(NamedTuple):
 
 
 class Trouble(str, Enum):  # noqa: UP042 - also the words of the API
-    """How much a worker needs attention."""
+    """How much a worker needs attention. A stuck one is heard, but does not get on. Of a silent one, or one of its processes, servers only
+    know that they hear it no more: it was killed, stands still, or can't reach them."""
 
     STUCK = "stuck"
+    SILENT = "silent"
     SLOW = "slow"
     NONE = "none"
 
@@ -370,27 +373,57 @@ class _Row:
             late=sum(each.late for each in counts),
             lost=_newest_lost(self._statuses.values()),
         )
-        stuck = [*self._late_claims(), *self._silence(worker, complete=complete), *_lost(counts)]
-        if complete:
-            stuck += _killed(worker)
+        lost = list(_lost(counts))
+        gone = [*self._silence(worker, lost=bool(lost)), *_killed(worker)] if complete else []
+        stuck: list[str] = []
         slow: list[str] = []
-        _judge_length(self.jobs, usual_ms, stuck, slow)
-        trouble = Trouble.STUCK if stuck else Trouble.SLOW if slow else Trouble.NONE
-        return worker._replace(trouble=trouble, reasons=[*stuck, *slow])
+        why = gone or stuck
+        why += [*self._late_claims(), *lost]
+        _judge_length(self.jobs, usual_ms, why, slow)
+        trouble = Trouble.SILENT if gone else Trouble.STUCK if stuck else Trouble.SLOW if slow else Trouble.NONE
+        return worker._replace(trouble=trouble, reasons=[*why, *slow])
 
     def _late_claims(self) -> Iterable[str]:
         past = [-job.left_ms for job in self.jobs if job.left_ms is not None and job.left_ms < -_OVERDUE_MS]
         if past:
             yield f"The claim of {counted(len(past), 'job')} should have ended {span(max(past))} ago"
 
-    def _silence(self, worker: KnownWorker, *, complete: bool) -> Iterable[str]:
-        """A server that did not answer may have heard it."""
-        claim_ms = max((status.claim_ms or 0 for status in worker.processes), default=0)
-        if complete and self.jobs and claim_ms and worker.heard_ms is not None and worker.heard_ms > claim_ms:
-            yield (
-                f"Last heard {span(worker.heard_ms)} ago, longer than its claims last ({span(claim_ms)}), and it holds "
-                f"{counted(len(self.jobs), 'job')}"
-            )
+    def _silence(self, worker: KnownWorker, *, lost: bool) -> Iterable[str]:
+        """For how long it was not heard, if it was to be heard since, and holds jobs or lost some. A worker in a long poll is connected."""
+        heard_ms = worker.heard_ms
+        if self.waits or not (lost or self.jobs):
+            return
+        if heard_ms is None:
+            if lost:
+                yield "No server has heard it lately"
+        elif heard_ms > _BRIEF_MS and self._misses_renewals(worker, heard_ms):
+            yield f"Not heard for {span(heard_ms)}; it still holds {_held(self.jobs)}"
+        elif lost and heard_ms > max(_silent_after_ms(each) for each in worker.processes):
+            yield f"Not heard for {span(heard_ms)}"
+
+    def _misses_renewals(self, worker: KnownWorker, heard_ms: int) -> bool:
+        """A worker that names its process renews each claim whenever a third of it has passed, so that a claim of which less than a third
+        is left was not renewed twice. Of others it is known only how long the claims last that they got last."""
+        if all(each.process for each in worker.processes):
+            return any(job.left_ms is not None and heard_ms > 2 * job.left_ms for job in self.jobs)
+        claim_ms = max(each.claim_ms or 0 for each in worker.processes)
+        return bool(self.jobs and claim_ms) and heard_ms > claim_ms
+
+
+def _silent_after_ms(status: WorkerStatus) -> int:
+    """How long a process may have sent nothing when a claim of it times out."""
+    if status.claim_ms is None:
+        return SILENT_MS
+    return max(_BRIEF_MS, status.claim_ms * 2 // 3 if status.process else status.claim_ms)
+
+
+def _held(jobs: Sequence[JobInHand]) -> str:
+    """How many, and when the last of their claims ends."""
+    left_ms = max((job.left_ms for job in jobs if job.left_ms is not None), default=0)
+    text = counted(len(jobs), "job")
+    if left_ms <= 0:
+        return text
+    return f"{text}, whose claim{' times out in' if len(jobs) == 1 else 's time out within'} {span(left_ms)}"
 
 
 def _lost(counts: Iterable[WorkerQueue]) -> Iterable[str]:

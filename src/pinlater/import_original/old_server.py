@@ -60,18 +60,19 @@ class OriginalTls:
 
 
 def server_of(url: str, password: str) -> OldServer:
-    """The server that `mysql://user@host:port/` names. Raises `ValueError` in words, without the URL: it may hold a password."""
+    """The server that `mysql://user@host:port/` names. Raises `ValueError` in words with `it` for the URL, which may hold a
+    password."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORT
     except ValueError:
-        raise ValueError(f"is no address: {_FORM}") from None
+        raise ValueError(f"it is no address: {_FORM}") from None
     if parts.password is not None:
         raise ValueError(
-            f"holds a password, which every user of this machine can see: use --password-file or {PASSWORD_VARIABLE}"
+            f"it holds a password, which every user of this machine can see: use --password-file or {PASSWORD_VARIABLE}"
         )
     if parts.scheme != "mysql" or not parts.hostname or not parts.username:
-        raise ValueError(f"is no address: {_FORM}")
+        raise ValueError(f"it is no address: {_FORM}")
     if parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError(f"names more than a server: {_FORM}, and --queue for single queues")
+        raise ValueError(f"it names more than a server: {_FORM}, and --queue for single queues")
     return OldServer(parts.hostname, port, unquote(parts.username), password)

@@ -88,7 +88,7 @@ async def press_on_job(page: Page, url: str, waiting: str) -> None:
     await page.locator("summary", has_text="Reschedule").click()
     await page.get_by_label("Due in, or at").fill("10m")
     await page.get_by_role("button", name="Reschedule").click()
-    await told(page, "1 job is due 2")
+    await told(page, "1 job is due at 2")
     await page.get_by_role("button", name="Run now").click()
     await told(page, "1 job is due now")
     for priority in ("3", "1"):

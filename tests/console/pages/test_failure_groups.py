@@ -44,7 +44,7 @@ async def test_the_jobs_of_a_group_are_retried(visitor: PageVisitor, client: Asy
     other = await failed_job(client, "boom")
     name = await name_of(client, "no file …")
     told = await visitor.does("/queues/mail/retry-failed", number=1, group=name)
-    assert told == "Retried 1 failed job of this group in mail."
+    assert told == "Retried 1 failed job of this group in mail; it is due now."
     found = await client.lookup([*wanted, other])
     assert sorted(job.state for job in found.values()) == [JobState.PENDING, JobState.FAILED, JobState.FAILED]
 

@@ -119,7 +119,7 @@ async def test_a_newcomer_finds_a_failed_job_and_retries_it(browsed: BrowsedCons
         await expect(group).to_contain_text("smtplib.SMTPException: Connection closed")
         row = page.locator(".jobs [data-row]").first
         await row.get_by_role("button", name="Retry").click()
-        await expect(page.get_by_role("status")).to_contain_text("1 job is due now")
+        await expect(page.get_by_role("status")).to_contain_text("Retried 1 job; it is due now")
         await expect(page).not_to_have_url(re.compile("done="))
         await page.get_by_role("link", name="Show the job").click()
         await expect(page.locator("#state")).to_have_text("pending")
@@ -132,7 +132,7 @@ async def test_a_question_states_the_number_before_all_are_retried(browsed: Brow
         await page.locator("summary", has_text="Retry 2 failed").click()
         await expect(page.locator(".question")).to_contain_text("Return 2 failed jobs to the queue")
         await page.get_by_role("button", name="Retry 2 failed").click()
-        await expect(page.get_by_role("status")).to_have_text("Retried 2 of 2 failed jobs of idle.")
+        await expect(page.get_by_role("status")).to_have_text("Retried 2 of 2 failed jobs of idle; they are due now.")
 
 
 async def _fail_two(browsed: BrowsedConsole) -> None:
@@ -236,7 +236,7 @@ async def test_a_failed_job_is_retried_by_keys_alone(browsed: BrowsedConsole) ->
         await page.keyboard.press("a")
         await expect(page.get_by_role("button", name="Retry", exact=True)).to_be_focused()
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("status")).to_contain_text("1 job is due now")
+        await expect(page.get_by_role("status")).to_contain_text("Retried 1 job; it is due now")
 
 
 async def test_the_choice_of_a_colour_scheme_is_kept(browsed: BrowsedConsole) -> None:

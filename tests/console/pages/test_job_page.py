@@ -110,7 +110,7 @@ async def test_reasons_of_a_later_state_than_the_page_shows_are_left_out(
 
 async def test_a_failed_job_is_retried(visitor: PageVisitor, client: AsyncClient) -> None:
     name = await failed_job(client)
-    assert await visitor.does(f"/jobs/{name}/run") == f"1 job is due now: {name}."
+    assert await visitor.does(f"/jobs/{name}/run", was="failed") == f"Retried 1 job; it is due now: {name}."
     assert (await client.lookup([name]))[name].state.name == "PENDING"
 
 
@@ -132,9 +132,12 @@ async def test_after_a_retry_that_succeeds_the_error_is_the_last_one_and_all_att
 
 
 async def test_a_job_is_rescheduled(visitor: PageVisitor, client: AsyncClient, clock: ManualClock) -> None:
-    for name in (await stored(client), await failed_job(client)):
-        told = await visitor.does(f"/jobs/{name}/run", due="10m")
-        assert "1 job is due 2026-01-01T00:10:00.000Z" in told
+    for name, was, did in (
+        (await stored(client), "pending", "1 job is due at"),
+        (await failed_job(client), "failed", "Retried 1 job; it is due at"),
+    ):
+        told = await visitor.does(f"/jobs/{name}/run", due="10m", was=was)
+        assert told == f"{did} 2026-01-01T00:10:00.000Z: {name}."
         assert (await client.lookup([name]))[name].run_after_ms == clock.now_ms() + 600_000
     await visitor.does(f"/jobs/{name}/run", due="2026-03-01T12:00+02:00")
     job = (await client.lookup([name]))[name]

@@ -239,6 +239,11 @@ async def test_at_most_the_announced_number_of_failed_jobs_is_retried(
     for _ in range(3):
         await failed_job(client)
     assert "Return 3 failed jobs" in (await visitor.page(PAGE)).text
-    assert await visitor.does(f"{PAGE}/retry-failed", number=2) == "Retried 2 of 2 failed jobs of mail."
-    assert await visitor.does(f"{PAGE}/retry-failed", number=3, back="/failed") == "Retried 1 of 3 failed jobs of mail."
+    assert (
+        await visitor.does(f"{PAGE}/retry-failed", number=2) == "Retried 2 of 2 failed jobs of mail; they are due now."
+    )
+    assert (
+        await visitor.does(f"{PAGE}/retry-failed", number=3, back="/failed")
+        == "Retried 1 of 3 failed jobs of mail; it is due now."
+    )
     assert (await visitor.submit(f"{PAGE}/retry-failed")).status == 400

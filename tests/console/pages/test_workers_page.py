@@ -37,7 +37,7 @@ async def test_a_client_that_says_nothing_has_no_known_version(visitor: PageVisi
     assert "version unknown" in (await visitor.page("/workers")).text
 
 
-async def test_a_stuck_worker_says_why(
+async def test_a_silent_worker_says_why(
     visitor: PageVisitor, client: AsyncClient, clock: ManualClock, core: Core
 ) -> None:
     await client.enqueue("mail", [Job(b"x", claim_timeout_ms=5_000)])
@@ -45,7 +45,8 @@ async def test_a_stuck_worker_says_why(
     clock.advance(seconds=6)
     await core.sweeps.time_out_claims()
     text = (await visitor.page("/workers")).text
-    assert "Stuck" in text
+    assert "Silent" in text
+    assert "Not heard for 6s." in text
     assert "1 claim timed out in the last 10 minutes." in text
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import exits, options, output
+from pinlater.cli.each_queue import change_each_queue
 from pinlater.client import Ack, AckResult, AsyncClient
 
 
@@ -41,27 +43,28 @@ def ack(
         error_type=error_type,
         error_text=error_text,
     )
-    grouped = options.by_queue(descriptors)
 
-    async def finish(client: AsyncClient) -> list[AckResult]:
-        results: list[AckResult] = []
-        for queue, names in grouped.items():
-            results += await client.ack(queue, [pattern._replace(descriptor=name) for name in names])
-        return results
+    async def finish(client: AsyncClient, queue: str, names: Sequence[str]) -> Sequence[AckResult]:
+        return await client.ack(queue, [pattern._replace(descriptor=name) for name in names])
 
-    print_results(options.ask(server, timeout, finish, wait_for_servers=True), json)
+    found = change_each_queue(server, timeout, descriptors, finish, wait_for_servers=True)
+    found.show(lambda results: _print(results, json))
+    exit_unless_applied(found.done)
 
 
-def print_results(results: list[AckResult], as_json: bool) -> None:
+def _print(results: Sequence[AckResult], as_json: bool) -> None:
     if as_json:
-        output.print_json({"results": [output.result_json(result) for result in results]})
+        print_results_json(results)
     else:
         output.print_blocks(
             ["descriptor", "outcome", "holder"], [(r.descriptor, r.outcome, r.holder or None) for r in results]
         )
-    exit_unless_applied(results)
 
 
-def exit_unless_applied(results: list[AckResult]) -> None:
+def print_results_json(results: Sequence[AckResult]) -> None:
+    output.print_json({"results": [output.result_json(result) for result in results]})
+
+
+def exit_unless_applied(results: Sequence[AckResult]) -> None:
     if not all(result.applied for result in results):
         raise typer.Exit(exits.REFUSED)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.missing_queue import say_if_missing
 from pinlater.client import AsyncClient, AuditEntry, AuditPage
 from pinlater.domain.audit import ENTRIES_A_PAGE_MAX
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.durations import duration_ms
 
 _PAGES_MAX = 100
 
@@ -66,6 +69,8 @@ def audit(
             continuation, incomplete = page.continuation, incomplete or page.incomplete
             if not continuation or len(found) >= limit:
                 break
+        if queue and not found and not incomplete:
+            await say_if_missing(client, queue)
         return AuditPage(found, continuation, incomplete)
 
     _print(options.ask(server, timeout, ask), json)
@@ -73,9 +78,15 @@ def audit(
 
 def _moment_ms(text: str | None, option: str) -> int | None:
     """A time, or a span before now."""
-    if text is None or not text[-1:].isalpha() or text == "now" or "T" in text:
+    if text is None or text == "now":
         return options.moment_ms(text, option)
-    return SystemClock().now_ms() - (options.span_ms(text, option) or 0)
+    if text[-1:].isalpha():
+        with contextlib.suppress(ValueError):
+            return SystemClock().now_ms() - duration_ms(text)
+    try:
+        return options.moment_ms(text, option)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(f"{error.message}, or a span before now such as 2h or 7d", param_hint=option) from None
 
 
 def _print(found: AuditPage, as_json: bool) -> None:

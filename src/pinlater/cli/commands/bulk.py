@@ -12,7 +12,7 @@ from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF, progress_in_words, unreachable
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, progress_in_words, state_for, unreachable
 from pinlater.domain.wording import counted
 
 app = typer.Typer(
@@ -40,7 +40,15 @@ def start(
         BulkActionName,
         typer.Option("--action", case_sensitive=False, metavar="ACTION", help="What to do: retry, delete or cancel."),
     ],
-    state: options.StateOption = options.State.FAILED,
+    state: Annotated[
+        options.State | None,
+        typer.Option(
+            "--state",
+            case_sensitive=False,
+            metavar="STATE",
+            help=f"Jobs in this state: {options.STATES}. Needed to delete and to cancel.",
+        ),
+    ] = None,
     priority: options.Priority = None,
     task: options.OfTask = None,
     header: options.WithHeader = None,
@@ -79,9 +87,7 @@ def start(
     Example: pinlater bulk start emails --action retry --error 'Connection refused' --rate 100 --dry-run
     """
     chosen = BulkAction(action.value)
-    if state.wire not in STATES_OF[chosen]:
-        give = " or ".join(f"--state {each.name.lower()}" for each in STATES_OF[chosen])
-        raise typer.BadParameter(f"{action.value} changes no {state.value} jobs; give {give}", param_hint="--state")
+    of_state = _state_for(chosen, state)
     _check_rate(rate)
     if for_good and chosen is not BulkAction.DELETE:
         raise typer.BadParameter("only a delete can be for good", param_hint="--for-good")
@@ -89,16 +95,16 @@ def start(
     wanted = options.criteria(
         task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=skip_cancelled
     )
-    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate, for_good, expected=expect)
+    order = BulkOrder(queue, chosen, of_state, priority, regex, wanted, attempts, rate, for_good, expected=expect)
     if dry_run:
-        _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), state.value, json)
+        _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), of_state, json)
         return
     run = options.ask(server, timeout, lambda client: client.start_bulk_run(order))
     if json:
         output.print_json(_as_json(run))
         return
     output.print_lines([run.id])
-    jobs = f"{state.value} jobs of {queue}"
+    jobs = f"{of_state.name.lower()} jobs of {queue}"
     notes.write(f"the servers {action.value} {jobs} now: `pinlater bulk list {queue}` shows how far they are")
 
 
@@ -173,6 +179,13 @@ def undo(
     notes.write(f"the servers bring jobs of {queue} back now: `pinlater bulk list {queue}` shows how far they are")
 
 
+def _state_for(action: BulkAction, named: options.State | None) -> JobState:
+    try:
+        return state_for(action, None if named is None else named.wire)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--state") from None
+
+
 def _check_rate(rate: float | None) -> None:
     if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
         raise typer.BadParameter(f"must be from {RATE_MIN} to {RATE_MAX:,.0f}", param_hint="--rate")
@@ -191,13 +204,13 @@ async def fitting(client: AsyncClient, order: BulkOrder) -> tuple[Sequence[JobIn
     return found, more
 
 
-def _print_fitting(found: tuple[Sequence[JobInfo], bool], state: str, as_json: bool) -> None:
+def _print_fitting(found: tuple[Sequence[JobInfo], bool], state: JobState, as_json: bool) -> None:
     jobs, more = found
     if as_json:
         samples = [output.info_json(job) for job in jobs[:SAMPLES]]
         output.print_json({"jobs": len(jobs), "more": more, "samples": samples})
         return
-    output.print_lines([f"{'at least ' if more else ''}{counted(len(jobs), f'{state} job')} would change"])
+    output.print_lines([f"{'at least ' if more else ''}{counted(len(jobs), f'{state.name.lower()} job')} would change"])
     if jobs:
         rows = [
             (job.descriptor, output.task_of(job), output.age_of(job), output.error_of(job)) for job in jobs[:SAMPLES]

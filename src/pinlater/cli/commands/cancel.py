@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.cli import notes, options, output
-from pinlater.cli.commands.ack import exit_unless_applied, print_results
+from pinlater.cli.commands.ack import exit_unless_applied, print_results_json
+from pinlater.cli.each_queue import change_each_queue
 from pinlater.client import AckResult, AsyncClient, JobInfo, Outcome
 from pinlater.client.errors import PinLaterError
 
@@ -22,17 +23,18 @@ def cancel(
 
     Example: pinlater cancel emails:s1:p1:42
     """
-    grouped = options.by_queue(descriptors)
 
-    async def cancel_all(client: AsyncClient) -> list[AckResult]:
-        results: list[AckResult] = []
-        for queue, names in grouped.items():
-            results += await _with_holders(client, await client.cancel(queue, names))
-        return results
+    async def change(client: AsyncClient, queue: str, names: Sequence[str]) -> Sequence[AckResult]:
+        return await _with_holders(client, await client.cancel(queue, names))
 
-    results = options.ask(server, timeout, cancel_all)
-    if json:
-        print_results(results, as_json=True)
+    found = change_each_queue(server, timeout, descriptors, change)
+    found.show(lambda results: _print(results, json))
+    exit_unless_applied(found.done)
+
+
+def _print(results: Sequence[AckResult], as_json: bool) -> None:
+    if as_json:
+        print_results_json(results)
         return
     output.print_text([f"{_CANCELS[result.outcome]} {result.descriptor}" for result in results])
     for result in results:
@@ -41,7 +43,6 @@ def cancel(
                 f"{result.descriptor} runs on {output.source_of(result.holder) or 'a worker'} until that learns of it: "
                 "with its next heartbeat, within a third of the claim timeout, or ack"
             )
-    exit_unless_applied(results)
 
 
 async def _with_holders(client: AsyncClient, results: Sequence[AckResult]) -> list[AckResult]:

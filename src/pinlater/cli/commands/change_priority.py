@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import exits, options, output
+from pinlater.cli.each_queue import change_each_queue
 from pinlater.client import AsyncClient, MovedJob
 from pinlater.domain.job import Outcome
 
@@ -23,19 +25,20 @@ def change_priority(
     Example: pinlater change-priority emails:s1:p3:42 --priority 1
     """
 
-    async def change(client: AsyncClient) -> list[MovedJob]:
-        results: list[MovedJob] = []
-        for queue, names in options.by_queue(descriptors).items():
-            results += await client.change_priority(queue, names, priority)
-        return results
+    async def change(client: AsyncClient, queue: str, names: Sequence[str]) -> Sequence[MovedJob]:
+        return await client.change_priority(queue, names, priority)
 
-    results = options.ask(server, timeout, change)
-    if json:
+    found = change_each_queue(server, timeout, descriptors, change)
+    found.show(lambda results: _print(results, priority, json))
+    if not all(result.applied for result in found.done):
+        raise typer.Exit(exits.REFUSED)
+
+
+def _print(results: Sequence[MovedJob], priority: int, as_json: bool) -> None:
+    if as_json:
         output.print_json({"results": [output.moved_json(result) for result in results]})
     else:
         output.print_text([_said(result, priority) for result in results])
-    if not all(result.applied for result in results):
-        raise typer.Exit(exits.REFUSED)
 
 
 def _said(result: MovedJob, priority: int) -> str:

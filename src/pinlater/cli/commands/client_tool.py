@@ -60,7 +60,7 @@ def client_tool(
     """
     client = options.client_for(f"{host}:{port}", options.TIMEOUT_S, connections=min(concurrency, _CONNECTIONS_MAX))
     name = _needed("--queue", queue) if mode is not ToolMode.GET_QUEUE_NAMES else ""
-    with exits.reported():
+    with exits.reported("--host and --port name another server"):
         if mode in (ToolMode.ENQUEUE, ToolMode.DEQUEUE):
             plan = LoadPlan(
                 LoadMode(mode.value),

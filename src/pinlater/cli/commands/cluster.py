@@ -21,6 +21,7 @@ from pinlater.cli.cluster_answers import (
     servers_of,
     shards_of,
 )
+from pinlater.cli.missing_queue import say_if_missing
 from pinlater.client import AsyncClient, ClusterShard, FrontProcess, ShardMemory
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
@@ -45,7 +46,12 @@ def _group() -> None:
 def status(
     queue: Annotated[
         str | None,
-        typer.Option("--queue", "-q", help="Also show the owner of this queue.", autocompletion=options.complete_queue),
+        typer.Argument(
+            metavar="QUEUE",
+            show_default=False,
+            help="Also show the owner of this queue.",
+            autocompletion=options.complete_queue,
+        ),
     ] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -56,7 +62,7 @@ def status(
     remember, and the front processes of a server with several processes on SQLite. Warns if the servers do not agree, or if one can't
     send calls to another.
 
-    Example: pinlater cluster status --queue emails --server a:9010,b:9010
+    Example: pinlater cluster status emails --server a:9010,b:9010
     """
 
     async def ask(client: AsyncClient) -> Sequence[ServerAnswer]:
@@ -64,6 +70,8 @@ def status(
         errors = [error for _, error in found if error is not None]
         if len(errors) == len(found):
             raise errors[0]
+        if queue is not None:
+            await say_if_missing(client, queue)
         return [answer for answer, _ in found]
 
     answers = options.ask(server, timeout, ask)

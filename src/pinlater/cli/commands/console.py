@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -151,11 +153,13 @@ def console(
     try:
         listener = listening(host, port)
     except OSError as error:
-        reason = f"can't listen on {host}:{port}: {error.strerror or error}"
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        reason = f"can't listen on {host}:{port}: {why}"
         if channel is not None:
             channel.failed(reason)
             raise typer.Exit(exits.REFUSED) from None
-        exits.fail(reason, exits.REFUSED)
+        other = " (--port chooses another port)" if error.errno == errno.EADDRINUSE else ""
+        exits.fail(reason + other, exits.REFUSED)
     if channel is None:  # else the server says so
         address = address_of(listener, tls=certificate is not None)
         _log.info("ready", extra={"address": address, "openapi": f"{address}/v1/openapi.json"})

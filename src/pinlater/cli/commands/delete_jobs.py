@@ -48,9 +48,13 @@ def delete_jobs(
 
     Example: pinlater delete-jobs emails --state failed --regex 'example\\.org'
     """
-    if (state is None) == (not descriptor):
-        raise typer.BadParameter("give either --state or --descriptor")
-
+    if state is not None and descriptor:
+        raise typer.BadParameter("--state and --descriptor exclude each other")
+    if state is None and not descriptor:
+        raise typer.BadParameter(
+            f"delete needs the state of the jobs: {options.STATES}; or name jobs with --descriptor",
+            param_hint="--state",
+        )
     of_queue = options.queue_of(queue, descriptor)
     wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
     if state is None and not wanted.of_any_job:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.cli import exits, options, output
+from pinlater.cli.missing_queue import say_if_missing
 from pinlater.client import AsyncClient, JobExplanation, QueueFacts
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.domain.descriptor import parse_descriptor
@@ -29,7 +30,11 @@ def explain(
     options.by_queue(descriptors)
 
     async def ask(client: AsyncClient) -> Sequence[JobExplanation | None]:
-        return [await _explained(client, descriptor, timeout) for descriptor in dict.fromkeys(descriptors)]
+        names = dict.fromkeys(descriptors)
+        answers = [await _explained(client, name, timeout) for name in names]
+        lacking = [name for name, answer in zip(names, answers, strict=True) if answer is None]
+        await say_if_missing(client, *options.by_queue(lacking))
+        return answers
 
     answers = options.ask(server, timeout, ask)
     found = [answer for answer in answers if answer is not None and not answer.missing]

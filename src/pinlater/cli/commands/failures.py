@@ -9,7 +9,8 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.client import AsyncClient, FailureGroup, FailureGroups
-from pinlater.domain.failures import is_group_name
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.failures import MUTED_MS_MAX, is_group_name
 
 # Groups of a hundred queues with the longest texts are more than one answer holds.
 _QUEUES_A_CALL = 20
@@ -58,7 +59,12 @@ def failures(
         groups.sort(key=lambda group: (group.muted_until_ms > 0, -sum(group.hours), -group.last_ms))
         return FailureGroups(groups, incomplete)
 
-    _print(options.ask(server, timeout, ask), limit, json)
+    found = options.ask(server, timeout, ask)
+    _print(found, limit, json)
+    names = {group.name for group in found.groups}
+    for queue, group, _ in changes:
+        if group not in names and not found.incomplete:
+            notes.note(f"{queue} has no group {group} now")
 
 
 def _changes(queues: list[str], mute: list[str], unmute: list[str], span: str) -> list[tuple[str, str, int]]:
@@ -70,8 +76,10 @@ def _changes(queues: list[str], mute: list[str], unmute: list[str], span: str) -
     for group in (*mute, *unmute):
         if not is_group_name(group):
             raise typer.BadParameter(f"{group!r} is no name of a group: 16 hexadecimal digits", param_hint="--mute")
-    until_ms = options.due_ms(span, None, "--for")
-    assert until_ms is not None  # noqa: S101 - only without a span
+    span_ms = options.span_ms(span, "--for") or 0
+    if not 0 < span_ms <= MUTED_MS_MAX:
+        raise typer.BadParameter(f"{span!r} is not more than 0, and at most 30d", param_hint="--for")
+    until_ms = SystemClock().now_ms() + span_ms
     return [(queues[0], group, until_ms) for group in mute] + [(queues[0], group, 0) for group in unmute]
 
 

@@ -12,13 +12,17 @@ import typer
 from pinlater.cli import exits, options, output
 
 
-def hash_password(json: options.Json = False) -> None:
+def hash_password(context: typer.Context, json: options.Json = False) -> None:
     """Hash an admin password, asked for twice on a terminal or read as one line from standard input.
 
     Example: pinlater hash-password
     """
     from pinlater.domain.passwords import hash_password as make_hash
 
+    if context.args:  # not repeated: it may be the password
+        context.fail(
+            "A password is no argument, since every user of the machine can see arguments: type it when asked, or pipe it in"
+        )
     try:
         password = _asked() if _on_terminal() else _read(sys.stdin.buffer.read(65_536))
         made = make_hash(password)
@@ -28,6 +32,9 @@ def hash_password(json: options.Json = False) -> None:
         output.print_json({"admin_password_hash": made})
     else:
         output.print_lines([made])
+
+
+hash_password.context_settings = {"allow_extra_args": True}  # type: ignore[attr-defined]  # to say where a password goes
 
 
 def _on_terminal() -> bool:
@@ -46,6 +53,8 @@ def _read(content: bytes) -> str:
         password = content.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise ValueError("the password is not text in UTF-8") from None
+    if not password:
+        raise ValueError("standard input is empty; run the command on a terminal, or pipe the password in")
     if "\n" in password or "\r" in password:
         raise ValueError("standard input holds more than one line")
     return password

@@ -22,12 +22,13 @@ _LOOK_S = 1.0
 
 
 def load(
+    queue: Annotated[
+        str,
+        typer.Argument(metavar="QUEUE", help="Made if it isn't there.", autocompletion=options.complete_queue),
+    ] = "load_test",
     mode: Annotated[
         LoadMode, typer.Option("--mode", metavar="MODE", help=f"What a query is: {', '.join(LoadMode)}.")
     ] = LoadMode.ENQUEUE,
-    queue: Annotated[
-        str, typer.Option("--queue", help="Made if it isn't there.", autocompletion=options.complete_queue)
-    ] = "load_test",
     num_queries: Annotated[int, typer.Option("--num-queries", help="Queries in all; -1: no end.")] = 1000,
     batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Jobs a query.")] = 1,
     concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Queries at a time.")] = 1,

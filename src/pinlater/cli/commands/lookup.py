@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.client import JobInfo
+from pinlater.cli.missing_queue import say_if_missing
+from pinlater.client import AsyncClient, JobInfo
 from pinlater.domain import waiting
 from pinlater.domain.job import JobState
 
@@ -24,7 +25,14 @@ def lookup(
     Example: pinlater lookup emails:s1:p1:42 --body
     """
     options.by_queue(descriptors)
-    found = options.ask(server, timeout, lambda client: client.lookup(descriptors, bodies=body))
+
+    async def ask(client: AsyncClient) -> dict[str, JobInfo]:
+        jobs = await client.lookup(descriptors, bodies=body)
+        if lacking := options.by_queue([name for name in descriptors if name not in jobs]):
+            await say_if_missing(client, *lacking)
+        return jobs
+
+    found = options.ask(server, timeout, ask)
     missing = [name for name in descriptors if name not in found]
     if json:
         output.print_json({"jobs": [output.info_json(job) for job in found.values()], "missing": missing})

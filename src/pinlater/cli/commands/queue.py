@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.missing_queue import say_missing
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
@@ -95,48 +96,58 @@ def delete(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Delete a queue with all its jobs. Asks for the server's admin password. For a queue that does not exist, the output says `absent`.
+    """Delete a queue with all its jobs. Asks for the server's admin password, unless an option says where it is. For a queue that does
+    not exist, the output says `absent`.
 
     Example: pinlater queue delete emails
     """
-    asks = sys.stdin.isatty() and not password_stdin and not no_password
-    if asks and not options.ask(server, timeout, lambda client: _can_delete(client, name)):
-        if json:
-            output.print_json({"deleted": [], "absent": [name]})
-        else:
-            output.print_lines([f"absent {name}"])
-        return
-    if no_password:
-        password = ""
-    elif not asks:
-        password = sys.stdin.readline().rstrip("\r\n")
-        if not password:
-            exits.fail(
-                "no password was given: standard input holds none; a token with the role admin needs none (--no-password), "
-                "and other callers delete no queue of a server without an admin password (`pinlater hash-password` makes one)",
-                exits.USAGE,
-            )
+    if password_stdin and no_password:
+        raise typer.BadParameter("--password-stdin and --no-password exclude each other")
+    needs_password = not no_password
+    if not options.ask(server, timeout, lambda client: _can_delete(client, name, needs_password=needs_password)):
+        say_missing(name)
+        done = "absent"
     else:
-        password = typer.prompt("Admin password", hide_input=True, err=True)
+        password = _password(from_stdin=password_stdin) if needs_password else ""
+        options.ask(server, timeout, lambda client: client.delete_queue(name, password))
+        done = "deleted"
+    if json:
+        output.print_json({"deleted": [], "absent": [], done: [name]})
+    else:
+        output.print_lines([f"{done} {name}"])
 
-    async def remove(client: AsyncClient, queue: str) -> str:
-        exists = queue in await client.queue_names()
-        await client.delete_queue(queue, password)
-        return "deleted" if exists else "absent"
 
-    _for_each([name], server, timeout, json, remove, tell_unreachable=False, words=("deleted", "absent"))
-
-
-async def _can_delete(client: AsyncClient, name: str) -> bool:
-    """Whether there is such a queue, before the operator types a password for it. Raises `PasswordInvalid` if the server has none."""
+async def _can_delete(client: AsyncClient, name: str, *, needs_password: bool) -> bool:
+    """Whether there is such a queue, before the operator is asked for a password. Raises `PasswordInvalid` if one is needed and the server
+    has none."""
     check_queue_name(name)
+    with contextlib.suppress(AccessDenied):  # callers with the password may lack the role to list queues
+        if name not in await client.queue_names():
+            return False
     try:
         info = await client.server_info()
     except UnknownMethod:  # an original server
-        info = None
-    if info is not None and DELETES_QUEUES not in info.features:
+        return True
+    if needs_password and DELETES_QUEUES not in info.features:
         raise PasswordInvalid.of(configured=False)
-    return name in await client.queue_names()
+    return True
+
+
+def _password(*, from_stdin: bool) -> str:
+    """The password as the operator types it, or from standard input. A usage error if there is neither."""
+    if not from_stdin and sys.stdin.isatty():
+        asked: str = typer.prompt("Admin password", hide_input=True, err=True)
+        return asked
+    if not from_stdin:
+        exits.fail(
+            "the command asks for the admin password, but standard input is no terminal: --password-stdin reads the password from there, "
+            "--no-password sends none, for a token with the role admin",
+            exits.USAGE,
+        )
+    password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise typer.BadParameter("standard input holds no password", param_hint="--password-stdin")
+    return password
 
 
 @app.command("list")

@@ -8,12 +8,15 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.commands.ack import exit_unless_applied
 from pinlater.cli.commands.count import count_jobs
-from pinlater.cli.commands.run_now import print_runs, run_all
+from pinlater.cli.commands.run_now import print_runs, run_each_queue
 from pinlater.client import AsyncClient, JobCount, JobState, Outcome
 from pinlater.client._job_scan import ScanFilter, scan_by_task
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.wording import counted
 
 UNREACHABLE = "a shard is unreachable, or the server did not say whether all took part: its jobs stay as they are; repeat the command"
 SCAN_ENDED = "a shard is unreachable, or one scan cannot read all jobs: repeat the command"
@@ -60,20 +63,28 @@ def retry_failed(
         if priority is not None or not wanted.of_any_job or regex is not None:
             raise typer.BadParameter("--descriptor excludes the options that choose jobs")
         options.queue_of(queue, descriptor)
-        runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
-        print_runs(runs, json)
+        found = run_each_queue(server, timeout, descriptor, attempts, run_after_ms)
+        found.show(lambda results: print_runs(results, json, f"retried {{}}; it is {_due(run_after_ms)}"))
+        exit_unless_applied(found.done)
         return
 
     retry = _FailedJobsRetry(options.queue_of(queue, descriptor), priority, attempts, run_after_ms, limit)
     if wanted.of_any_job and regex is None:
         retried, left = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
         more = retried == limit and (left.jobs > 0 or left.incomplete)
-        print_changed("retried", Changed(retried, left.incomplete, more), json, UNREACHABLE)
+        print_changed("retried", Changed(retried, left.incomplete, more), json, UNREACHABLE, _due(run_after_ms))
         if retried < limit and left.jobs and not json:
             notes.write(_are_failed(left.jobs, retried))
     else:
         chosen = options.ask(server, timeout, lambda client: retry.chosen(client, wanted, regex, json))
-        print_changed("retried", chosen, json, SCAN_ENDED)
+        print_changed("retried", chosen, json, SCAN_ENDED, _due(run_after_ms))
+
+
+def _due(run_after_ms: int | None) -> str:
+    """When retried jobs are due, in words that follow `it is`."""
+    if run_after_ms is None or run_after_ms <= SystemClock().now_ms():
+        return "due now"
+    return f"due at {output.iso(run_after_ms)}"
 
 
 class _FailedJobsRetry(NamedTuple):
@@ -107,7 +118,7 @@ class _FailedJobsRetry(NamedTuple):
             return sum(result.outcome is Outcome.APPLIED for result in results)
 
         descriptors = [job.descriptor for job in found.jobs]
-        retried = await change_in_pieces("retried", descriptors, retry, as_json)
+        retried = await change_in_pieces("retried", descriptors, retry, as_json, _due(self.run_after_ms))
         return Changed(retried, found.incomplete, more=len(descriptors) == self.limit)
 
 
@@ -140,7 +151,11 @@ class Changed(NamedTuple):
 
 
 async def change_in_pieces(
-    what: str, descriptors: Sequence[str], change: Callable[[Sequence[str]], Awaitable[int]], as_json: bool
+    what: str,
+    descriptors: Sequence[str],
+    change: Callable[[Sequence[str]], Awaitable[int]],
+    as_json: bool,
+    due: str = "",
 ) -> int:
     """Changes the jobs in several requests and returns how many changed. If a later one fails, prints how many changed before."""
     number = 0
@@ -149,17 +164,21 @@ async def change_in_pieces(
             number += await change(descriptors[start : start + _PIECE])
     except BaseException:
         if number:
-            print_changed(what, Changed(number, incomplete=True), as_json)
+            print_changed(what, Changed(number, incomplete=True), as_json, due=due)
         raise
     return number
 
 
-def print_changed(what: str, changed: Changed, as_json: bool, warning: str = "") -> None:
-    """The number, and what may be left: keys in JSON, else lines on standard error, of which `warning` is that of `incomplete`."""
+def print_changed(what: str, changed: Changed, as_json: bool, warning: str = "", due: str = "") -> None:
+    """The number, and what may be left: keys in JSON, else lines on standard error, of which `warning` is that of `incomplete`.
+    `due`: when the jobs are due, if that is something to say."""
     if as_json:
         output.print_json({what: changed.number, "incomplete": changed.incomplete, "more": changed.more})
         return
-    output.print_lines([f"{what} {changed.number}"])
+    told = f"{what} {counted(changed.number, 'job')}"
+    if due and changed.number:
+        told += f"; {'it is' if changed.number == 1 else 'they are'} {due}"
+    output.print_lines([told])
     if changed.more:
         notes.write("more may remain: repeat the command, or raise --limit")
     if changed.incomplete and warning:

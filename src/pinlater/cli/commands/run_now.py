@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import options, output
-from pinlater.cli.commands.ack import exit_unless_applied
+from pinlater.cli.commands.ack import exit_unless_applied, print_results_json
+from pinlater.cli.each_queue import Results, change_each_queue
 from pinlater.client import AckResult, AsyncClient
 from pinlater.domain.job import Outcome
 
@@ -25,36 +27,39 @@ def run_now(
 
     Example: pinlater run-now emails:s1:p1:42
     """
-    print_runs(options.ask(server, timeout, lambda client: run_all(client, descriptors, attempts, None)), json)
+    found = run_each_queue(server, timeout, descriptors, attempts, None)
+    found.show(lambda results: print_runs(results, json, "due now: {}"))
+    exit_unless_applied(found.done)
 
 
-async def run_all(
-    client: AsyncClient, descriptors: list[str], attempts: int, run_after_ms: int | None
-) -> list[AckResult]:
-    """The result of each job, queue by queue."""
-    results: list[AckResult] = []
-    for queue, names in options.by_queue(descriptors).items():
-        results += await client.run_jobs(queue, names, attempts=attempts, run_after_ms=run_after_ms)
-    return results
+def run_each_queue(
+    server: str, timeout_s: float, descriptors: Sequence[str], attempts: int, run_after_ms: int | None
+) -> Results[AckResult]:
+    """Makes the jobs due, queue by queue."""
+
+    async def change(client: AsyncClient, queue: str, names: Sequence[str]) -> Sequence[AckResult]:
+        return await client.run_jobs(queue, names, attempts=attempts, run_after_ms=run_after_ms)
+
+    return change_each_queue(server, timeout_s, descriptors, change)
 
 
-def print_runs(results: list[AckResult], as_json: bool) -> None:
-    """Prints the result of each job; exit code 1 if any did not change."""
+def print_runs(results: Sequence[AckResult], as_json: bool, done: str) -> None:
+    """Prints the result of each job. `done`: what happened to the job that takes the place of the braces."""
     if as_json:
-        output.print_json({"results": [output.result_json(result) for result in results]})
+        print_results_json(results)
     else:
-        output.print_text([_said(result) for result in results])
-    exit_unless_applied(results)
+        output.print_text([_said(result, done) for result in results])
 
 
-def _said(result: AckResult) -> str:
+def _said(result: AckResult, done: str) -> str:
+    if result.applied:
+        return done.format(result.descriptor)
     if result.outcome is Outcome.STALE_CLAIM:
         return f"held by {output.source_of(result.holder) or 'a worker'}: {result.descriptor}"
     return f"{_WORDS[result.outcome]} {result.descriptor}"
 
 
 _WORDS = {
-    Outcome.APPLIED: "due",
     Outcome.ALREADY_FINAL: "succeeded or expired before, or its unique key is taken:",
     Outcome.NOT_FOUND: "no such job:",
     Outcome.ERROR: "unchanged:",

@@ -337,9 +337,7 @@ def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) ->
         name = name if found is None else found.name
     if found is None:
         first, names = places[0].name, ", ".join(place.name for place in places)
-        exits.fail(
-            f"there is no shard {name}; there are {names} (s{first} in a descriptor is shard {first})", exits.REFUSED
-        )
+        exits.fail(f"there is no shard {name}, only {names} (s{first} in a descriptor is shard {first})", exits.REFUSED)
     chosen = [place for place in places if place.key == found.key]
     if name not in (found.key, chosen[0].name):
         exits.fail(

@@ -3,10 +3,12 @@ its user for the audit; servers read both within a second. Asks no server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -28,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+_NAMED_MAX = 10
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What lists, logs and refusals call the token.")]
 TokensFile = Annotated[
     Path | None,
@@ -51,6 +54,15 @@ Expires = Annotated[
     str | None,
     typer.Option("--expires", metavar="DURATION", help="How long it is good: 90d, 12h. Default: until revoked."),
 ]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the secret to this new file, which only you can read, and do not print it.",
+    ),
+]
 SpeaksForOthers = Annotated[
     bool,
     typer.Option(
@@ -70,13 +82,14 @@ def create(
     max_polls: MaxPolls = None,
     max_bytes_in_flight: MaxBytes = None,
     speaks_for_others: SpeaksForOthers = False,
+    output_file: Output = None,
     tokens: TokensFile = None,
     config: ConfigFile = None,
     json: options.Json = False,
 ) -> None:
-    """Create a token and print its secret, which is shown this once: the file keeps its SHA-256 only.
+    """Create a token and print its secret, or write it to --output. It is shown this once: the file of the tokens keeps its SHA-256 only.
 
-    Example: pinlater token create billing --role produce --queue 'mail*' --expires 90d --tokens tokens.json
+    Example: pinlater token create billing --role produce --queue 'mail*' --tokens tokens.json --output billing.token
     """
     path, secret, now_ms = _file(tokens, config), new_secret(), SystemClock().now_ms()
     span_ms = options.span_ms(expires, "--expires")
@@ -94,9 +107,14 @@ def create(
         )
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
-    _change(path, name, lambda known: _with(known, token, path))
+    with _written(secret, output_file):
+        _change(path, name, lambda known: _with(known, token, path))
     if json:
-        output.print_json({"token": secret, **_as_json(token, None, now_ms)})
+        shown = {"token": secret} if output_file is None else {"output": str(output_file)}
+        output.print_json({**shown, **_as_json(token, None, now_ms)})
+        return
+    if output_file is not None:
+        output.print_text([f"token {name} is in {path}, and its secret in {output_file}"])
         return
     if output.on_terminal():
         notes.write(f"token {name} is in {path}; this is its secret, which is not shown again:")
@@ -176,6 +194,33 @@ def revoke(name: Name, tokens: TokensFile = None, config: ConfigFile = None, jso
         output.print_lines([f"revoked {name}"])
 
 
+@contextmanager
+def _written(secret: str, path: Path | None) -> Iterator[None]:
+    """The secret is in a new file for its owner alone, or nowhere for None. If what follows fails, there is no file. A file that exists
+    stays as it is, and ends the command, as does one that can't be written."""
+    if path is None:
+        yield
+        return
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        exits.fail(f"{path} exists already and is not overwritten; no token was made", exits.REFUSED)
+    except OSError as error:
+        exits.fail(f"{path} can't be written: {error.strerror or error}; no token was made", exits.REFUSED)
+    try:
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - of a descriptor
+                file.write(f"{secret}\n")
+                file.flush()
+                os.fsync(descriptor)
+        except OSError as error:
+            exits.fail(f"{path} can't be written: {error.strerror or error}; no token was made", exits.REFUSED)
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
 def _file(tokens: Path | None, config: Path | None) -> Path:
     """The file that `--tokens` or the settings name."""
     if tokens is not None:
@@ -202,8 +247,20 @@ def _without(known: tuple[Token, ...], name: str, path: Path) -> list[Token]:
 def _index_of(known: tuple[Token, ...], name: str, path: Path) -> int:
     names = [token.name for token in known]
     if name not in names:
-        exits.fail(f"{path} has no token {name}; `pinlater token list` shows its tokens", exits.REFUSED)
+        _fail_without_token(path, name, names)
     return names.index(name)
+
+
+def _fail_without_token(path: Path, name: str, names: list[str]) -> NoReturn:
+    if not path.exists():
+        _fail_without_file(path)
+    more = f" and {len(names) - _NAMED_MAX:,} others" if len(names) > _NAMED_MAX else ""
+    there = f"it has {', '.join(names[:_NAMED_MAX])}{more}" if names else "it has none"
+    exits.fail(f"{path} has no token {name}; {there}", exits.REFUSED)
+
+
+def _fail_without_file(path: Path) -> NoReturn:
+    exits.fail(f"{path} does not exist: `pinlater token create` makes it, with the first token", exits.REFUSED)
 
 
 def _change(path: Path, name: str, change: Callable[[tuple[Token, ...]], list[Token]]) -> None:
@@ -212,12 +269,15 @@ def _change(path: Path, name: str, change: Callable[[tuple[Token, ...]], list[To
     except ValueError as error:
         exits.fail(f"{path} is broken: {error}", exits.REFUSED)
     except OSError as error:
-        exits.fail(f"{path} can't be changed: {error.strerror or error}", exits.REFUSED)
+        why = error.strerror or error if path.parent.is_dir() else f"there is no folder {path.parent}"
+        exits.fail(f"{path} can't be changed: {why}", exits.REFUSED)
 
 
 def _read(path: Path) -> tuple[Token, ...]:
     try:
         return parse_tokens(path.read_bytes())
+    except FileNotFoundError:
+        _fail_without_file(path)
     except ValueError as error:
         exits.fail(f"{path} is broken: {error}", exits.REFUSED)
     except OSError as error:

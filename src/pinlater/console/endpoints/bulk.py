@@ -20,7 +20,7 @@ from pinlater.console.shapes.bulk import (
     UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Nothing
-from pinlater.domain.bulk_runs import STATES_OF
+from pinlater.domain.bulk_runs import state_for
 
 SAMPLES = 10
 _FITTING_MAX = 10_000
@@ -30,9 +30,11 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
     """Begins to change jobs. The servers do it in the background, also over restarts. A job whose state has changed meanwhile stays as it
     is."""
     body = call.body
-    action, state = BulkAction(body.action), state_of(body.state)
-    if state not in STATES_OF[action]:
-        raise invalid("state", f"no {body.state} job can be changed by {body.action}")
+    action = BulkAction(body.action)
+    try:
+        state = state_for(action, None if body.state is None else state_of(body.state))
+    except ValueError as error:
+        raise invalid("state", str(error)) from None
     if body.for_good and action is not BulkAction.DELETE:
         raise invalid("for_good", "only a delete can be for good")
     skip_cancelled = action is BulkAction.RETRY and not body.cancelled

@@ -27,7 +27,7 @@ from pinlater.console.pins_cookie import fits
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
 from pinlater.console.shapes.failures import MuteRequest
-from pinlater.console.shapes.fields import Attempts, Moment, Priority, RequestShape
+from pinlater.console.shapes.fields import Attempts, Moment, Priority, RequestShape, State
 from pinlater.console.shapes.jobs import (
     ChangePriorityRequest,
     DescriptorsRequest,
@@ -61,9 +61,10 @@ class RetryForm(BackForm, frozen=True, kw_only=True):
 
 
 class RunForm(RetryForm, frozen=True, kw_only=True):
-    """`due`: a span from now, as `10m`, or a time, as `2030-01-31T12:00`; now without it."""
+    """`due`: a span from now, as `10m`, or a time, as `2030-01-31T12:00`; now without it. `was`: the state of the job on the page."""
 
     due: str = ""
+    was: State = "pending"
 
 
 class PriorityForm(BackForm, frozen=True, kw_only=True):
@@ -127,9 +128,12 @@ async def retry_failed(call: PageCall) -> Goto:
     form = call.read(RetryFailedForm)
     wanted = RetryFailedRequest(limit=form.number, attempts=form.attempts, group=form.group)
     done = await call.api.ask(retry_failed_jobs, queue=call.queue, body=wanted)
-    told = f"Retried {done.jobs:,} of {form.number:,} failed jobs of {call.queue}."
+    told = f"Retried {done.jobs:,} of {form.number:,} failed jobs of {call.queue}"
     if form.group:
-        told = f"Retried {counted(done.jobs, 'failed job')} of this group in {call.queue}.{_MORE if done.incomplete else ''}"
+        told = f"Retried {counted(done.jobs, 'failed job')} of this group in {call.queue}"
+    if done.jobs:
+        told += f"; {'it is' if done.jobs == 1 else 'they are'} due now"
+    told += f".{_MORE if form.group and done.incomplete else ''}"
     return Goto(_back(call, queue_path(call.queue, tab="failed")), told)
 
 
@@ -149,8 +153,9 @@ async def run(call: PageCall) -> Goto:
     await _of_one(call, run_jobs_now, wanted)
     own = job_path(call.descriptor)
     back = _back(call, own)
-    when = "now" if due_ms is None else moment(due_ms)
-    return Goto(back, f"1 job is due {when}: {call.descriptor}.", "" if back == own else call.descriptor)
+    when = "now" if due_ms is None else f"at {moment(due_ms)}"
+    told = f"Retried 1 job; it is due {when}" if form.was == "failed" else f"1 job is due {when}"
+    return Goto(back, f"{told}: {call.descriptor}.", "" if back == own else call.descriptor)
 
 
 async def change_priority(call: PageCall) -> Goto:

@@ -25,9 +25,13 @@ class BulkPreviewQuery(ComparedJobs, frozen=True, kw_only=True):
     priority: OfPriority = None
 
 
-class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):
+class BulkRequest(ComparedJobs, frozen=True, kw_only=True):
     """What to do, and with which jobs of the queue."""
 
+    state: Annotated[
+        State | None, Meta(description="Needed for `delete` and `cancel`; `retry` changes failed jobs only.")
+    ] = None
+    priority: OfPriority = None
     action: Annotated[
         ActionName,
         Meta(description="`retry` changes failed jobs, `cancel` pending and running ones, `delete` jobs of any state."),

@@ -53,7 +53,12 @@ class WorkerItem(AnswerShape, frozen=True, kw_only=True):
     """The workers with one source. Numbers are of the last hour, of the servers that answered."""
 
     source: str
-    trouble: Literal["stuck", "slow", "none"]
+    trouble: Annotated[
+        Literal["stuck", "silent", "slow", "none"],
+        Meta(
+            description="`stuck`: it is heard, but does not get on; `silent`: it, or a process of it, is heard no more."
+        ),
+    ]
     reasons: Annotated[Sequence[str], Meta(description="Sentences that say why it needs attention.")]
     heard_ms: Annotated[int | None, Meta(description="How long ago a process of it was heard; null if none was.")]
     queues: Sequence[str]
@@ -72,7 +77,7 @@ class WorkerItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class WorkersAnswer(AnswerShape, frozen=True, kw_only=True):
-    """Workers: stuck ones first, then slow ones, then the others."""
+    """Workers: stuck ones first, then silent ones, then slow ones, then the others."""
 
     workers: Sequence[WorkerItem]
     total: Annotated[int, Meta(description="Workers that were found; the answer has the first of them.")]

@@ -21,7 +21,7 @@ def old_servers(
 ) -> list[OldServer]:
     """The servers, each once. Ends the command if something of it is wrong."""
     if not urls and shard_file is None:
-        raise typer.BadParameter("name the old database server", param_hint="--from")
+        raise typer.BadParameter("name the old database server, as --from mysql://USER@HOST:PORT/", param_hint="--from")
     found = [] if shard_file is None else _of_shard_file(shard_file, host_prefix)
     try:
         for url in urls:

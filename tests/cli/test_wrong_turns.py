@@ -1,0 +1,139 @@
+"""Messages as a newcomer reads them: the cause comes first, and the remedy is right."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pinlater.cli import exits
+from pinlater.domain.access import digest_of
+from tests.cli.conftest import Pinlater
+
+GROUP = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("count", "q", "--priority", "high"), "--priority: 'high' is not a whole number"),
+        (("bulk", "start", "q", "--action", "retry", "--rate", "x"), "--rate: 'x' is not a number"),
+        (("dequeue", "q", "--limit", "x"), "--limit: 'x' is not a whole number"),
+        (("dequeue", "q", "--limit", "0"), "--limit: 0 is too small: at least 1"),
+        (("console", "--port", "99999"), "--port: 99999 is not from 0 to 65535"),
+        (("load", "--dequeue-success-percent", "101"), "'101' is not a whole number from 0 to 100"),
+        (("failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' is not more than 0, and at most 30d"),
+        (("audit", "--since", "soon"), "--since: 'soon' is no time; write 2030-01-31T12:00:00Z"),
+        (("audit", "--since", "soon"), "or a span before now such as 2h or 7d"),
+        (("import-original",), "--from: name the old database server, as --from mysql://USER@HOST:PORT/"),
+        (("import-original", "--from", "x"), "--from: it is no address: write mysql://USER@HOST:PORT/"),
+        (("count", "q", "--state"), "Option --state requires an argument. (see: pinlater count --help)"),
+        (("queue", "config", "q", "--max-backlog"), "(see: pinlater queue config --help)"),
+        (("queue", "delete", "q", "--no-password", "--password-stdin"), "exclude each other"),
+    ],
+)
+def test_a_wrong_value_is_told_in_plain_words(offline: Pinlater, arguments: tuple[str, ...], says: str) -> None:
+    done = offline(*arguments)
+    assert (done.code, done.err.count("\n")) == (exits.USAGE, 1)
+    assert says in done.err
+
+
+def test_a_password_is_no_argument_and_is_not_repeated(offline: Pinlater) -> None:
+    done = offline("hash-password", "open-sesame")
+    assert (done.code, "open-sesame" in done.err) == (exits.USAGE, False)
+    assert "A password is no argument" in done.err
+
+
+def test_standard_input_without_a_password_is_told_as_such(offline: Pinlater) -> None:
+    done = offline("hash-password")
+    assert (done.code, "standard input is empty; run the command on a terminal, or pipe" in done.err) == (2, True)
+
+
+def test_what_does_not_exist_is_told_by_an_answer_that_does_not_need_it(pinlater: Pinlater, queue: str) -> None:
+    job = "emials:s1:p1:73"
+    for command in (("lookup", job), ("explain", job), ("explain", job, f"{queue}:s1:p1:73")):
+        note, error = pinlater(*command).err.splitlines()
+        assert note == "note: there is no queue emials (`pinlater queue list` shows the queues)"
+        assert error.startswith("error: no such job: ")
+    assert pinlater("lookup", f"{queue}:s1:p1:73").err == f"error: no such job: {queue}:s1:p1:73\n"
+    assert pinlater("audit", f"{queue}_no").err.startswith(f"note: there is no queue {queue}_no (")
+    muted = pinlater("failures", queue, "--mute", GROUP)
+    assert (muted.code, muted.err) == (0, f"note: {queue} has no group {GROUP} now\n")
+
+
+def test_a_server_that_is_away_is_told_with_the_options_of_the_command(offline: Pinlater) -> None:
+    tool = offline("client-tool", "--host", "127.0.0.1", "--port", "1", "--mode", "get_queue_names")
+    assert (tool.code, "--host and --port name another server" in tool.err) == (exits.UNREACHABLE, True)
+    assert "--server or PINLATER_SERVERS name other servers" in offline("queue", "list").err
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tokens(offline: Pinlater, tmp_path: Path) -> Path:
+    """A file with one token."""
+    path = tmp_path / "tokens.json"
+    offline.ok("token", "create", "web", "--role", "read", "--tokens", str(path))
+    return path
+
+
+def test_the_secret_goes_to_a_new_file_that_only_its_owner_reads(offline: Pinlater, tokens: Path) -> None:
+    made = tokens.with_name("work.token")
+    command = ("token", "create", "work", "--role", "work", "--tokens", str(tokens), "--output", str(made))
+    before = os.umask(0)
+    try:
+        done = offline.ok(*command)
+    finally:
+        os.umask(before)
+    secret = made.read_text().strip()
+    assert done.out == f"token work is in {tokens}, and its secret in {made}\n"
+    assert (stat.S_IMODE(made.stat().st_mode), digest_of(secret) in tokens.read_text()) == (0o600, True)
+
+
+def test_a_token_that_is_refused_leaves_no_file(offline: Pinlater, tokens: Path) -> None:
+    """A shell that sends the output to a file empties it first."""
+    made = tokens.with_name("web.token")
+    command = ("token", "create", "web", "--role", "read", "--tokens", str(tokens), "--output", str(made))
+    done = offline(*command)
+    assert (done.code, "has a token web already" in done.err) == (exits.REFUSED, True)
+    assert not made.exists()
+
+
+def test_no_file_is_overwritten_and_then_no_token_is_made(offline: Pinlater, tokens: Path) -> None:
+    kept, before = tokens.with_name("kept.token"), tokens.read_text()
+    kept.write_text("precious\n")
+    for path, why in ((kept, "exists already"), (tokens.with_name("no") / "a.token", "No such file")):
+        command = ("token", "create", "a", "--role", "read", "--tokens", str(tokens), "--output", str(path))
+        done = offline(*command)
+        assert (done.code, why in done.err, "no token was made" in done.err) == (exits.REFUSED, True, True)
+    assert (kept.read_text(), tokens.read_text()) == ("precious\n", before)
+
+
+def test_a_folder_that_is_missing_is_told_as_such(offline: Pinlater, tmp_path: Path) -> None:
+    path = tmp_path / "no" / "tokens.json"
+    done = offline("token", "create", "a", "--role", "read", "--tokens", str(path))
+    assert (done.code, done.err) == (
+        exits.REFUSED,
+        f"error: {path} can't be changed: there is no folder {path.parent}\n",
+    )
+
+
+def test_the_json_names_the_file_instead_of_the_secret(offline: Pinlater, tokens: Path) -> None:
+    made = tokens.with_name("work.token")
+    told = offline.ok(
+        "token", "create", "work", "--role", "work", "--tokens", str(tokens), "--output", str(made), "--json"
+    ).json  # fmt: skip
+    assert (told["output"], "token" in told, told["name"]) == (str(made), False, "work")
+
+
+def test_a_missing_file_of_tokens_is_not_taken_for_a_missing_token(offline: Pinlater, tokens: Path) -> None:
+    missing = str(tokens.with_name("none.json"))
+    for command in (("list",), ("revoke", "web"), ("limit", "web", "--max-polls", "1")):
+        done = offline("token", *command, "--tokens", missing)
+        assert (done.code, done.err[:50]) == (exits.REFUSED, f"error: {missing} does not exist"[:50])
+        assert "does not exist: `pinlater token create` makes it" in done.err
+    done = offline("token", "revoke", "wbe", "--tokens", str(tokens))
+    assert done.err == f"error: {tokens} has no token wbe; it has web\n"
