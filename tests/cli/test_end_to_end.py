@@ -452,6 +452,8 @@ def test_an_error_names_the_option_whose_value_is_wrong(pinlater: Pinlater, word
 def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater: Pinlater, queue: str) -> None:
     wrong = pinlater("queue", "delete", queue, "--password-stdin", stdin=b"wrong\n")
     assert (wrong.code, wrong.err) == (1, "error: Invalid admin password.\n")
+    roles = pinlater("queue", "delete", queue, "--no-password")
+    assert (roles.code, "the token must have the role admin" in roles.err) == (1, True)
     for options in ((), ("--password-stdin",)):
         none = pinlater("queue", "delete", queue, *options)
         assert (none.code, none.out, "--password-stdin" in none.err) == (2, "", True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.client import _calls, values
+from pinlater.client._changed_before import ChangedBefore
 from pinlater.client._client_base import AsyncClientBase
 from pinlater.client._client_call import on_queue
 from pinlater.client.errors import UnknownMethod
@@ -303,25 +304,25 @@ class AsyncClient(AsyncClientBase):
         limit: int = 1000,
         cancelled: bool = False,
     ) -> int:
-        """Puts failed jobs of one priority, or of all without it, back to PENDING; how many. Calls the server once a priority.
+        """Puts failed jobs of one priority, or of all without it, back to PENDING; how many. Calls the server once a priority; an error
+        says how many were retried before.
 
         Cancelled jobs, which are FAILED too, stay as they are unless `cancelled`. An original server retries them in any case.
         """
-        done = 0
-        for level in await self._priorities(priority, on_queue("retry_failed", queue)):
-            left = limit - done
-            call = _calls.retry_failed(
-                queue,
-                priority=level,
-                attempts=attempts,
-                run_after_ms=run_after_ms,
-                limit=left,
-                cancelled=cancelled,
-            )
-            done += await self._run(call)
-            if done >= limit:
-                break
-        return done
+        with ChangedBefore("retried") as done:
+            for level in await self._priorities(priority, on_queue("retry_failed", queue)):
+                call = _calls.retry_failed(
+                    queue,
+                    priority=level,
+                    attempts=attempts,
+                    run_after_ms=run_after_ms,
+                    limit=limit - done.jobs,
+                    cancelled=cancelled,
+                )
+                done.jobs += await self._run(call)
+                if done.jobs >= limit:
+                    break
+        return done.jobs
 
     async def run_jobs(
         self, queue: str, descriptors: Sequence[str], *, attempts: int = 1, run_after_ms: int | None = None
@@ -339,13 +340,15 @@ class AsyncClient(AsyncClientBase):
     async def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
     ) -> int:
-        """Deletes jobs of one state, and of one priority, or of all without it; how many. Calls the server once a priority."""
-        done = 0
-        for level in await self._priorities(priority, on_queue("delete_jobs", queue)):
-            done += await self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=limit - done))
-            if done >= limit:
-                break
-        return done
+        """Deletes jobs of one state, and of one priority, or of all without it; how many. Calls the server once a priority; an error says
+        how many were deleted before."""
+        with ChangedBefore("deleted") as done:
+            for level in await self._priorities(priority, on_queue("delete_jobs", queue)):
+                left = limit - done.jobs
+                done.jobs += await self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=left))
+                if done.jobs >= limit:
+                    break
+        return done.jobs
 
     async def _priorities(self, priority: int | None, made_for: str) -> Sequence[int]:
         """This one, or all that the server has; an original server does not say, and has three unless it is configured otherwise."""

@@ -16,6 +16,7 @@ from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, Set
 from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
 from pinlater.domain.calls import DELETES_QUEUES
 from pinlater.domain.durations import duration_text
+from pinlater.domain.errors import adding
 from pinlater.domain.queue import check_queue_name
 
 # Words of other job services.
@@ -109,12 +110,21 @@ def delete(
         done = "absent"
     else:
         password = _password(from_stdin=password_stdin) if needs_password else ""
-        options.ask(server, timeout, lambda client: client.delete_queue(name, password))
+        options.ask(server, timeout, lambda client: _delete(client, name, password))
         done = "deleted"
     if json:
         output.print_json({"deleted": [], "absent": [], done: [name]})
     else:
         output.print_lines([f"{done} {name}"])
+
+
+async def _delete(client: AsyncClient, name: str, password: str) -> None:
+    try:
+        await client.delete_queue(name, password)
+    except PasswordInvalid as error:
+        if password:
+            raise
+        raise adding(error, " (without a password, the token must have the role admin)") from None
 
 
 async def _can_delete(client: AsyncClient, name: str, *, needs_password: bool) -> bool:
