@@ -38,7 +38,7 @@ def _memory(folder: Path, monotonic: Monotonic) -> Shard:
 
 def _sqlite(folder: Path, monotonic: Monotonic) -> Shard:
     # Hundreds of stores are opened in a run: each log of the usual length would write gigabytes in all.
-    return SqliteShard(folder / "jobs.db", SqliteSettings(wal_reserve_kib=64))
+    return SqliteShard(folder / "jobs.db", SqliteSettings(wal_reserve_kib=64), monotonic=monotonic)
 
 
 def _mysql(kind: str) -> Make:

@@ -1,4 +1,7 @@
-"""A claim of a queue in which nothing was due at the last claim asks Redis only if something may be due by now."""
+"""A claim of a queue in which nothing was due at the last claim asks Redis only if something may be due by now.
+
+That it finds each job that becomes due through its own server is in the contract (`test_empty_claims.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.job import JobState
 from pinlater.server.storage.redis.nothing_due import TRUSTED_S
 from pinlater.server.storage.redis.shard import RedisShard
-from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobCheckpoint, RunOrder
-from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
+from tests.contract.desk import Desk
 from tests.redis.proxied_redis import ProxiedRedis
 
 
@@ -80,61 +81,6 @@ async def test_a_later_job_is_found_when_it_is_due_and_its_time_is_told_before(d
     assert (await desk.take()).key == key
 
 
-async def stored(desk: Desk) -> None:
-    await desk.put()
-
-
-async def failed(desk: Desk) -> None:
-    [held] = await _held(desk)
-    await desk.fail(held.key)
-
-
-async def released(desk: Desk) -> None:
-    [held] = await _held(desk)
-    await desk.release(held.ref)
-
-
-async def checkpointed_to_pending(desk: Desk) -> None:
-    [held] = await _held(desk)
-    await desk.checkpoint(JobCheckpoint(held.key, held.holder.source, move_to_pending=True))
-
-
-async def timed_out(desk: Desk) -> None:
-    await _held(desk, timeout_ms=1)
-    desk.clock.advance(ms=2)
-    assert await desk.shard.time_out_claims(desk.now, 10)
-
-
-async def run_now(desk: Desk) -> None:
-    key = await desk.put(delay_ms=TIMEOUT_MS)
-    assert await desk.claim() == []
-    await desk.shard.run_jobs([RunOrder(key, 1, desk.now)], desk.now)
-
-
-async def retried(desk: Desk) -> None:
-    await desk.put_in(JobState.FAILED)
-    assert await desk.claim() == []
-    await desk.retry_failed()
-
-
-async def _held(desk: Desk, timeout_ms: int = TIMEOUT_MS) -> Any:
-    await desk.put()
-    held = await desk.claim(2, timeout_ms=timeout_ms)
-    assert await desk.claim() == []
-    return held
-
-
-@pytest.mark.parametrize(
-    "becomes_due", [stored, failed, released, checkpointed_to_pending, timed_out, run_now, retried]
-)
-async def test_a_job_that_is_due_again_through_this_server_is_found_at_once(
-    desk: Desk, becomes_due: Callable[[Desk], Awaitable[None]]
-) -> None:
-    assert await desk.claim() == []
-    await becomes_due(desk)
-    assert len(await desk.claim()) == 1
-
-
 async def test_a_job_that_is_stored_while_a_claim_gets_its_answer_is_found_by_the_next(
     desk: Desk, asked: Asked
 ) -> None:
@@ -184,8 +130,3 @@ async def test_a_failed_claim_is_no_claim_that_found_nothing(
         await desk.claim()
     assert await desk.claim() == []
     assert asked.times == 2
-
-
-async def test_each_call_of_an_order_gets_nothing(desk: Desk) -> None:
-    order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder()) for _ in range(3)], TIMEOUT_MS, from_memory=True)
-    assert [await desk.order(order) for _ in range(2)] == [Claimed([[], [], []])] * 2

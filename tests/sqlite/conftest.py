@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
 
@@ -28,15 +29,16 @@ HOLDER = Holder("host:9010:0:worker:1", "worker", "token")
 
 
 class Bench:
-    """A shard with the queue `emails`."""
+    """A shard with the queue `emails`. `monotonic`: the shard's, in seconds."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, monotonic: Callable[[], float] = time.perf_counter) -> None:
         self.path = path
+        self._monotonic = monotonic
         self.shard = SqliteShard(path)
         self._ids = count(1)
 
     async def open(self, settings: SqliteSettings | None = None) -> SqliteShard:
-        self.shard = SqliteShard(self.path, settings)
+        self.shard = SqliteShard(self.path, settings, monotonic=self._monotonic)
         await self.shard.open(NOW)
         self._ids = count(self.shard.highest_id + 1)
         await self.shard.create_queues([QUEUE], NOW)
@@ -52,7 +54,8 @@ class Bench:
         return [JobKey(QUEUE, 1, job.id) for job in jobs]
 
     async def claim(self, limit: int = 1, now_ms: int = NOW) -> list[HandedOutJob]:
-        [result] = await self.shard.claim_jobs([ClaimOrder(QUEUE, [ClaimCall(limit, HOLDER)], 60_000)], now_ms)
+        order = ClaimOrder(QUEUE, [ClaimCall(limit, HOLDER)], 60_000, from_memory=True)
+        [result] = await self.shard.claim_jobs([order], now_ms)
         assert isinstance(result, Claimed), result
         return list(result.jobs[0])
 

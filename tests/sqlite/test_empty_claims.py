@@ -1,33 +1,246 @@
-"""A dequeue of a queue without due jobs: the counters in memory say so, and no table is read."""
+"""A claim of a queue without due jobs: memory says so, SQLite is asked nothing, and no job is missed.
+
+The shard's monotonic clock stands still unless a test turns it, so that memory is trusted for as long as a test takes.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from tests.sqlite.conftest import NOW, Bench
-from tests.statements import noted_statements
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.job import UniqueKey
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.transaction import Transaction
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest
+from tests.contract.store_calls import traced_statements
+from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench
+from tests.sqlite.test_failures import Faulty, disk_error
+
+OTHER = "other"
+TRUSTED_MS = 1_000
+LONG = 3_000  # enough that SQLite carries out the insert in steps
+IN_THREAD = SqliteSettings(inline_commit_us=0, transaction_ms_max=60_000)
+INLINE = SqliteSettings(inline_commit_us=10_000_000, transaction_ms_max=60_000)
 
 
-@pytest.mark.parametrize("history", ["new queue", "all claimed", "later", "reopened"])
-async def test_a_claim_of_an_empty_queue_reads_and_writes_no_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: str
-) -> None:
-    """It takes the turn of a transaction, which waits for other processes on the file and looks for their changes, and ends it."""
-    sent = noted_statements(monkeypatch)
-    bench = Bench(tmp_path / "jobs.db")
-    await bench.open()
-    if history != "new queue":
-        await bench.insert(3, run_after_ms=NOW + 1_000 if history == "later" else NOW)
-        assert len(await bench.claim(5)) == (0 if history == "later" else 3)
-    if history == "reopened":
-        await bench.shard.close()
-        await bench.open()
-    sent.clear()
-    commits = bench.shard.commits
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=[INLINE, IN_THREAD], ids=["inline", "thread"])
+async def bench(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bench]:
+    """With commits on the loop and in the thread. A claim has found nothing in `emails` and in another queue."""
+    bench = Bench(tmp_path / "jobs.db", clock.monotonic)
+    await bench.open(request.param)
+    await bench.shard.create_queues([OTHER], NOW)
+    assert await bench.claim() == []
+    yield bench
+    await bench.shard.close()
+
+
+async def insert_elsewhere(bench: Bench) -> None:
+    await bench.shard.insert_jobs([InsertRequest(OTHER, bench.jobs(1))], NOW)
+
+
+async def until_committing(bench: Bench) -> None:
+    """Until the thread has a transaction to commit."""
+    while not bench.shard._open.writer._connection_in_use:
+        await asyncio.sleep(0)
+
+
+# --- nothing is asked -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("history", ["new queue", "all claimed", "later", "deleted", "expired"])
+async def test_a_claim_of_an_empty_queue_asks_sqlite_nothing(bench: Bench, history: str) -> None:
+    match history:
+        case "all claimed":
+            await bench.insert(3)
+            assert len(await bench.claim(3)) == 3
+        case "later":
+            await bench.insert(3, run_after_ms=NOW + 1_000)
+        case "deleted":
+            await bench.shard.delete_jobs(await bench.insert(3))
+        case "expired":
+            jobs = [job._replace(expires_at_ms=NOW - 1, unique=UniqueKey("key")) for job in bench.jobs(1)]
+            await bench.shard.insert_jobs([InsertRequest(QUEUE, jobs)], NOW)
+            assert await bench.claim() == []
+    executed = traced_statements(bench.shard)
     for _ in range(2):
         assert await bench.claim(5) == []
-    assert sent == ["BEGIN IMMEDIATE", "COMMIT"] * 2
-    assert bench.shard.commits == commits
+    assert executed == []
+
+
+async def test_a_claim_looks_once_after_a_restart(bench: Bench) -> None:
+    await bench.insert(3, run_after_ms=NOW + 1_000)
     await bench.shard.close()
+    await bench.open()
+    assert await bench.claim() == []
+    executed = traced_statements(bench.shard)
+    assert await bench.claim() == []
+    assert executed == []
+    assert len(await bench.claim(5, NOW + 1_000)) == 3
+
+
+async def test_a_claim_that_waits_for_a_commit_is_answered_without_a_transaction_of_its_own(bench: Bench) -> None:
+    await bench.shard.close()
+    await bench.open(IN_THREAD)
+    executed = traced_statements(bench.shard)
+    storing = asyncio.ensure_future(insert_elsewhere(bench))
+    await until_committing(bench)
+    assert await bench.claim() == []
+    await storing
+    assert executed.count("BEGIN IMMEDIATE") == 1
+
+
+async def test_a_claim_that_may_not_go_by_memory_looks(bench: Bench) -> None:
+    executed = traced_statements(bench.shard)
+    await bench.shard.claim_jobs([ClaimOrder(QUEUE, [ClaimCall(1, HOLDER)], 60_000)], NOW)
+    assert "BEGIN IMMEDIATE" in executed
+
+
+# --- nothing is missed ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jobs", [1, LONG])
+async def test_a_claim_behind_an_insert_gets_its_job(bench: Bench, jobs: int) -> None:
+    for _ in range(3):
+        keys, claimed = await asyncio.gather(bench.insert(jobs), bench.claim(jobs))
+        assert [job.id for job in claimed] == [key.id for key in keys]
+
+
+@pytest.mark.parametrize("jobs", [1, LONG])
+async def test_a_claim_behind_an_insert_that_is_being_stored_gets_its_job(bench: Bench, jobs: int) -> None:
+    """Memory is ahead of the file meanwhile."""
+    await bench.shard.close()
+    await bench.open(IN_THREAD)
+    assert await bench.claim() == []
+    storing = asyncio.ensure_future(bench.insert(jobs))
+    await until_committing(bench)
+    assert len(await bench.claim(jobs)) == jobs
+    await storing
+
+
+async def test_a_claim_in_front_of_an_insert_gets_nothing_and_the_next_one_the_job(bench: Bench) -> None:
+    storing = asyncio.ensure_future(insert_elsewhere(bench))  # so that the claim waits for its turn
+    before, keys = await asyncio.gather(bench.claim(), bench.insert())
+    await storing
+    assert before == []
+    assert [job.id for job in await bench.claim()] == [key.id for key in keys]
+
+
+async def test_a_job_is_found_in_the_millisecond_in_which_it_is_due(bench: Bench) -> None:
+    await bench.insert(1, run_after_ms=NOW + 500)
+    assert await bench.claim(1, NOW + 499) == []
+    assert len(await bench.claim(1, NOW + 500)) == 1
+
+
+async def test_a_claim_names_the_time_of_no_job_that_is_gone(bench: Bench) -> None:
+    """A dequeue that waits would wake for nothing."""
+    [first] = await bench.insert(1, run_after_ms=NOW + 500)
+    await bench.insert(1, run_after_ms=NOW + 900)
+    order = ClaimOrder(QUEUE, [ClaimCall(1, HOLDER)], 60_000, from_memory=True)
+    assert await bench.shard.claim_jobs([order], NOW) == [Claimed([[]], NOW + 500)]
+    await bench.shard.delete_jobs([first])
+    for _ in range(2):
+        assert await bench.shard.claim_jobs([order], NOW) == [Claimed([[]], NOW + 900)]
+
+
+async def test_jobs_of_a_claim_whose_commit_failed_are_found_by_the_next(bench: Bench) -> None:
+    await bench.insert(2)
+    writer = bench.shard._open.writer
+    real = writer._cursor
+    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    claims = [asyncio.ensure_future(bench.claim(2)) for _ in range(3)]
+    assert {type(result) for result in await asyncio.gather(*claims, return_exceptions=True)} == {ShardConnectionFailed}
+    writer._cursor = real
+    assert len(await bench.claim(5)) == 2
+
+
+async def test_a_claim_that_comes_while_another_is_committed_gets_the_job_if_that_fails(bench: Bench) -> None:
+    await bench.shard.close()
+    await bench.open(IN_THREAD)
+    [key] = await bench.insert()
+    writer = bench.shard._open.writer
+    real = writer._cursor
+    errors = iter([disk_error()])
+    writer._cursor = Faulty(real, lambda text: next(errors, None) if text == "COMMIT" else None)  # type: ignore[assignment]
+    first = asyncio.ensure_future(bench.claim())
+    await until_committing(bench)
+    second = await bench.claim()
+    with pytest.raises(ShardConnectionFailed):
+        await first
+    assert [job.id for job in second] == [key.id]
+
+
+async def test_jobs_that_were_claimed_beside_a_faulty_call_are_found_by_the_next(bench: Bench) -> None:
+    """The transaction is rolled back, and its calls are carried out again one by one, the claim without its caller."""
+    await bench.insert(2)
+    writer = bench.shard._open.writer
+
+    def broken(transaction: Transaction) -> NoReturn:
+        claiming.cancel()
+        raise ZeroDivisionError("a bug")
+
+    claiming = asyncio.ensure_future(bench.claim(2))
+    await asyncio.sleep(0)
+    with pytest.raises(ZeroDivisionError):
+        await writer.carry_out(broken)
+    assert claiming.cancelled()
+    assert len(await bench.claim(5)) == 2
+
+
+async def test_a_claim_after_a_transaction_that_failed_looks(bench: Bench) -> None:
+    """Memory may be half read."""
+    writer = bench.shard._open.writer
+    real = writer._cursor
+    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    with pytest.raises(ShardConnectionFailed):
+        await bench.insert()
+    writer._cursor = real
+    executed = traced_statements(bench.shard)
+    assert await bench.claim() == []
+    assert "BEGIN IMMEDIATE" in executed
+
+
+async def test_a_job_that_an_operator_makes_due_by_hand_is_found_within_a_second(
+    bench: Bench, clock: ManualClock
+) -> None:
+    await bench.insert(1, run_after_ms=NOW + 3_600_000)
+    assert await bench.claim() == []
+    connection = sqlite3.connect(bench.path)
+    with connection:
+        connection.execute("UPDATE ready SET run_after_ms = ?", (NOW,))
+    connection.close()
+    assert await bench.claim() == []
+    clock.advance(ms=TRUSTED_MS)
+    assert len(await bench.claim()) == 1
+
+
+async def test_a_bug_in_what_memory_is_asked_fails_its_own_call_only(bench: Bench) -> None:
+    await bench.shard.close()
+    await bench.open(IN_THREAD)
+    writer = bench.shard._open.writer
+
+    def broken(_: SqliteQueueCache) -> NoReturn:
+        raise ZeroDivisionError("a bug")
+
+    storing = asyncio.ensure_future(bench.insert())
+    await until_committing(bench)
+    first, second, claimed = await asyncio.gather(
+        writer.carry_out(lambda _: 1, recall=broken), bench.claim(), bench.claim(), return_exceptions=True
+    )
+    await storing
+    assert isinstance(first, ZeroDivisionError)
+    assert not isinstance(second, BaseException)
+    assert len(second) == 1
+    assert claimed == []

@@ -14,7 +14,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
-from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
+from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, SqliteQueueCache
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey, TimeToLive
 from tests.contract.desk import Desk, DeskJob
@@ -58,6 +58,16 @@ def picture(queue_cache: SqliteQueueCache) -> dict[str, object]:
     }
 
 
+def assert_due_times(queue_cache: SqliteQueueCache, connection: sqlite3.Connection, now_ms: int) -> None:
+    """What memory says of when jobs are due, if it says so, is what the file has."""
+    for entry in queue_cache.queues.values():
+        said_ms = entry.next_due_ms(now_ms)
+        if said_ms is not None:
+            query = "SELECT MIN(run_after_ms) FROM ready WHERE queue_id = ?"
+            [first_ms] = connection.execute(query, (entry.queue_id,)).fetchone()
+            assert said_ms == (NEVER_MS if first_ms is None else first_ms)
+
+
 class RandomCalls:
     """Calls of every kind, at random."""
 
@@ -78,7 +88,7 @@ class RandomCalls:
         jobs = [
             desk.job(
                 priority=random.randrange(1, 4),
-                delay_ms=random.choice([0, 0, 5_000]),
+                delay_ms=random.choice([0, 0, 5_000, 7_000]),
                 unique=None if scope is None else UniqueKey(str(random.randrange(5)), scope, 3_000),
                 expires_in_ms=random.choice([None, 8_000]),
             )
@@ -169,4 +179,5 @@ async def test_memory_is_what_the_file_has_after_each_transaction(desk: Desk, se
         expected = picture(in_file)
         assert {**now, "bounds": 0} == {**expected, "bounds": 0}
         assert failing.failed == before or now["bounds"] == expected["bounds"]
+        assert_due_times(opened.queue_cache, opened.connection, desk.now)
     assert failing.failed > STEPS / 20

@@ -188,8 +188,8 @@ class ClaimOrder(NamedTuple):
 
     A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
     Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies (the lowest of theirs), they hand out no more.
-    `from_memory`: a store may hand out jobs that it remembers, without a search: this server owns the queue, and no job has come past it,
-    as far as it knows.
+    `from_memory`: a store may answer by what it remembers, without a search: this server owns the queue, and no job has come past it, as
+    far as it knows.
     """
 
     queue: str

@@ -5,7 +5,8 @@ Only the writer changes them, within a transaction. After a rollback the writer 
 a queue must be marked before the transaction can fail: `add`, `drop`, `counter`, `touch` and `will_change` mark. Counters that a
 transaction touched are written once, at its end.
 
-The counters tell a claim which priorities have jobs, so that it reads no others.
+The counters tell a claim which priorities have jobs, so that it reads no others. If they say that nothing is due in a queue, a claim
+needs no transaction (`claiming.recall`).
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ class Counter:
         ) = row
         self.future_from_ms = self.mark_ms if self.future else NEVER_MS
         self.future_from_exact = not self.future
+
+    def may_have_due(self, now_ms: int) -> bool:
+        """False: no waiting job is due."""
+        return self.pending > self.future or (self.future > 0 and self.future_from_ms <= now_ms)
 
     def row(self) -> tuple[int, ...]:
         return (
@@ -137,6 +142,16 @@ class QueueEntry:
 
     def pending(self) -> int:
         return sum(counter.pending for counter in self.counters.values())
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When the first waiting job is due, `NEVER_MS` if none waits; None if one may be due by now, or the file has to be asked when."""
+        first_ms = NEVER_MS
+        for counter in self.counters.values():
+            if counter.may_have_due(now_ms) or (counter.future and not counter.future_from_exact):
+                return None
+            if counter.future:
+                first_ms = min(first_ms, counter.future_from_ms)
+        return first_ms
 
 
 class SqliteQueueCache:

@@ -100,7 +100,7 @@ class _OpenShard:
 
 
 class SqliteShard(RelationalShard):
-    """Implements `storage.interface.Shard` on one file. `monotonic` (seconds) only measures commits."""
+    """Implements `storage.interface.Shard` on one file. `monotonic` (seconds) only measures commits, and how old memory is."""
 
     capabilities = Capabilities(
         kind="sqlite",
@@ -214,7 +214,10 @@ class SqliteShard(RelationalShard):
         return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=claim_follows)
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
-        return await self._open.writer.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+        return await self._open.writer.carry_out(
+            lambda t: claiming.claim(t, orders, now_ms),
+            recall=lambda queue_cache: claiming.recall(queue_cache, orders, now_ms),
+        )
 
     async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))

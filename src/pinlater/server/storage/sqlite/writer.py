@@ -9,6 +9,10 @@ A call that raises takes its transaction with it: everything is rolled back, the
 are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
 two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
 
+A call that memory alone can answer (a claim of queues in which nothing is due) needs no transaction. It is answered in its turn, behind
+the calls before it, when no transaction is open: then memory is as the file is, but for what another connection (an operator's) has
+changed. So memory is trusted for a second after a transaction that looked for such changes, and not after one that failed.
+
 If another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
 and the loop turns meanwhile.
 
@@ -50,16 +54,24 @@ _TURNS_LINGERED = 2
 _IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
 # Pauses between two tries while another process has the file locked: each twice as long as the one before, up to the second.
 _BUSY_PAUSES_S = (0.001, 0.025)
+# So long after a look for changes of other connections memory alone may answer calls.
+_TRUSTED_S = 1.0
 
 
 class _WriterCall:
-    __slots__ = ("alone", "future", "in_steps", "work")
+    __slots__ = ("alone", "future", "in_steps", "recall", "work")
 
     def __init__(
-        self, work: Callable[[Transaction], Any], future: asyncio.Future[Any], *, in_steps: bool = False
+        self,
+        work: Callable[[Transaction], Any],
+        future: asyncio.Future[Any],
+        *,
+        recall: Callable[[SqliteQueueCache], Any] | None = None,
+        in_steps: bool = False,
     ) -> None:
         self.work = work
         self.future = future
+        self.recall = recall
         self.in_steps = in_steps
         self.alone = in_steps
 
@@ -98,16 +110,31 @@ class Writer:
         self._busy_since: float | None = None
         self._busy_pause_s = 0.0
         self._last_commit = -math.inf
+        self._looked_at = -math.inf
         self._complained_at = -math.inf
         self._unsaid = 0
         self.commits = 0
         self.failed = False
 
-    async def carry_out(self, work: Callable[[Transaction], T], *, linger: bool = False) -> T:
-        """The result of `work`, once its changes are on the disk. `linger`: a call that belongs to it is about to follow."""
+    async def carry_out(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        recall: Callable[[SqliteQueueCache], T | None] | None = None,
+        linger: bool = False,
+    ) -> T:
+        """The result of `work`, once its changes are on the disk. `linger`: a call that belongs to it is about to follow.
+
+        `recall`: gives the result of a `work` that would change nothing, if memory knows it; else None.
+        """
         self._check_accepts()
+        if recall is not None and not self._waiting and not self._connection_in_use:
+            known = self._recalled(recall)
+            if known is not None:
+                return known
+            recall = None  # the call is first in the next turn, in which memory would say the same
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(_WriterCall(work, future))
+        self._waiting.append(_WriterCall(work, future, recall=recall))
         self._schedule(_TURNS_LINGERED if linger else 0)
         return await future
 
@@ -160,6 +187,7 @@ class Writer:
             self._connection_in_use = True
             self._thread.run(self._checkpoint, self._checkpointed)
             return
+        self._answer_from_memory()
         if self._waiting:
             self._transact()
         self._rest()
@@ -171,6 +199,23 @@ class Writer:
             self._schedule()
         elif self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+
+    def _answer_from_memory(self) -> None:
+        """Answers the first calls, up to the first one that needs a transaction."""
+        waiting = self._waiting
+        while waiting and (recall := waiting[0].recall) is not None:
+            try:
+                result = self._recalled(recall)
+            except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
+                self._refuse([(waiting.popleft(), None)], error)
+                continue
+            if result is None:
+                return
+            self._answer([(waiting.popleft(), result)])
+
+    def _recalled(self, recall: Callable[[SqliteQueueCache], T | None]) -> T | None:
+        """What memory knows, while it is trusted. For when no transaction is open."""
+        return recall(self._queue_cache) if self._monotonic() - self._looked_at < _TRUSTED_S else None
 
     def _transact(self) -> None:
         carried: list[tuple[_WriterCall, Any]] = []
@@ -252,6 +297,7 @@ class Writer:
         if version != self._version:
             self._queue_cache.reload(self._cursor.execute)
             self._version = version
+        self._looked_at = self._monotonic()
 
     def _run_calls(self, carried: list[tuple[_WriterCall, Any]]) -> None:
         """Runs waiting calls until none is left or the transaction is long enough."""
@@ -378,6 +424,7 @@ class Writer:
     def _roll_back(self) -> None:
         """Undoes file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
         self._stale = True
+        self._looked_at = -math.inf
         try:
             if self._connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
