@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.values import JobAck
+from pinlater.domain.job import PROGRESS_MARK, JobState, Outcome, progress_of
+from pinlater.server.storage.values import JobAck, JobCheckpoint
 from tests.contract.desk import Desk
 
 
@@ -90,6 +90,19 @@ async def test_an_ack_without_a_status_leaves_it_or_clears_it(desk: Desk) -> Non
 
     expected = "" if desk.shard.capabilities.ack_replaces_status else "one"
     assert (await desk.look(held.key)).custom_status == expected
+
+
+async def test_the_line_of_progress_stays_whatever_an_ack_does_with_the_status(desk: Desk) -> None:
+    """It is none of the original's, which replaces a status on Redis."""
+    held = await desk.put_and_take(status="one")
+    line = f"{PROGRESS_MARK}70 % row 3\n"
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", prepend_status=line))
+    await desk.fail(held.key, status="two")
+    expected = line + ("two" if desk.shard.capabilities.ack_replaces_status else "onetwo")
+    assert (await desk.look(held.key)).custom_status == expected
+    await desk.take()
+    await desk.succeed(held.key)
+    assert progress_of((await desk.look(held.key)).custom_status) == "70 % row 3"
 
 
 async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:

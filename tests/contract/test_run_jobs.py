@@ -142,3 +142,12 @@ async def failed_with(desk: Desk, unique: UniqueKey) -> JobKey:
     await desk.take()
     await desk.fail(key, final=True)
     return key
+
+
+async def test_a_word_of_ours_stands_apart_from_the_status_and_goes_with_it(desk: Desk) -> None:
+    for status, cancelled in (("queued", "queued; cancelled"), ("one,", "one,cancelled"), ("", "cancelled")):
+        key = await desk.put(status=status)
+        await desk.cancel(key)
+        assert (await desk.look(key)).custom_status == cancelled
+        await desk.run(key)
+        assert (await desk.look(key)).custom_status == status

@@ -609,7 +609,7 @@ def test_durations_are_seconds_a_timedelta_or_text(given: float | str, expected:
 def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:
     context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value, method: b"")
     ending = ending_of(Retry(after=7, reason="HTTP 429"), context, constant(1))
-    assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "again in 7 s: HTTP 429")
+    assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "HTTP 429; again in 7 s")
     assert ending_of(Snooze(7), context, constant(1)).kind is Kind.SNOOZED
     assert ending_of(Reject("no"), context, constant(1)).kind is Kind.GIVEN_UP
     with pytest.raises(ValueError, match="after must not be negative"):

@@ -27,8 +27,12 @@ MUTES_MAX = 1_000
 PATTERN_CHARS_MAX = 200
 TASK_CHARS_MAX = 200
 _ANYTHING = "…"
+# Statuses of HTTP say what failed, where a text begins with one or calls it so.
+_HTTP_ERROR = r"(?:40[0134689]|41[0235]|42[2-59]|50[0-47])(?!\w|[.:,/-]\d)"
+_CALLED_SO = r"(?i:\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?: code)?|code|error|response)[\s:=(-]{1,2})"
 _VARIABLE = re.compile(
-    r"\b0x[0-9a-fA-F]+\b"
+    rf"(?P<kept>(?:^|(?<=: )|{_CALLED_SO}){_HTTP_ERROR})"
+    r"|\b0x[0-9a-fA-F]+\b"
     r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
     r"|\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{12,}\b"
     r"|'[^']*'|\"[^\"]*\""
@@ -45,7 +49,8 @@ def is_group_name(text: str) -> bool:
 
 
 class FailureKind(NamedTuple):
-    """What a failed attempt is grouped by. `pattern`: the first line of the error, with `…` for numbers, names in quotes and addresses."""
+    """What a failed attempt is grouped by. `pattern`: the first line of the error, with `…` for numbers, names in quotes and addresses,
+    but with a status of HTTP."""
 
     task: str
     error_type: str
@@ -98,4 +103,4 @@ def pattern_of(error_text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _pattern(line: str) -> str:
-    return _VARIABLE.sub(_ANYTHING, line)[:PATTERN_CHARS_MAX]
+    return _VARIABLE.sub(lambda found: found["kept"] or _ANYTHING, line)[:PATTERN_CHARS_MAX]

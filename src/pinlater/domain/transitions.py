@@ -6,6 +6,7 @@ of a job changes nothing. `event_of` in `storage/decide.py` decides whether a fa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ ERROR_TEXT_CHARS_MAX = 4_000
 ERROR_TYPE_CHARS_MAX = 200
 STATUS_CANCELLED = "cancelled"
 STATUS_EXPIRED = "expired"
+_BEFORE_WORD = "; "  # between a status that ends with a letter or a digit and one of these words
 
 
 class Event(Enum):
@@ -99,6 +101,12 @@ def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS
     return (addition + status)[:chars_max]
 
 
+def _progress_lines(status: str) -> Sequence[str]:
+    if PROGRESS_MARK not in status:
+        return ()
+    return [line for line in status.splitlines(keepends=True) if line.startswith(PROGRESS_MARK)]
+
+
 def given_up(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
     """Why a FAILED job was given up: `STATUS_CANCELLED` or `STATUS_EXPIRED`, with which its custom status ends; '' if its attempts failed.
 
@@ -115,8 +123,9 @@ def was_cancelled(status: str, finished_at_ms: int | None, last_attempt: Attempt
 
 
 def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
-    """Custom status of a FAILED job that waits again: without the word that its cancel or expiry has appended, which is no longer so."""
-    return status.removesuffix(given_up(status, finished_at_ms, last_attempt))
+    """Custom status of a FAILED job that waits again: without what its cancel or expiry has appended, which is no longer so."""
+    word = given_up(status, finished_at_ms, last_attempt)
+    return status.removesuffix(word).removesuffix(_BEFORE_WORD) if word else status
 
 
 class StatusRule(NamedTuple):
@@ -129,10 +138,13 @@ class StatusRule(NamedTuple):
         return status[: self.chars_max]
 
     def after_ack(self, status: str, addition: str) -> str:
-        return addition[: self.chars_max] if self.ack_replaces else self.appended(status, addition)
+        """An ack that replaces the status leaves the line of progress, which is none of the original's."""
+        kept = "".join(_progress_lines(status)) if self.ack_replaces else status
+        return append_status(kept, addition, chars_max=self.chars_max)
 
-    def appended(self, status: str, addition: str) -> str:
-        """What we add ourselves is added on every store."""
+    def when_given_up(self, status: str, word: str) -> str:
+        """`STATUS_CANCELLED` or `STATUS_EXPIRED` is appended on every store."""
+        addition = _BEFORE_WORD + word if status[-1:].isalnum() else word
         return append_status(status, addition, chars_max=self.chars_max)
 
     def after_checkpoint(self, status: str, addition: str) -> str:

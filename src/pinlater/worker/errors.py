@@ -18,7 +18,8 @@ class Retry(Exception):
 
     def __init__(self, after: Duration, reason: str = "") -> None:
         self.delay_ms = as_duration_ms(after, "after")
-        super().__init__(f"again in {self.delay_ms / 1000:g} s" + (f": {reason}" if reason else ""))
+        again = f"again in {self.delay_ms / 1000:g} s"
+        super().__init__(f"{reason}; {again}" if reason else again)
 
 
 class Snooze(Exception):

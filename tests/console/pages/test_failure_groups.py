@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pinlater.client import AsyncClient, JobState
+from pinlater.client import Ack, AsyncClient, Job, JobState
 from pinlater.client.errors import ShardConnectionFailed, UnknownMethod
 from pinlater.console.app import Console
 from pinlater.console.pages.failed import ROWS, group_row
@@ -165,3 +165,14 @@ async def test_a_group_leads_to_the_change_of_all_its_jobs(visitor: PageVisitor,
         link for link in (await visitor.page("/failed")).links if link.startswith("/queues/mail/bulk?") and name in link
     )
     assert re.search(r"All failed jobs.*? 3 ", " ".join((await visitor.page(link)).text.split()))
+
+
+async def test_a_job_that_was_given_up_early_shows_the_attempts_that_it_had(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    jobs = (await client.enqueue("mail", [Job(b"1", attempts_allowed=4)] * 2)).descriptors
+    [held] = (await client.dequeue("mail", 1)).jobs
+    await client.ack("mail", [Ack(held.descriptor, succeeded=False, token=held.token, final=True)])
+    await client.cancel("mail", [job for job in jobs if job != held.descriptor])
+    shown = (await visitor.get("/failed")).body.decode()
+    assert sorted(re.findall(r'data-label="Attempts">([^<]*)<', shown)) == ["0/4", "1/4"]

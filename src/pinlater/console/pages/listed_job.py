@@ -31,13 +31,20 @@ def rows_of(jobs: Iterable[JobItem], links: LinkUrls = NO_LINKS) -> list[ListedJ
             job,
             job.headers.get(TASK_HEADER, ""),
             error_line(job) or one_line(job.progress or job.custom_status),
-            job.attempts_allowed - job.attempts_remaining,
+            _spent(job),
             worker_of(job.claim_descriptor),
             time_of(job),
             source_link(links, job.error_text) if job.state == "failed" else None,
         )
         for job in jobs
     ]
+
+
+def _spent(job: JobItem) -> int:
+    """Of a failed job those that ended: it may have been given up with attempts left, which are gone then."""
+    if job.state != "failed":
+        return job.attempts_allowed - job.attempts_remaining
+    return min(job.attempts[-1].number, job.attempts_allowed) if job.attempts else 0
 
 
 def error_line(job: JobItem) -> str:

@@ -306,7 +306,7 @@ def _wait(fields: Fields, job: JobRecord, now_ms: int) -> None:
 def _given_up(fields: Fields, job: JobRecord, status: str, context: Context) -> Fields:
     fields["attempts_remaining"] = 0
     fields["changed"] = True
-    _set_status(fields, job, context.rule.appended(job.custom_status, status))
+    _set_status(fields, job, context.rule.when_given_up(job.custom_status, status))
     return fields
 
 

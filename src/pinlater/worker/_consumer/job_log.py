@@ -72,7 +72,7 @@ def _error_line(ending: Ending) -> str:
     text = ending.error_text.partition("\n")[0]
     name = _OUR_NAMES.get(ending.error_type, ending.error_type)
     if name == Retry.__name__:
-        text = text.partition(": ")[2]  # the reason; the line has the delay
+        text = text.rpartition("; again in ")[0]  # the reason; the line has the delay
     return f"{name}: {text}" if text else name
 
 

@@ -96,14 +96,14 @@ def cancel(job: MemoryJob, now_ms: int) -> None:
     """The job fails without a further attempt; a claim on it ends."""
     if job.claim is not None:
         _record_attempt(job, "cancelled", now_ms)
-    job.custom_status = job.status_rule.appended(job.custom_status, STATUS_CANCELLED)
+    job.custom_status = job.status_rule.when_given_up(job.custom_status, STATUS_CANCELLED)
     job.attempts_remaining = 0
     _finish(job, JobState.FAILED, now_ms)
 
 
 def expire(job: MemoryJob, now_ms: int) -> None:
     """Too late to run it."""
-    job.custom_status = job.status_rule.appended(job.custom_status, STATUS_EXPIRED)
+    job.custom_status = job.status_rule.when_given_up(job.custom_status, STATUS_EXPIRED)
     job.attempts_remaining = 0
     _finish(job, JobState.FAILED, now_ms)
 
