@@ -424,7 +424,10 @@ class Shard(JobStore, CopyStore, QueueStore, KeyLookup, AuditStore, FailureStore
     capabilities: Capabilities
 
     async def open(self, now_ms: int) -> None:
-        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text."""
+        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text.
+
+        `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not agreed with the others upon one.
+        """
         ...
 
     async def close(self) -> None:

@@ -120,7 +120,7 @@ class MysqlShard(RelationalShard):
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = garbage.GarbageMemory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
-        self._partition_schedule = PartitionSchedule(self.name, self.keep_partitions)
+        self._partition_schedule = PartitionSchedule(self.name, self.keep_partitions, self._make_partitions_ahead)
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._changes = MysqlChangePoller(
@@ -139,7 +139,7 @@ class MysqlShard(RelationalShard):
             await prepare(self.endpoint, self._settings, self.stats, self.name)
             await self._join()
             await self._refresh()
-            await self._partition_schedule.keep(now_ms)
+            await self._partition_schedule.begin(now_ms)
         except (MysqlConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
@@ -404,8 +404,14 @@ class MysqlShard(RelationalShard):
 
     async def keep_partitions(self, now_ms: int) -> list[str]:
         """Makes partitions for what comes and drops those that are over; the names of the dropped."""
+        return await self._change_partitions(self._partitions.keep(now_ms))
+
+    async def _make_partitions_ahead(self, now_ms: int) -> None:
+        await self._change_partitions(self._partitions.make_ahead(now_ms))
+
+    async def _change_partitions(self, change: Awaitable[T]) -> T:
         try:
-            return await self._partitions.keep(now_ms)
+            return await change
         except (MysqlConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
 
