@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.contract.desk import QUEUE
 from tests.redis.proxied_redis import FRONT, ProxiedRedis
 
 HOUR_MS = 3_600_000
@@ -58,3 +59,16 @@ async def test_a_heartbeat_from_another_time_counts_for_nothing_until_the_next(
     assert [member.slot for member in await other.members()] == [other.slot]
     await one.ping()
     assert [member.slot for member in await other.members()] == [one.slot, other.slot]
+
+
+async def test_a_server_whose_own_clock_was_ahead_when_it_started_counts_no_future_job_as_due(
+    database: ProxiedRedis,
+) -> None:
+    """It opens the shard before it takes the time by which servers go."""
+    desk = await database.desk()
+    await desk.put(delay_ms=HOUR_MS // 2)
+    late = database.shard()
+    await late.open(desk.now + HOUR_MS)
+    await late.advance_due(desk.now, 100)
+    [counts] = [row.counts for row in await late.count_jobs([QUEUE]) if row.counts.pending]
+    assert counts.future == 1

@@ -561,7 +561,7 @@ class RedisShard:
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
         self._check_open()  # nothing here needs a connection
-        self._due_by_ms = max(self._due_by_ms, now_ms)
+        self._due_by_ms = now_ms
         return 0
 
     async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
