@@ -64,6 +64,7 @@ from pinlater.server.storage.values import (
     Page,
     PageRow,
     SampleRange,
+    ShardTime,
     StoredSample,
     Swept,
     TimeToLive,
@@ -192,8 +193,8 @@ class MysqlShard(RelationalShard):
     def figures(self) -> Mapping[str, float]:
         return {**self.stats.figures(), **self._queue_cache.ready_memory.figures()}
 
-    async def time_ms(self) -> int:
-        return await self._opened.readers.read(self._membership.agreed_ms)
+    async def shard_time(self) -> ShardTime:
+        return await self._opened.readers.read(self._membership.shard_time)
 
     async def announce(self, address: str) -> str:
         return await self._opened.readers.read(lambda c: self._membership.announce(c, address))

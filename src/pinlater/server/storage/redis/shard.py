@@ -83,6 +83,7 @@ from pinlater.server.storage.values import (
     RestoreOrder,
     RunOrder,
     SampleRange,
+    ShardTime,
     StoredFailures,
     StoredSample,
     Swept,
@@ -207,8 +208,8 @@ class RedisShard:
     def figures(self) -> Mapping[str, float]:
         return self.stats.figures()
 
-    async def time_ms(self) -> int:
-        return await self._membership.agreed_ms(self._opened.readers.run)
+    async def shard_time(self) -> ShardTime:
+        return await self._membership.shard_time(self._opened.readers.run)
 
     async def announce(self, address: str) -> str:
         return await self._membership.announce(self._opened.readers.run, address)
