@@ -179,6 +179,32 @@ def test_a_server_whose_slot_another_one_took_after_a_jump_gets_another_slot_and
     Scene(2, 1).run(work)
 
 
+@JUMPS
+@pytest.mark.usefixtures("collected")
+def test_servers_that_look_right_after_a_jump_know_each_other_again_within_seconds(jump_s: float) -> None:
+    """No heartbeat of the third one has come since. The next look would come a minute later, since the servers hear each other."""
+
+    async def work(scene: Scene) -> None:
+        def counted() -> list[int]:
+            return [server.app.cluster.members.servers for server in scene.cluster.servers if server.app is not None]
+
+        shard_clocks_jump(scene, jump_s)
+        while not all(len(store.members()) == 2 for store in scene.stores):
+            await asyncio.sleep(0.01)
+        for server in scene.cluster.servers:
+            assert server.app is not None
+            assert server.loop is not None
+            server.loop.create_task(server.app.cluster.look())
+        ends_s = scene.timeline.now_s + TOLD_WITHIN_S + 2.0
+        await asyncio.sleep(0.1)
+        assert min(counted()) < 3
+        while counted() != [3, 3, 3]:
+            assert scene.timeline.now_s < ends_s, counted()
+            await asyncio.sleep(0.1)
+
+    Scene(3, 1).run(work)
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.usefixtures("collected")
 def test_slices_end_where_they_should_though_clocks_jump_and_servers_come_and_go(seed: int) -> None:
