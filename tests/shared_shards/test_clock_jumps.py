@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import Outcome
-from pinlater.server.config.load import load
 from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.databases.clock import FakeClock
@@ -27,7 +25,7 @@ from tests.databases.server_process import ServerMissing
 from tests.databases.servers import DatabaseServers
 from tests.handed_out import answer_of
 from tests.mysql.conftest import KINDS
-from tests.shared_shards.conftest import AnyDatabase, proxied
+from tests.shared_shards.conftest import AnyDatabase, Start, proxied
 from tests.shared_shards.proxied_database import QUEUE, until
 
 CALLER = Caller("tests")
@@ -78,23 +76,6 @@ def make(servers: DatabaseServers, kind: str) -> DatabaseServer | RedisServer:
 async def database(jumping: Jumping) -> AsyncIterator[AnyDatabase]:
     async with proxied(jumping.server) as database:
         yield database
-
-
-Start = Callable[[], Awaitable[App]]
-
-
-@pytest.fixture
-async def start(database: AnyDatabase) -> AsyncIterator[Start]:
-    """Starts servers on the database's shard; they stop with the test."""
-    async with AsyncExitStack() as running:
-
-        async def one() -> App:
-            app = App(load(None, {}, {"store": database.url, "thrift.port": 0, "http.port": 0}).settings)
-            await app.start()
-            running.push_async_callback(app.stop, 1.0)
-            return app
-
-        yield one
 
 
 async def claimed(app: App) -> list[tuple[str, str]]:
