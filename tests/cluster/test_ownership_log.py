@@ -30,6 +30,8 @@ class Owned(FaultyShard):
         super().__init__(MemoryShard(name))
         self.kept = NO_OWNERS
         self.refuses = False
+        self.takes_ms = 0  # to change owners
+        self.clock = ManualClock(0)
 
     async def owners(self) -> Owners:
         return self.kept
@@ -40,6 +42,7 @@ class Owned(FaultyShard):
         if known != self.kept:
             return False
         self.kept = owners
+        self.clock.advance(ms=self.takes_ms)
         return True
 
 
@@ -59,9 +62,9 @@ class OwnershipObserver:
 
 
 async def server() -> OwnershipObserver:
-    store, clock = Owned("1"), ManualClock(0)
-    shards = await open_shards([DesiredShard("1", lambda: store.as_shard())], clock, Random(0))
-    return OwnershipObserver(store, shards, clock)
+    store = Owned("1")
+    shards = await open_shards([DesiredShard("1", lambda: store.as_shard())], store.clock, Random(0))
+    return OwnershipObserver(store, shards, store.clock)
 
 
 def moves_in(log: pytest.LogCaptureFixture) -> Counter[tuple[str, str, str]]:
@@ -112,3 +115,18 @@ async def test_owners_that_cannot_be_changed_are_logged_with_the_reason(caplog: 
     [record] = [record for record in caplog.records if record.name == LOGGER]
     assert (record.getMessage(), vars(record)["shard"]) == ("owners could not be changed", "1")
     assert vars(record)["reason"] == "connection refused"
+
+
+async def test_a_server_that_gives_its_slices_away_logs_their_number_and_how_long_it_took(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    seen = await server()
+    await seen.look(ONE, TWO)
+    rows = [Member(1, "host-1", TWO, 0, 0)]
+    seen.store.takes_ms = 7
+    await seen.ownership.leave(dict.fromkeys(seen.shards, rows))
+    assert seen.store.kept.by_slice == (TWO,) * SLICES
+    [record] = [record for record in caplog.records if record.getMessage() == "gave its slices away"]
+    assert record.levelno == logging.INFO
+    assert (vars(record)["slices"], vars(record)["took_ms"]) == (SLICES // 2, 7.0)

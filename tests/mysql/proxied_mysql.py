@@ -60,6 +60,10 @@ class ProxiedMysql(ProxiedDatabase[DatabaseServer, MysqlShard]):
     async def expire_leases(self) -> None:
         await self.ask("UPDATE servers SET seen_at_ms = seen_at_ms - 3600000")
 
+    async def ahead_ms(self, slot: int) -> int | None:
+        found = await self.ask(f"SELECT ahead_ms FROM clocks WHERE slot = {slot}")
+        return found[0][0] if found else None
+
     async def clock_s(self) -> int:
         [[now]] = await self.server.execute("SELECT UNIX_TIMESTAMP()")
         return int(now)

@@ -183,6 +183,25 @@ async def test_a_change_of_partitions_waits_a_second_at_most(desk: Desk) -> None
     assert [int(value) for [value] in found.rows] == [1]
 
 
+async def test_a_server_whose_clock_is_wrong_changes_no_partition_when_it_starts(
+    desk: Desk, rows: PartitionedTables
+) -> None:
+    """Other servers may store jobs in it at that moment. The server has not asked yet for the time by which the others go."""
+    await desk.put_in(JobState.SUCCEEDED)
+    await desk.collect()
+    before = await rows.partitions()
+    other = MysqlShard(shard_of(desk).endpoint, MysqlSettings(partition_hours=1))
+    await other.open(desk.now + 5 * HOUR_MS)
+    try:
+        assert await rows.partitions() == before
+        await other.collect_garbage([], desk.now, ALL)
+        assert await rows.partitions() == before
+        await other.collect_garbage([], desk.now + 5 * HOUR_MS, ALL)
+        assert before[0] not in await rows.partitions()
+    finally:
+        await other.close()
+
+
 async def _work(desk: Desk) -> int:
     done = 0
     for _ in range(20):

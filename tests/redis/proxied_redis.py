@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -55,6 +56,11 @@ class ProxiedRedis(ProxiedDatabase[RedisServer, RedisShard]):
         for slot in self.server.execute("HKEYS", FRONT + b"servers"):
             server = self.server.execute("HGET", FRONT + b"servers", slot)
             self.server.execute("HSET", FRONT + b"servers", slot, server[:24] + bytes(8) + server[32:])
+
+    async def ahead_ms(self, slot: int) -> int | None:
+        server: bytes = self.server.execute("HGET", FRONT + b"servers", slot)
+        ahead_ms: int | None = json.loads(server[32:])[-1]
+        return ahead_ms
 
     async def clock_s(self) -> int:
         return int(self.server.execute("TIME")[0])

@@ -14,7 +14,7 @@ from typing import Any, cast
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.server.storage.interface import Shard, SharedShard
-from pinlater.server.storage.values import NO_OWNERS, Member, Owners
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
 
 
 class CallFault:
@@ -55,8 +55,8 @@ class CallFault:
 class _Alone:
     """What a store that several servers can use answers while one does."""
 
-    async def time_ms(self) -> int:
-        return SystemClock().now_ms()
+    async def shard_time(self) -> ShardTime:
+        return ShardTime(SystemClock().now_ms(), of_servers=False)
 
     async def announce(self, address: str) -> str:
         return ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import pytest
 
+from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 from tests.contract.desk import Desk
 from tests.databases.redis import RedisServer
 from tests.mysql.proxied_mysql import proxied as proxied_mysql
@@ -19,6 +21,7 @@ from tests.shared_shards.proxied_database import ProxiedDatabase
 SERVERS = {"mariadb": "mariadb", "mysql8": "mysql8", "redis": "redis_server"}
 
 AnyDatabase = ProxiedDatabase[Any, Any]
+Start = Callable[[], Awaitable[App]]
 
 
 def proxied(server: Any) -> AbstractAsyncContextManager[AnyDatabase]:
@@ -49,3 +52,17 @@ async def database(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[A
 async def desk(database: AnyDatabase) -> Desk:
     """A desk behind the proxy."""
     return await database.desk()
+
+
+@pytest.fixture
+async def start(database: AnyDatabase) -> AsyncIterator[Start]:
+    """Starts servers on the database's shard; they stop with the test."""
+    async with AsyncExitStack() as running:
+
+        async def one() -> App:
+            app = App(load(None, {}, {"store": database.url, "thrift.port": 0, "http.port": 0}).settings)
+            await app.start()
+            running.push_async_callback(app.stop, 1.0)
+            return app
+
+        yield one

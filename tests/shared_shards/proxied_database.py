@@ -73,6 +73,10 @@ class ProxiedDatabase(ABC, Generic[ServerT, ShardT]):
         """The servers on the shard now have sent no heartbeat for longer than a lease."""
 
     @abstractmethod
+    async def ahead_ms(self, slot: int) -> int | None:
+        """How far the server with this slot has said that its time is ahead of the database's; None if it has not."""
+
+    @abstractmethod
     async def clock_s(self) -> int:
         """The time of the database server's clock, in seconds since the epoch."""
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -16,11 +15,8 @@ import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import Outcome
-from pinlater.server.config.load import load
 from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
-from pinlater.server.storage.mysql.shard import MysqlShard
-from pinlater.server.storage.redis.shard import RedisShard
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer
 from tests.databases.fixtures import other_redis_program
@@ -29,7 +25,7 @@ from tests.databases.server_process import ServerMissing
 from tests.databases.servers import DatabaseServers
 from tests.handed_out import answer_of
 from tests.mysql.conftest import KINDS
-from tests.shared_shards.conftest import AnyDatabase, proxied
+from tests.shared_shards.conftest import AnyDatabase, Start, proxied
 from tests.shared_shards.proxied_database import QUEUE, until
 
 CALLER = Caller("tests")
@@ -82,23 +78,6 @@ async def database(jumping: Jumping) -> AsyncIterator[AnyDatabase]:
         yield database
 
 
-Start = Callable[[], Awaitable[App]]
-
-
-@pytest.fixture
-async def start(database: AnyDatabase) -> AsyncIterator[Start]:
-    """Starts servers on the database's shard; they stop with the test."""
-    async with AsyncExitStack() as running:
-
-        async def one() -> App:
-            app = App(load(None, {}, {"store": database.url, "thrift.port": 0, "http.port": 0}).settings)
-            await app.start()
-            running.push_async_callback(app.stop, 1.0)
-            return app
-
-        yield one
-
-
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Descriptor and token of each job that a dequeue gets."""
     found = await app.core.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
@@ -125,20 +104,18 @@ async def test_its_clock_jumps_indeed(database: AnyDatabase, jumping: Jumping) -
     assert HOUR_S <= await database.clock_s() - before_s < HOUR_S + 600
 
 
-async def has_told_its_time(app: App, jump_s: int) -> bool:
+async def has_told_its_time(database: AnyDatabase, app: App, jump_s: int) -> bool:
     """Whether a heartbeat by the new clock has told how far the server's time is from it. One that was under way at the jump has not, and
     one that took long compares nothing."""
     await app.core.shard_monitor.ping_all()
     [shard] = app.core.shards
-    store = shard.unguarded
-    assert isinstance(store, RedisShard | MysqlShard)
-    ahead_ms = store._membership._ahead_ms
+    ahead_ms = await database.ahead_ms(shard.unguarded.slot)
     return ahead_ms is not None and abs(ahead_ms + jump_s * 1000) < 30_000
 
 
 @JUMPS
 async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_servers(
-    start: Start, jumping: Jumping, jump_s: int
+    start: Start, database: AnyDatabase, jumping: Jumping, jump_s: int
 ) -> None:
     """By the database's time it would end their claims, or they would end its claims."""
     one = await start()
@@ -146,7 +123,7 @@ async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_se
     [first] = await claimed(one)
 
     jumping.clock.jump(jump_s)
-    await until(partial(has_told_its_time, one, jump_s))
+    await until(partial(has_told_its_time, database, one, jump_s))
     other = await start()
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 30_000, (
         "they are an hour apart, or the machine is very slow"
@@ -172,7 +149,7 @@ async def _counts_both(app: App) -> bool:
 
 @JUMPS
 async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_jumped(
-    start: Start, jumping: Jumping, jump_s: int, caplog: pytest.LogCaptureFixture
+    start: Start, database: AnyDatabase, jumping: Jumping, jump_s: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """From their next heartbeat on, each server counts the other again."""
     one, other = await start(), await start()
@@ -180,7 +157,7 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
     [(descriptor, token)] = await claimed(one)
     jumping.clock.jump(jump_s)
     for app in (one, other):
-        await until(partial(has_told_its_time, app, jump_s))
+        await until(partial(has_told_its_time, database, app, jump_s))
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []

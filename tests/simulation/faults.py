@@ -26,6 +26,9 @@ class SimulatedFault(NamedTuple):
     end: Callable[[], object]
 
 
+# More than all leases and claims of a small cluster last.
+_JUMPS_S = (30.0, 90.0, 300.0, 3_600.0)
+
 # Draws a fault of one kind: its name and what it does.
 Drawn = tuple[str, Effect]
 Kind = Callable[[], Drawn]
@@ -64,6 +67,21 @@ class Faults:
             self._answers_of_claims_lost,
             self._store_gone,
             self._store_stands_still,
+            self._server_clock_jumps,
+            self._store_clock_jumps,
+            self._store_clock_jumps,
+        )
+
+    def clock_kinds(self) -> Sequence[Kind]:
+        """In place of all kinds: clocks jump while servers stand still, stop and start, and commits are lost."""
+        return (
+            self._server_clock_jumps,
+            self._store_clock_jumps,
+            self._store_clock_jumps,
+            self._server_killed,
+            self._server_killed,
+            self._server_paused,
+            self._store_bad,
         )
 
     def draw(self, number: int, within_s: float) -> list[SimulatedFault]:
@@ -220,6 +238,19 @@ class Faults:
     def _store_stands_still(self) -> Drawn:
         shared = self._shared()
         return f"shard {shared.name} stands still", effects.shard_hangs(shared)
+
+    # --- clocks -----------------------------------------------------------------------------------------------------------------
+
+    def _jump_s(self) -> float:
+        return self._random.choice(_JUMPS_S) * self._random.choice((1, -1))
+
+    def _server_clock_jumps(self) -> Drawn:
+        server, jump_s = self._server(), self._jump_s()
+        return f"the wall clock of {server.name} jumps by {jump_s:g} s", effects.server_clock_jumps(server, jump_s)
+
+    def _store_clock_jumps(self) -> Drawn:
+        shared, jump_s = self._shared(), self._jump_s()
+        return f"the clock of shard {shared.name} jumps by {jump_s:g} s", effects.shard_clock_jumps(shared, jump_s)
 
 
 def _nothing() -> None:

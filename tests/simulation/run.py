@@ -123,6 +123,8 @@ TINY = Scale(
     probe_interval_ms=(300, 1_000),
     late_s=1.5,
 )
+# Time for servers to start while a clock is wrong, and claims that a wrong clock ends early; with `Faults.clock_kinds`.
+CLOCKS = TINY._replace(faults=(4,), busy_s=(2.0,), requests=(8,), workers=(2,), claim_timeout_ms=(2_000,))
 SMALL = Scale((1, 2, 2, 3), (1, 2, 2), (1, 2, 3), (0.5, 1.0), (2, 3), (1, 2), (300, 700), (300, 1_500), 3.0)
 # As long as the production time limits are.
 LARGE = Scale(

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Queue
@@ -15,15 +16,18 @@ from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.shard_router import ShardRouter, StoredPart
+from pinlater.server.sharding import agreed_time
 from pinlater.server.storage.claim_bytes import BytesTogether
+from pinlater.server.storage.interface import SharedStore
 from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
-from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, ClaimRef, JobAck, JobKey
+from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, ClaimRef, JobAck, JobKey, ShardTime
+from pinlater.simulation import cluster, store_session
 from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_session import Session, at_once
 from tests.simulation.faults import Faults
-from tests.simulation.run import TINY, SimulationResult, SimulationRun, carry_out, plan_of, simulate
+from tests.simulation.run import CLOCKS, TINY, SimulationResult, SimulationRun, carry_out, plan_of, simulate
 
 pytestmark = pytest.mark.timeout(900)  # the machine may be busy with other things
 
@@ -190,6 +194,38 @@ def test_a_unique_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatc
 def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Queue, "changed", lambda self, *_: self)
     assert caught() >= {"UNSETTLED", "UNPAUSED"}
+
+
+def caught_by_jumps(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Where clocks jump and servers start meanwhile."""
+    monkeypatch.setattr(Faults, "kinds", Faults.clock_kinds)
+    return caught(lambda seed: simulate(seed, CLOCKS))
+
+
+def test_servers_that_follow_the_clock_of_their_machine_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "SystemClock", WallClock)
+    assert "TWICE" in caught_by_jumps(monkeypatch)
+
+
+def test_servers_that_take_the_time_of_a_database_though_others_go_by_another_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_session, "shard_time", lambda now_ms, _: ShardTime(now_ms, False))
+    assert "TWICE" in caught_by_jumps(monkeypatch)
+
+
+def test_a_database_whose_clock_has_jumped_and_that_outvotes_the_servers_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """About one seed in forty finds it."""
+    plain = agreed_time._look
+
+    async def look(store: SharedStore, clock: Clock) -> Any:
+        answer = await plain(store, clock)
+        return None if answer is None else answer._replace(of_servers=True)
+
+    monkeypatch.setattr(agreed_time, "_look", look)
+    assert "TWICE" in caught_by_jumps(monkeypatch)
 
 
 def test_jobs_whose_claims_never_time_out_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

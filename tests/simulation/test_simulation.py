@@ -116,5 +116,7 @@ def test_every_kind_of_fault_is_drawn() -> None:
         "shard 2 loses answers of claims",
         "is gone for server1",
         "shard 1 stands still",
+        "the wall clock of server1 jumps by",
+        "the clock of shard 2 jumps by",
     ):
         assert words in told, words

@@ -7,14 +7,15 @@ takes threads and processes: the check of the admin password, and searches for r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import cast
 
 from pinlater.domain.calls import Job
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Queue
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.settings import Settings
@@ -29,7 +30,8 @@ from pinlater.server.storage.values import Inserted
 from pinlater.simulation.enqueue_tries import EnqueueTry
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
-from pinlater.simulation.store import SimulatedStore
+from pinlater.simulation.store import AGREED_WITHIN_MS, SimulatedStore, misleads
+from pinlater.simulation.store_session import Session
 
 PORT = 9010
 WAKE_PORT = 9011
@@ -37,6 +39,7 @@ PASSWORD = "open sesame"
 # When the simulated world begins.
 STARTS_AT_S = 1_767_225_600
 _RESTART_S = 0.5
+_ROUNDING_MS = 2
 _LOOP_LAG_MS = 5_000  # every turn takes the same time here
 
 
@@ -53,18 +56,28 @@ class Searches:
 
 
 class SimulatedApp(App):
-    """A server whose shards are simulated."""
+    """A server whose shards are simulated. `agreed()` is called once it has taken the time of the shards."""
 
     def __init__(
-        self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SimulatedStore]
+        self,
+        settings: Settings,
+        clock: SystemClock,
+        random: Random,
+        stores: Sequence[SimulatedStore],
+        agreed: Callable[[], None],
     ) -> None:
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
+        self._agreed = agreed
         self._told_apart = True
         self._thread_cpu_s = lambda: 0.0  # simulated time is no CPU time
 
     async def _open_core(self) -> Core:
         core = await super()._open_core()
+        sessions = [cast("Session", shard.unguarded) for shard in core.shards]
+        if misleads([one.told_here for one in sessions if one.told_here is not None]):
+            raise ShardConnectionFailed("an operator starts no server in the moments after a shard's clock jumped")
+        self._agreed()
         core.passwords.check = check_password  # type: ignore[method-assign]
         core.service.searches = Searches()  # type: ignore[assignment]
         if len(self._stores) > 1:
@@ -100,7 +113,8 @@ class SimulatedApp(App):
 
 
 class SimulatedServer:
-    """One server of the cluster: its process now, and those before it. `ahead_s`: how far its machine's clock is ahead."""
+    """One server of the cluster: its process now, and those before it. `ahead_s`: how far its machine's clock is ahead; it jumps when that
+    changes."""
 
     def __init__(
         self,
@@ -116,7 +130,8 @@ class SimulatedServer:
         self.ahead_s = ahead_s
         self.app: SimulatedApp | None = None
         self.loop: ProcessLoop | None = None
-        self.clocks: list[SystemClock] = []  # of all its lives
+        self.clocks: list[SystemClock] = []  # of all its lives that have taken the time of the shards
+        self._agreed_errors_ms: list[int] = []  # of these clocks at that moment
         self.starts = 0
         self.stays_down = False  # stopped by an operator, so that its supervisor does not restart it
         self._timeline = timeline
@@ -166,9 +181,9 @@ class SimulatedServer:
         self.starts += 1
         loop = new_process(self._timeline, f"{self.name}-{self.starts}", self.name, self._network)
         clock = SystemClock(lambda: STARTS_AT_S + self._timeline.now_s + self.ahead_s, self._timeline.monotonic)
-        self.app = SimulatedApp(self._settings, clock, Random(self._random.random()), self._stores)
+        agreed = partial(self._note_agreed, clock)
+        self.app = SimulatedApp(self._settings, clock, Random(self._random.random()), self._stores, agreed)
         self.loop = loop
-        self.clocks.append(clock)
         loop.create_task(self._serve(self.app, loop))
 
     async def _serve(self, app: SimulatedApp, loop: ProcessLoop) -> None:
@@ -189,7 +204,11 @@ class SimulatedServer:
         self._init.call_later(seconds, self._restart)
 
     def _restart(self) -> None:
-        if not self.stays_down and (self.loop is None or self.loop.state is ProcessState.DEAD):
+        if self.stays_down or (self.loop is not None and self.loop.state is not ProcessState.DEAD):
+            return
+        if misleads([store.told_time() for store in self._stores]):
+            self.restart_after(_RESTART_S)
+        else:
             self.start()
 
     def stop(self, grace_s: float) -> None:
@@ -207,10 +226,16 @@ class SimulatedServer:
             self.kill(told=True)
             self.restart_after(0.0)
 
-    def clock_error_ms(self) -> int:
-        """How far the clock of any of its lives was from the simulation's, at most."""
-        true_ms = (STARTS_AT_S + self._timeline.now_s) * 1000
-        return max((abs(round(clock.now_ms() - true_ms)) for clock in self.clocks), default=0)
+    def clock_errors_ms(self) -> list[int]:
+        """How far the clocks of its lives were ahead of the simulation's time when they had taken that of the shards, and are now."""
+        return [*self._agreed_errors_ms, *(self._error_ms(clock) for clock in self.clocks)]
+
+    def _note_agreed(self, clock: SystemClock) -> None:
+        self.clocks.append(clock)
+        self._agreed_errors_ms.append(self._error_ms(clock))
+
+    def _error_ms(self, clock: SystemClock) -> int:
+        return round(clock.now_ms() - (STARTS_AT_S + self._timeline.now_s) * 1000)
 
 
 @dataclass(slots=True)
@@ -230,6 +255,15 @@ class SimulatedCluster:
         """All servers, at once."""
         for server in self.servers:
             server.start()
+
+    def clocks_differ_ms(self) -> int:
+        """By how much the servers' clocks differed at most, rounded up.
+
+        Only those count that servers can have agreed upon: a clock that is further off is a defect, and excuses nothing that it does.
+        """
+        errors = [error for server in self.servers for error in server.clock_errors_ms()]
+        agreed = [error for error in errors if abs(error) < AGREED_WITHIN_MS]
+        return max(agreed) - min(agreed) + _ROUNDING_MS if agreed else 0
 
     def wall_ms(self) -> int:
         """The true time."""

@@ -108,3 +108,21 @@ def shard_gone(shared: SimulatedStore, hosts: Iterable[str]) -> Effect:
 def shard_hangs(shared: SimulatedStore) -> Effect:
     """A shard takes calls, and carries them out at the end."""
     return Effect(shared.stand_still, shared.go_on)
+
+
+def server_clock_jumps(server: SimulatedServer, jump_s: float) -> Effect:
+    """The wall clock of a server's machine jumps, and back at the end. Its monotonic clock does not."""
+
+    def jump(by_s: float) -> None:
+        server.ahead_s += by_s
+
+    return Effect(lambda: jump(jump_s), lambda: jump(-jump_s))
+
+
+def shard_clock_jumps(shared: SimulatedStore, jump_s: float) -> Effect:
+    """The clock of a shard's database jumps, and back at the end."""
+
+    def jump(by_s: float) -> None:
+        shared.ahead_ms += round(by_s * 1000)
+
+    return Effect(lambda: jump(jump_s), lambda: jump(-jump_s))

@@ -14,6 +14,7 @@ from pinlater.simulation.working import SupervisedWorker
 
 _STOP_GRACE_S = 30.0
 _SLOW_S = 0.3
+_JUMP_S = 300.0
 
 
 class Target(Enum):
@@ -121,6 +122,20 @@ _KINDS = (
     _kind("slow-shard", Target.SHARD, 60, "each call to a database takes 300 ms more on average", _slow_shard),
     _kind(
         "lossy-shard", Target.SHARD, 60, "2 % of the calls to a database are refused, 4 % get no answer", _lossy_shard
+    ),
+    _kind(
+        "jump-server-clock",
+        Target.SERVER,
+        60,
+        "the wall clock of a server's machine jumps five minutes ahead, and back at the end",
+        lambda targets, index: effects.server_clock_jumps(targets.cluster.servers[index], _JUMP_S),
+    ),
+    _kind(
+        "jump-shard-clock",
+        Target.SHARD,
+        60,
+        "the clock of a database jumps five minutes ahead, and back at the end",
+        lambda targets, index: effects.shard_clock_jumps(targets.cluster.stores[index], _JUMP_S),
     ),
     _kind(
         "kill-worker",

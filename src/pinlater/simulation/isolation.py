@@ -56,7 +56,7 @@ def _close_coroutines() -> None:
     simulation: older objects are frozen, and not among these."""
     for each in gc.get_objects():
         if isinstance(each, CoroutineType):
-            with suppress(Exception):  # as it awaits something in its `finally`
+            with suppress(Exception, BaseExceptionGroup):  # as it awaits something in its `finally`, or in a TaskGroup
                 each.close()
 
 

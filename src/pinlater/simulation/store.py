@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, cast
 
+from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import JobState
+from pinlater.server.storage.leases import each_once, is_alive, shard_time
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.memory.claiming import next_due
 from pinlater.server.storage.memory.record import MemoryJob
@@ -28,6 +30,8 @@ from pinlater.simulation.store_session import Session
 from pinlater.simulation.store_trouble import CALM, Fate, StoreTrouble, draw_fate
 
 _FINAL = (JobState.SUCCEEDED, JobState.FAILED)
+# Clocks of servers that agreed upon one differ by less from the simulation's time; faults move clocks by more.
+AGREED_WITHIN_MS = 10_000
 
 
 class StoreSnapshot(NamedTuple):
@@ -40,15 +44,33 @@ class StoreSnapshot(NamedTuple):
     changes: int
 
 
+class ToldHere(NamedTuple):
+    """Which time a store tells a server that starts: whether that of running servers, and whether servers go by it."""
+
+    of_servers: bool
+    is_right: bool
+
+
+def misleads(told: Collection[ToldHere]) -> bool:
+    """Whether a server that was told this by the stores can't know which time the servers go by.
+
+    So it is in the moments after a jump, before a running server has told its time, and where no server runs: then an operator starts none
+    (docs/how-to/operate-mysql.md).
+    """
+    if all(one.is_right for one in told):
+        return False
+    return any(one.of_servers and not one.is_right for one in told) or not any(one.of_servers for one in told)
+
+
 @dataclass(slots=True)
 class SlotLease:
     """A server's lease of a slot."""
 
     session: Session
-    seen_s: float
+    seen_ms: int  # by the store's clock, as `started_at_ms`
     started_at_ms: int
     address: str = ""
-    ahead_ms: int | None = None
+    ahead_ms: int | None = None  # how far the server says that its time is ahead of the store's
 
 
 @dataclass(slots=True)
@@ -63,7 +85,7 @@ class CrashPoint:
 
 @dataclass(slots=True)
 class SimulatedStore:
-    """One shard's database. `ahead_ms`: how far its clock is ahead."""
+    """One shard's database. `ahead_ms`: how far its clock is ahead of the simulation's; it jumps when that changes."""
 
     name: str
     timeline: Timeline
@@ -86,6 +108,7 @@ class SimulatedStore:
     tries: dict[bytes, list[EnqueueTry]] = field(
         default_factory=dict
     )  # by body, of requests with keys: where there are other stores
+    sessions: list[Session] = field(default_factory=list)  # of all servers that there were
     calls: int = 0
     called: Counter[str] = field(default_factory=Counter)  # calls by their method
     changed: int = 0
@@ -169,8 +192,26 @@ class SimulatedStore:
         return self.wall_ms() + self.ahead_ms
 
     def alive(self, lease: SlotLease) -> bool:
-        """Whether its server has sent a heartbeat lately."""
-        return self.timeline.now_s - lease.seen_s < self.lease_s
+        """Whether its server has sent a heartbeat lately, by the database's clock."""
+        return is_alive(lease.seen_ms, self.now_ms(), round(self.lease_s * 1000))
+
+    def told_ms(self, asking: Session | None = None) -> list[int]:
+        """How far the servers say that their time is ahead of this clock: those that are alive, without the one that asks."""
+        return [
+            lease.ahead_ms
+            for lease in self.leases.values()
+            if lease.session is not asking and lease.ahead_ms is not None and self.alive(lease)
+        ]
+
+    def told_time(self) -> ToldHere:
+        """What a server that starts now is told."""
+        told = shard_time(self.now_ms(), self.told_ms())
+        error_ms = told.ms - self.wall_ms()
+        sessions = [session for store in self.stores or [self] for session in store.sessions if session.lives]
+        servers_ms = [session.goes_by_ms for session in sessions if session.goes_by_ms is not None]
+        if servers_ms:
+            return ToldHere(told.of_servers, any(abs(error_ms - one) < CLOCK_JUMP_MS for one in servers_ms))
+        return ToldHere(told.of_servers, abs(error_ms) < AGREED_WITHIN_MS)
 
     def join(self, session: Session) -> int:
         """Takes the lowest free slot."""
@@ -179,23 +220,24 @@ class SimulatedStore:
             for slot in range(SLOTS)
             if slot not in session.lost and (slot not in self.leases or not self.alive(self.leases[slot]))
         )
-        self.leases[slot] = SlotLease(session, self.timeline.now_s, self.wall_ms())
+        self.leases[slot] = SlotLease(session, self.now_ms(), self.now_ms())
         return slot
 
     def members(self) -> list[Member]:
         """The servers that use the shard now."""
-        return [
+        now_ms = self.now_ms()
+        return each_once(
             Member(
                 slot,
                 lease.session.server,
                 lease.address,
                 lease.started_at_ms,
-                round(lease.seen_s * 1000),
-                round((self.timeline.now_s - lease.seen_s) * 1000),
+                lease.seen_ms,
+                abs(now_ms - lease.seen_ms),
             )
-            for slot, lease in sorted(self.leases.items())
+            for slot, lease in self.leases.items()
             if self.alive(lease)
-        ]
+        )
 
     def change_owners(self, known: Owners, owners: Owners) -> bool:
         """Unless another server has changed them."""

@@ -9,7 +9,8 @@ from pinlater.server.storage.interface import SharedShard
 READS = frozenset(
     (
         "ping",
-        "time_ms",
+        "shard_time",
+        "tell_time",
         "announce",
         "members",
         "owners",

@@ -16,6 +16,7 @@ from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import JobState
 from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.leases import log_jump, shard_time, time_to_tell
 from pinlater.server.storage.snapshots import Snapshots
 from pinlater.server.storage.values import (
     Capabilities,
@@ -25,13 +26,14 @@ from pinlater.server.storage.values import (
     JobKey,
     Member,
     Owners,
+    ShardTime,
     TimeToLive,
 )
-from pinlater.simulation.loop import ProcessLoop
+from pinlater.simulation.loop import ProcessLoop, ProcessState
 from pinlater.simulation.store_methods import CHANGES, MAKES_READY, READS, UNTOLD
 
 if TYPE_CHECKING:
-    from pinlater.simulation.store import SimulatedStore, StoreSnapshot
+    from pinlater.simulation.store import SimulatedStore, StoreSnapshot, ToldHere
 
 
 class Session:
@@ -46,6 +48,10 @@ class Session:
         self.slot = 0
         self.highest_id = 0
         self.lost: set[int] = set()
+        self._loop: ProcessLoop | None = None
+        self.told_here: ToldHere | None = None  # when the server asked for the time
+        self.goes_by_ms: int | None = None  # how far its time is ahead of the simulation's
+        store.sessions.append(self)
         self._open = False
         self.newest: dict[str, int] = {}  # by writer: the newest of its calls that was carried out
         self._outcome_unknown: dict[
@@ -68,6 +74,11 @@ class Session:
     def as_shard(self) -> Shard:
         """Itself, as what it stands for."""
         return cast("Shard", self)
+
+    @property
+    def lives(self) -> bool:
+        """Whether its server process is there, running or not."""
+        return self._loop is not None and self._loop.state is not ProcessState.DEAD
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
@@ -101,12 +112,15 @@ class Session:
             self._note([item.queue if method == "insert_jobs" else item.key.queue for item in args[0]])
         return result
 
-    def _keep_slot(self) -> None:
+    def _keep_slot(self) -> bool:
+        """Leases another slot if this one is lost; whether it was."""
         lease = self.store.leases.get(self.slot)
-        if lease is None or lease.session is not self:
-            self.lost.add(self.slot)
-            self.slot = self.store.join(self)
-            self.highest_id = max([self.highest_id, *(job.id for job in self.store.jobs())])
+        if lease is not None and lease.session is self:
+            return False
+        self.lost.add(self.slot)
+        self.slot = self.store.join(self)
+        self.highest_id = max([self.highest_id, *(job.id for job in self.store.jobs())])
+        return True
 
     def _note(self, queues: Sequence[str]) -> None:
         """Tells the other servers that this one may have made jobs ready."""
@@ -123,7 +137,8 @@ class Session:
         def join() -> tuple[int, int]:
             return self.store.join(self), max([job.id for job in self.store.jobs()], default=0)
 
-        self.server = cast("ProcessLoop", asyncio.get_running_loop()).name
+        self._loop = cast("ProcessLoop", asyncio.get_running_loop())
+        self.server = self._loop.name
         self.slot, self.highest_id = await self.store.send(self, "open", join)
         self._open = True
 
@@ -136,33 +151,44 @@ class Session:
 
     async def ping(self, now_ms: int | None = None) -> None:
         asked_s = self.store.timeline.now_s
+        if now_ms is not None:
+            self.goes_by_ms = now_ms - self.store.wall_ms()
 
-        def renew() -> None:
-            self._keep_slot()
+        def renew() -> tuple[int, int | None] | None:
+            if self._keep_slot():
+                return None
             lease = self.store.leases[self.slot]
-            lease.seen_s = self.store.timeline.now_s
-            if now_ms is not None:
-                there_ms = now_ms + round((self.store.timeline.now_s - asked_s) * 1000)
-                lease.ahead_ms = there_ms - self.store.now_ms()
+            lease.seen_ms = self.store.now_ms()
+            return lease.seen_ms, lease.ahead_ms
 
-        await self._call("ping", renew)
+        renewed = await self._call("ping", renew)
+        if now_ms is None or renewed is None:
+            return
+        store_ms, known_ms = renewed
+        answered_ms = now_ms + round((self.store.timeline.now_s - asked_s) * 1000)
+        ahead_ms = time_to_tell(known_ms, now_ms, answered_ms, store_ms)
+        if ahead_ms is not None:
+            log_jump(f"Shard {self.name}: the database's clock", known_ms, ahead_ms)
+            await self._call("tell_time", lambda: self._tell_time(ahead_ms))
+
+    def _tell_time(self, ahead_ms: int) -> None:
+        lease = self.store.leases.get(self.slot)
+        if lease is not None and lease.session is self:
+            lease.ahead_ms = ahead_ms
 
     def figures(self) -> dict[str, float]:
         return {}
 
-    async def time_ms(self) -> int:
+    async def shard_time(self) -> ShardTime:
         """The time of the servers that are there; the database's own where they go by it, or there are none."""
 
-        def agreed_ms() -> int:
-            others = [
-                lease.ahead_ms
-                for lease in self.store.leases.values()
-                if lease.session is not self and lease.ahead_ms is not None and self.store.alive(lease)
-            ]
-            ahead = sorted(others)[len(others) // 2] if others else 0
-            return self.store.now_ms() + (ahead if abs(ahead) >= 1_000 else 0)
+        def look() -> tuple[ShardTime, ToldHere]:
+            return shard_time(self.store.now_ms(), self.store.told_ms(self)), self.store.told_time()
 
-        return cast("int", await self._call("time_ms", agreed_ms))
+        time, told_here = await self._call("shard_time", look)
+        if self.told_here is None or self.told_here.is_right:  # a wrong one may be the one that the server goes by
+            self.told_here = told_here
+        return cast("ShardTime", time)
 
     async def announce(self, address: str) -> str:
         def note() -> str:

@@ -23,8 +23,8 @@ def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool
     jobs = [(store.name, job) for store in cluster.stores for job in store.jobs()]
     names = [f"{descriptor_prefix(job.queue, shard)}{job.priority}:{job.id}" for shard, job in jobs]
     final = {name: int(job.state) for name, (_, job) in zip(names, jobs, strict=True)}
-    slack_ms = 2 * max(server.clock_error_ms() for server in cluster.servers)
-    found = check(history, final, failures_allowed=failures_allowed, slack_ns=slack_ms * 1_000_000)
+    slack_ns = cluster.clocks_differ_ms() * 1_000_000
+    found = check(history, final, failures_allowed=failures_allowed, slack_ns=slack_ns)
     copies: dict[bytes, list[tuple[str, int]]] = {}
     for shard, job in jobs:
         copies.setdefault(job.body, []).append((shard, job.id))

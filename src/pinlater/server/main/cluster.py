@@ -160,9 +160,12 @@ class Cluster:
 
     @property
     def is_calm(self) -> bool:
-        """Whether all other servers answer over their connections, and each slice has its planned owner. Then this server reads the shards
-        and renews its lease less often."""
-        return self.ownership is None or self.ownership.is_calm(self.members.by_shard)
+        """Whether all other servers answer over their connections, the shards named each one that is heard, and each slice has its
+        planned owner. Then this server reads the shards and renews its lease less often."""
+        if self.ownership is None:
+            return True
+        known = {member.address for found in self.members.by_shard.values() for member in found}
+        return self.ownership.is_calm(self.members.by_shard) and self.listener.heard(UNHEARD_S_MAX) <= known
 
     @property
     def is_told(self) -> bool:

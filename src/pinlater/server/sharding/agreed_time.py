@@ -1,16 +1,17 @@
 """One time for all servers of the same shards: that of the databases, asked for once, at the start.
 
 From then on a server goes on by its own monotonic clock, so that a jump of a wall clock moves no claim. If a database's clock
-has jumped since, the time of the running servers counts, which they store with their heartbeats. Databases whose
-clocks differ from each other are each as good as the other, so the one in the middle counts.
+has jumped since, the time of the running servers counts, which they store with their heartbeats. A shard that knows it counts, and one
+that does not has no say then. Databases whose clocks differ from each other are each as good as the other, so the one in the middle counts.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.interface import SharedStore
 
@@ -18,11 +19,19 @@ _LOOKS = 3
 
 
 async def ahead_ms(shards: Shards, clock: Clock) -> int:
-    """How far the shards' time is ahead of `clock` (less than 0: behind); 0 if they have none, or none answers."""
+    """How far the shards' time is ahead of `clock` (less than 0: behind); 0 if no other server can use them.
+
+    Raises `ShardConnectionFailed` if none answers: the clock of this machine may be wrong.
+    """
+    if all(shard.shared is None for shard in shards):
+        return 0
     stores = [shard.shared for shard in shards.in_reach() if shard.shared is not None]
-    found = await asyncio.gather(*(_ahead_ms(store, clock) for store in stores))
-    known = sorted(ahead for ahead in found if ahead is not None)
-    return known[len(known) // 2] if known else 0
+    found = await asyncio.gather(*(_look(store, clock) for store in stores))
+    answers = [one for one in found if one is not None]
+    if not answers:
+        raise ShardConnectionFailed("No shard could be asked for the time by which the servers go")
+    told = [one for one in answers if one.of_servers] or answers
+    return sorted(one.ahead_ms for one in told)[len(told) // 2]
 
 
 async def tell_time(shards: Shards, clock: Clock) -> None:
@@ -34,16 +43,24 @@ async def tell_time(shards: Shards, clock: Clock) -> None:
             raise answer
 
 
-async def _ahead_ms(store: SharedStore, clock: Clock) -> int | None:
-    """By the quickest of a few answers, which is the nearest to the truth."""
-    best: tuple[float, int] | None = None
+class _Answer(NamedTuple):
+    """A shard's time, by how much it is ahead of the own clock."""
+
+    took_s: float
+    ahead_ms: int
+    of_servers: bool
+
+
+async def _look(store: SharedStore, clock: Clock) -> _Answer | None:
+    """The quickest of a few answers, which is the nearest to the truth; None if there is none."""
+    best: _Answer | None = None
     for _ in range(_LOOKS):
         asked, asked_ms = clock.monotonic(), clock.now_ms()
         try:
-            there_ms = await store.time_ms()
+            there = await store.shard_time()
         except PinLaterError:
-            break
+            continue
         took_s = clock.monotonic() - asked
-        if best is None or took_s < best[0]:
-            best = (took_s, round(there_ms - asked_ms - took_s * 500))
-    return None if best is None else best[1]
+        if best is None or took_s < best.took_s:
+            best = _Answer(took_s, round(there.ms - asked_ms - took_s * 500), there.of_servers)
+    return best

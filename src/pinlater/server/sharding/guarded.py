@@ -201,7 +201,7 @@ class GuardedShard:
     owners = _guarded(_Limit.LOOK, Coordinator.owners)
     change_owners = _guarded(_Limit.CHANGE, Coordinator.change_owners)
 
-    time_ms = _guarded(_Limit.LOOK, SharedStore.time_ms)
+    shard_time = _guarded(_Limit.LOOK, SharedStore.shard_time)
     state = _guarded(_Limit.LOOK, SharedStore.state)
     changed_queues = _guarded(_Limit.LOOK, SharedStore.changed_queues)
 

@@ -50,6 +50,7 @@ from pinlater.server.storage.values import (
     RestoreOrder,
     RunOrder,
     SampleRange,
+    ShardTime,
     StoredFailures,
     StoredSample,
     Swept,
@@ -391,10 +392,12 @@ class SharedStore(Coordinator, Protocol):
 
     Time: due times and the ends of claims use the servers' time, which they took from the store when they started. Heartbeats store how
     far a server's time is ahead of the store's, so that a server that starts after a jump of the store's clock uses the time of the
-    running servers. Weakness: in the first seconds after a jump no server has stored it yet.
+    running servers. Weakness: in the first seconds after a jump no server has stored it yet. A shard whose clock has jumped by
+    more than a lease says so (`ShardTime.of_servers`): a server that starts meanwhile asks other shards, or takes the wrong time if there
+    are none.
     """
 
-    async def time_ms(self) -> int:
+    async def shard_time(self) -> ShardTime:
         """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
         ...
 
@@ -424,7 +427,10 @@ class Shard(JobStore, CopyStore, QueueStore, KeyLookup, AuditStore, FailureStore
     capabilities: Capabilities
 
     async def open(self, now_ms: int) -> None:
-        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text."""
+        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text.
+
+        `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not agreed with the others upon one.
+        """
         ...
 
     async def close(self) -> None:
@@ -434,7 +440,7 @@ class Shard(JobStore, CopyStore, QueueStore, KeyLookup, AuditStore, FailureStore
     async def ping(self, now_ms: int | None = None) -> None:
         """Returns if the shard could serve a write now; raises `Unavailable` if not.
 
-        `now_ms`: this server's time; a shared store remembers it for servers that start later (`time_ms`).
+        `now_ms`: this server's time; a shared store remembers it for servers that start later (`shard_time`).
         """
         ...
 

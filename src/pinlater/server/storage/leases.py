@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.server.storage.values import Member
+from pinlater.server.storage.values import Member, ShardTime
+
+logger = logging.getLogger(__name__)
 
 COMPARED_WITHIN_MS = 500
 """A heartbeat that takes longer says too little about the difference between the server's clock and the store's."""
@@ -33,9 +36,32 @@ def each_once(alive: Iterable[Member]) -> list[Member]:
     return sorted(newest.values(), key=lambda one: one.slot)
 
 
-def agreed_ms(now_ms: int, ahead_ms: Iterable[int]) -> int:
+def shard_time(now_ms: int, ahead_ms: Iterable[int]) -> ShardTime:
     """The time of the servers that are `ahead_ms` of the store's time `now_ms`; the latter if there are none or they agree with it."""
     ahead = sorted(ahead_ms)
-    if not ahead or abs(ahead[len(ahead) // 2]) < CLOCK_JUMP_MS:
-        return now_ms
-    return now_ms + ahead[len(ahead) // 2]
+    middle_ms = ahead[len(ahead) // 2] if ahead else 0
+    return ShardTime(now_ms if abs(middle_ms) < CLOCK_JUMP_MS else now_ms + middle_ms, bool(ahead))
+
+
+def time_to_tell(known_ms: int | None, asked_ms: int, answered_ms: int, store_ms: int) -> int | None:
+    """How far a server's time is ahead of the store's, if the store is to be told.
+
+    The server sent a heartbeat and got its answer at `asked_ms` and `answered_ms` of its own time; the store carried it out at `store_ms`,
+    and knew `known_ms` then: None if it was told nothing under this lease. None if the store knows, or the heartbeat took too long to
+    compare clocks.
+    """
+    took_ms = answered_ms - asked_ms
+    ahead_ms = asked_ms + took_ms // 2 - store_ms
+    if took_ms >= COMPARED_WITHIN_MS or (known_ms is not None and abs(ahead_ms - known_ms) < CLOCK_JUMP_MS // 2):
+        return None
+    return ahead_ms
+
+
+def log_jump(clock: str, known_ms: int | None, ahead_ms: int) -> None:
+    """Says that the clock of a store has jumped if what it is told now differs by so much from what it knew. `clock`: its name."""
+    if known_ms is not None and abs(ahead_ms - known_ms) >= CLOCK_JUMP_MS:
+        logger.warning(
+            "%s jumped; the servers go on by the time that they had",
+            clock,
+            extra={"jump_ms": known_ms - ahead_ms, "servers_ahead_ms": ahead_ms},
+        )

@@ -443,6 +443,14 @@ class Member(NamedTuple):
     """How long ago its last heartbeat was, by the store's clock."""
 
 
+class ShardTime(NamedTuple):
+    """The time that a server which starts learns from a shard. `of_servers`: whether servers that use the shard have told it which time
+    they go by; without them it is that of the shard's clock."""
+
+    ms: int
+    of_servers: bool
+
+
 class StoredSample(NamedTuple):
     """A row of the history: what one origin says of one queue at one time. `data` is at most 64 KiB; no store looks into it.
 

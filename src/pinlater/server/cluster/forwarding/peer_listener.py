@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from typing import Any
 
 from pinlater.domain.workers import ServerWorkers
@@ -100,6 +100,11 @@ class PeerListener:
         """When the server that announced this address was heard last; -inf where it isn't connected."""
         heard = [each.heard_s for each in self.connections if each.proven and each.address == address]
         return max(heard, default=-math.inf)
+
+    def heard(self, within_s: float) -> Set[str]:
+        """The servers that said something over connections of theirs within the last moments, by the addresses that they announced."""
+        since_s = self.monotonic() - within_s
+        return {each.address for each in self.connections if each.proven and each.heard_s >= since_s}
 
     def was_heard_s(self, address: str) -> float:
         """When it was heard last, also over a connection that has ended: for people only."""

@@ -143,6 +143,7 @@ class Ownership:
     async def leave(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Hands over all that this server owns, and takes no more. On a shard that fails, the others notice that it is gone."""
         self._leaving = True
+        began_s, slices = self._clock.monotonic(), sum(self.owned().values())
         stores = [shard.coordinator for shard in members if shard.coordinator is not None]
         await asyncio.gather(*(store.announce(NO_OWNER) for store in stores), return_exceptions=True)
         # A look under way is not waited for: it may hang on a shard. If it changes owners first, this tries again.
@@ -152,6 +153,8 @@ class Ownership:
                 *(self._change(shard, planned[shard.name]) for shard in members if shard.name in planned)
             )
             if all(handed_over):
+                took_ms = round((self._clock.monotonic() - began_s) * 1000, 1)
+                logger.info("gave its slices away", extra={"slices": round(slices), "took_ms": took_ms})
                 return
 
     async def _plan(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[str, Sequence[str]]:

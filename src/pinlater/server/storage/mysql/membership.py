@@ -6,21 +6,17 @@ and still counts in an older range, is refused (`transaction`).
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
 from collections.abc import Callable
 
-from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.ids import SLOTS
-from pinlater.server.storage.leases import COMPARED_WITHIN_MS, agreed_ms, each_once, is_alive, no_free_slot
+from pinlater.server.storage.leases import each_once, is_alive, log_jump, no_free_slot, shard_time, time_to_tell
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
-from pinlater.server.storage.values import NO_OWNERS, Member, Owners
-
-logger = logging.getLogger(__name__)
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
 
 _NOW = sql("now")
 _CURRENT_META = sql("current_meta")
@@ -33,6 +29,7 @@ _ANNOUNCE_SERVER = sql("announce_server")
 _MAKE_META = sql("make_meta")
 _LOAD_META = sql("load_meta")
 _SAVE_CLOCK = sql("save_clock")
+_FIND_CLOCK = sql("find_clock")
 _LIST_CLOCKS = sql("list_clocks")
 _DELETE_SERVER = sql("delete_server")
 _LIST_SERVERS = sql("list_servers")
@@ -53,7 +50,6 @@ class Membership:
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.address = ""
         self.slot = 0
-        self._ahead_ms: int | None = None  # as stored in the database
 
     async def join(self, transaction: Transaction) -> tuple[int, int]:
         """Leases the lowest free slot; returns it and the first number of its writers. One server at a time.
@@ -80,7 +76,6 @@ class Membership:
                 seen_at_ms=now_ms,
             )
         )
-        self._ahead_ms = None
         return slot, first
 
     async def announce(self, connection: MysqlConnection, address: str) -> str:
@@ -97,30 +92,20 @@ class Membership:
     async def renew(self, connection: MysqlConnection, time_ms: Callable[[], int] | None = None) -> bool:
         """Stores a heartbeat; with `time_ms`, also how far this server's time is ahead. False if the slot is lost."""
         asked_ms = 0 if time_ms is None else time_ms()
-        renewed, now = await connection.run([_RENEW_SERVER(slot=self.slot, incarnation=self.incarnation), _NOW()])
+        slot = {"slot": self.slot, "incarnation": self.incarnation}
+        renewed, clock = await connection.run([_RENEW_SERVER(**slot), _FIND_CLOCK(**slot)])
         if time_ms is not None and renewed.affected == 1:
-            took_ms = time_ms() - asked_ms
-            if took_ms < COMPARED_WITHIN_MS:
-                await self._say_time(connection, asked_ms + took_ms // 2 - int(now.rows[0][0]))
+            [(now_ms, known_ms)] = clock.rows
+            ahead_ms = time_to_tell(known_ms, asked_ms, time_ms(), now_ms)
+            if ahead_ms is not None:
+                log_jump(f"{connection.endpoint}: the database's clock", known_ms, ahead_ms)
+                await connection.run([_SAVE_CLOCK(**slot, ahead_ms=ahead_ms)])
         return renewed.affected == 1
 
-    async def _say_time(self, connection: MysqlConnection, ahead_ms: int) -> None:
-        before = self._ahead_ms
-        if before is not None and abs(ahead_ms - before) < CLOCK_JUMP_MS // 2:
-            return
-        await connection.run([_SAVE_CLOCK(slot=self.slot, incarnation=self.incarnation, ahead_ms=ahead_ms)])
-        self._ahead_ms = ahead_ms
-        if before is not None and abs(ahead_ms - before) >= CLOCK_JUMP_MS:
-            logger.warning(
-                "%s: the database's clock jumped; the servers go on by the time that they had",
-                connection.endpoint,
-                extra={"jump_ms": before - ahead_ms, "servers_ahead_ms": ahead_ms},
-            )
-
-    async def agreed_ms(self, connection: MysqlConnection) -> int:
+    async def shard_time(self, connection: MysqlConnection) -> ShardTime:
         now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
         now_ms = int(now.rows[0][0])
-        return agreed_ms(
+        return shard_time(
             now_ms, [int(ahead) for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms)]
         )
 

@@ -15,11 +15,17 @@ _AFTER_FAILURE_MS = 600_000
 
 
 class PartitionSchedule:
-    """`keep` makes and drops partitions of the shard `name`."""
+    """`keep` makes and drops partitions of the shard `name`, `make_ahead` makes some."""
 
-    def __init__(self, name: str, keep: Callable[[int], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        keep: Callable[[int], Awaitable[object]],
+        make_ahead: Callable[[int], Awaitable[object]],
+    ) -> None:
         self._name = name
         self._keep = keep
+        self._make_ahead = make_ahead
         self._next_ms = 0
         self._kept_in: Hashable | None = None  # the state of the shard when they were looked after
 
@@ -30,11 +36,21 @@ class PartitionSchedule:
             self._kept_in = state
             await self.keep(now_ms)
 
+    async def begin(self, now_ms: int) -> None:
+        """At the opening of the shard, by the time of a server that may not have agreed with the others upon one: then drops nothing, and
+        plans nothing. The first sweep does both."""
+        await self._succeeds(self._make_ahead(now_ms))
+
     async def keep(self, now_ms: int) -> None:
         """Now. Frees space only, so a failure is logged, and the next run tries again."""
         self._next_ms = now_ms + _EVERY_MS
-        try:
-            await self._keep(now_ms)
-        except Unavailable as error:
+        if not await self._succeeds(self._keep(now_ms)):
             self._next_ms = now_ms + _AFTER_FAILURE_MS
+
+    async def _succeeds(self, change: Awaitable[object]) -> bool:
+        try:
+            await change
+        except Unavailable as error:
             logger.warning("partitions could not be changed", extra={"shard": self._name, "reason": error.message})
+            return False
+        return True

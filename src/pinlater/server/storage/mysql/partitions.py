@@ -38,6 +38,7 @@ _MOVE_MAX = 50
 _LOCK_WAIT_MS = 100
 _LAST = "later"
 
+_NOW = sql("now")
 _LIST_PARTITIONS = sql("list_partitions")
 _COUNT_DONE_BETWEEN = sql("count_done_between")
 _SELECT_STATES_AFTER = sql("select_states_after")
@@ -62,15 +63,31 @@ class Partitions:
 
     async def keep(self, now_ms: int) -> list[str]:
         """Makes partitions for the time to come and drops those that hold no jobs any more; the names of what was dropped."""
-        connection = await self._connect()
-        try:
-            [held] = await connection.run([b"SELECT GET_LOCK(%b, 0)" % lock_name("partitions", self._database)])
-            if held.rows[0][0] != 1:
+        async with self._alone() as connection:
+            if connection is None:
                 return []
             await self._look_ahead(connection, now_ms)
             dropped = await self._drop_old(connection, now_ms)
             await self._forget_kept(connection)
             return dropped
+
+    async def make_ahead(self, now_ms: int) -> None:
+        """Makes partitions for the time to come if the database agrees about it, or there are none yet. Drops none: both may be wrong."""
+        async with self._alone() as connection:
+            if connection is None:
+                return
+            [now] = await connection.run([_NOW()])
+            is_new = all(part.below_id is None for part in await _partitions(connection))
+            if is_new or abs(now.rows[0][0] - now_ms) < HOUR_MS:
+                await self._look_ahead(connection, now_ms)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[MysqlConnection | None]:
+        """A connection for what one server does at a time; None while another one does it."""
+        connection = await self._connect()
+        try:
+            [held] = await connection.run([b"SELECT GET_LOCK(%b, 0)" % lock_name("partitions", self._database)])
+            yield connection if held.rows[0][0] == 1 else None
         finally:
             await connection.quit()
 

@@ -64,6 +64,7 @@ from pinlater.server.storage.values import (
     Page,
     PageRow,
     SampleRange,
+    ShardTime,
     StoredSample,
     Swept,
     TimeToLive,
@@ -120,7 +121,7 @@ class MysqlShard(RelationalShard):
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = garbage.GarbageMemory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
-        self._partition_schedule = PartitionSchedule(self.name, self.keep_partitions)
+        self._partition_schedule = PartitionSchedule(self.name, self.keep_partitions, self._make_partitions_ahead)
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._changes = MysqlChangePoller(
@@ -139,7 +140,7 @@ class MysqlShard(RelationalShard):
             await prepare(self.endpoint, self._settings, self.stats, self.name)
             await self._join()
             await self._refresh()
-            await self._partition_schedule.keep(now_ms)
+            await self._partition_schedule.begin(now_ms)
         except (MysqlConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
@@ -192,8 +193,8 @@ class MysqlShard(RelationalShard):
     def figures(self) -> Mapping[str, float]:
         return {**self.stats.figures(), **self._queue_cache.ready_memory.figures()}
 
-    async def time_ms(self) -> int:
-        return await self._opened.readers.read(self._membership.agreed_ms)
+    async def shard_time(self) -> ShardTime:
+        return await self._opened.readers.read(self._membership.shard_time)
 
     async def announce(self, address: str) -> str:
         return await self._opened.readers.read(lambda c: self._membership.announce(c, address))
@@ -404,8 +405,14 @@ class MysqlShard(RelationalShard):
 
     async def keep_partitions(self, now_ms: int) -> list[str]:
         """Makes partitions for what comes and drops those that are over; the names of the dropped."""
+        return await self._change_partitions(self._partitions.keep(now_ms))
+
+    async def _make_partitions_ahead(self, now_ms: int) -> None:
+        await self._change_partitions(self._partitions.make_ahead(now_ms))
+
+    async def _change_partitions(self, change: Awaitable[T]) -> T:
         try:
-            return await self._partitions.keep(now_ms)
+            return await change
         except (MysqlConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
 

@@ -7,23 +7,19 @@ another lease than its own, and refuses.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.server.storage.leases import COMPARED_WITHIN_MS, agreed_ms, each_once, is_alive, no_free_slot
+from pinlater.server.storage.leases import each_once, is_alive, log_jump, no_free_slot, shard_time, time_to_tell
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.keys import id_of
 from pinlater.server.storage.redis.migration import NEWEST, check
-from pinlater.server.storage.values import NO_OWNERS, Member, Owners
-
-logger = logging.getLogger(__name__)
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -39,7 +35,7 @@ class Membership:
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.address = ""
         self.slot = 0
-        self._ahead_ms: int | None = None  # as stored in Redis
+        self._ahead_ms: int | None = None  # as Redis was told last; it may not have heard
 
     async def join(self, run: Run) -> tuple[int, int]:
         """Leases a free slot; returns it and the highest id in the shard."""
@@ -72,29 +68,20 @@ class Membership:
     async def renew(self, run: Run, time_ms: Callable[[], int] | None = None) -> bool:
         """Renews the lease; whether it still holds. `time_ms` gives the server's time, to compare Redis' clock with it."""
         asked_ms = 0 if time_ms is None else time_ms()
-        redis_ms = await run("renew", self.lease, self.slot, "")
+        redis_ms, about = await run("renew", self.lease, self.slot, "")
         if time_ms is not None and redis_ms:
-            took_ms = time_ms() - asked_ms
-            if took_ms < COMPARED_WITHIN_MS:
-                await self._say_time(run, asked_ms + took_ms // 2 - int(redis_ms))
+            *_, known_ms = json.loads(about)
+            ahead_ms = time_to_tell(known_ms, asked_ms, time_ms(), redis_ms)
+            if ahead_ms is not None:
+                log_jump("Redis' clock", known_ms, ahead_ms)
+                self._ahead_ms = ahead_ms
+                await run("renew", self.lease, self.slot, self._about())
         return bool(redis_ms)
 
-    async def _say_time(self, run: Run, ahead_ms: int) -> None:
-        before = self._ahead_ms
-        if before is not None and abs(ahead_ms - before) < CLOCK_JUMP_MS // 2:
-            return
-        self._ahead_ms = ahead_ms
-        await run("renew", self.lease, self.slot, self._about())
-        if before is not None and abs(ahead_ms - before) >= CLOCK_JUMP_MS:
-            logger.warning(
-                "Redis' clock jumped; the servers go on by the time that they had",
-                extra={"jump_ms": before - ahead_ms, "servers_ahead_ms": ahead_ms},
-            )
-
-    async def agreed_ms(self, run: Run) -> int:
+    async def shard_time(self, run: Run) -> ShardTime:
         now_ms, servers = await _servers(run, self._lease_ms)
         others = [one for one in servers if one.member.slot != self.slot]
-        return agreed_ms(now_ms, [one.ahead_ms for one in others if one.ahead_ms is not None])
+        return shard_time(now_ms, [one.ahead_ms for one in others if one.ahead_ms is not None])
 
     async def leave(self, run: Run) -> None:
         """Frees the slot."""

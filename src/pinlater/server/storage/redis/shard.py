@@ -83,6 +83,7 @@ from pinlater.server.storage.values import (
     RestoreOrder,
     RunOrder,
     SampleRange,
+    ShardTime,
     StoredFailures,
     StoredSample,
     Swept,
@@ -207,8 +208,8 @@ class RedisShard:
     def figures(self) -> Mapping[str, float]:
         return self.stats.figures()
 
-    async def time_ms(self) -> int:
-        return await self._membership.agreed_ms(self._opened.readers.run)
+    async def shard_time(self) -> ShardTime:
+        return await self._membership.shard_time(self._opened.readers.run)
 
     async def announce(self, address: str) -> str:
         return await self._membership.announce(self._opened.readers.run, address)
@@ -561,7 +562,7 @@ class RedisShard:
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
         self._check_open()  # nothing here needs a connection
-        self._due_by_ms = max(self._due_by_ms, now_ms)
+        self._due_by_ms = now_ms
         return 0
 
     async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:

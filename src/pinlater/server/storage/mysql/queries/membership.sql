@@ -35,6 +35,10 @@ SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED);
 -- How far the time that this server goes by is ahead of the database's.
 REPLACE INTO clocks (slot, incarnation, ahead_ms) VALUES (:slot, :incarnation, :ahead_ms);
 
+-- name: find_clock(slot, incarnation)
+--- The time of the database, and how far this server has said that its time is ahead; NULL where it has not.
+SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED), (SELECT ahead_ms FROM clocks WHERE slot = :slot AND incarnation = :incarnation);
+
 -- name: list_clocks(slot)
 -- Of the other servers: when each was seen, and how far its time is ahead.
 SELECT servers.seen_at_ms, clocks.ahead_ms
