@@ -103,7 +103,11 @@ def test_calls_that_one_server_sends_the_other_takes(pair: Pair) -> None:
 
 
 def test_the_command_asks_both_servers_and_names_the_owner_of_a_queue(pair: Pair) -> None:
-    done = cluster_status("--server", ",".join(server.address for server in pair), "--queue", "emails")
+    asked = ["--server", ",".join(server.address for server in pair), "--queue", "emails"]
+    assert "there is no queue emails" in json.loads(cluster_status(*asked).stderr)["note"]
+    with Client(pair[0].address) as client:
+        client.create_queue("emails")
+    done = cluster_status(*asked)
     found = json.loads(done.stdout)
     assert (done.stderr, found["agree"], found["problems"]) == ("", True, [])
     assert sorted(asked for server in found["servers"] for asked in server["asked"]) == sorted(
