@@ -238,9 +238,7 @@ def _waits_for(seen: Sequence[Seen]) -> str:
     until = "no live jobs are left"
     if silent:
         until = f"shard {', '.join(silent)} answers and has no live jobs"
-    return (
-        f"the file is changed; waiting until {until}. Ctrl-C ends only the display; with `--no-wait` there is no waiting"
-    )
+    return f"the file is changed; waiting until {until}. Ctrl-C ends only the display; with `--no-wait` there is no waiting"
 
 
 def _left(seen: Sequence[Seen]) -> str:
