@@ -467,6 +467,9 @@ def test_the_progress_of_a_job_is_shown_apart_from_its_status(pinlater: Pinlater
     for found in (("lookup", descriptor), ("scan", queue, "--state", "in_progress")):
         (job,) = pinlater.ok(*found, "--json").json["jobs"]
         assert (job["progress"], job["custom_status"]) == ("40 % row 2", "of tenant 7")
+    names, row = pinlater.ok("scan", queue, "--state", "in_progress").out.splitlines()
+    cells = dict(zip(names.split("\t"), row.split("\t"), strict=True))
+    assert (cells["progress"], cells["status"]) == ("40 % row 2", "of tenant 7")
 
 
 def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_of_the_past(
