@@ -467,6 +467,9 @@ def test_the_progress_of_a_job_is_shown_apart_from_its_status(pinlater: Pinlater
     for found in (("lookup", descriptor), ("scan", queue, "--state", "in_progress")):
         (job,) = pinlater.ok(*found, "--json").json["jobs"]
         assert (job["progress"], job["custom_status"]) == ("40 % row 2", "of tenant 7")
+    names, row = pinlater.ok("scan", queue, "--state", "in_progress").out.splitlines()
+    cells = dict(zip(names.split("\t"), row.split("\t"), strict=True))
+    assert (cells["progress"], cells["status"]) == ("40 % row 2", "of tenant 7")
 
 
 def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_of_the_past(
@@ -615,6 +618,30 @@ def test_the_list_of_bulk_runs_tells_how_far_they_are_and_when_they_end(
     first, second = pinlater.ok("bulk", "list", "--json").json["runs"]
     assert (first["to_look_at"], first["expected"], first["percent"], first["left_ms"]) == (100, 90, 42, 170_000)
     assert (second["percent"], second["left_ms"]) == (42, None)
+
+
+def test_the_list_of_bulk_runs_says_which_run_undid_another(
+    pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An undo that left jobs out, failed or was stopped can be repeated."""
+    deleted = BulkRun(
+        "d", BulkOrder("mail", BulkAction.DELETE, JobState.FAILED), "ops", 1, BulkState.DONE, undo_until_ms=86_400_000
+    )
+    undo = BulkRun("u", deleted.order._replace(action=BulkAction.RESTORE, undoes="d"), "ops", 2, BulkState.DONE)
+    latest = [undo]
+
+    async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
+        return BulkRunList([*latest, deleted])
+
+    monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
+    for whole in (undo, undo._replace(state=BulkState.RUNNING)):
+        latest[:] = [whole]
+        assert "undone by u" in pinlater.ok("bulk", "list").out
+        assert [run["undone_by"] for run in pinlater.ok("bulk", "list", "--json").json["runs"]] == [None, "u"]
+    for part in (undo._replace(detail="1 job stayed away"), undo._replace(state=BulkState.STOPPED)):
+        latest[:] = [part]
+        assert "until 1970-01-02T00:00:00.000Z" in pinlater.ok("bulk", "list").out
+        assert pinlater.ok("bulk", "list", "--json").json["runs"][1]["undone_by"] is None
 
 
 def test_a_bulk_run_knows_what_the_dry_run_told(pinlater: Pinlater) -> None:

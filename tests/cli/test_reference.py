@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import typer
+
+from pinlater.cli import output
+from pinlater.cli.commands.bulk import _as_json
+from pinlater.cli.main import COMMANDS, app
 from pinlater.cli.reference import page
+from tests.cli.table_samples import BULK_RUN, JOB
 
 PAGE = Path(__file__).parents[2] / "docs/reference/cli.md"
 
@@ -13,3 +22,40 @@ def test_the_reference_page_is_fresh() -> None:
     """After a change: python -m pinlater.cli.reference docs/reference/cli.md"""
     text = PAGE.read_text()
     assert page(text) == text
+
+
+def test_an_option_with_a_negation_shows_both_forms_and_the_default() -> None:
+    """An operator who cannot wait finds --no-wait there; the default of --stay depends on the terminal."""
+    lines = PAGE.read_text().splitlines()
+    [wait] = [line for line in lines if line.startswith("| `--wait`, `--no-wait` |")]
+    assert wait.endswith("Default: `--wait`. |")
+    [stay] = [line for line in lines if line.startswith("| `--stay`")]
+    assert (stay.startswith("| `--stay`, `--no-stay` |"), "Default:" in stay) == (True, False)
+
+
+def commands_with_json() -> Iterator[str]:
+    """Their names, as `queue stats`."""
+    root: Any = typer.main.get_command(app)
+    found = [(name, root.get_command(typer.Context(root), name)) for name in COMMANDS]
+    for name, command in found:
+        inner = getattr(command, "commands", {})
+        found += [(f"{name} {inner_name}", each) for inner_name, each in inner.items()]
+        if any("--json" in parameter.opts for parameter in command.params):
+            yield name
+
+
+def keys_of(shape: str) -> set[str]:
+    """The keys that the page has after `JOB is`, without those of documents inside."""
+    [shown] = re.findall(rf"^{shape} is `{{(.+?)}}`[,.]", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return set(re.findall(r'"(\w+)"', shown))
+
+
+def test_the_document_of_each_command_with_json_has_a_row() -> None:
+    table = PAGE.read_text().partition("| command | document |")[2].partition("\n\n")[0]
+    rows = {name for row in table.splitlines() for name in re.findall(r"`([\w -]+)`", row.partition(" | ")[0])}
+    assert sorted(set(commands_with_json()) - rows) == []
+
+
+def test_the_page_has_each_key_of_a_job_and_of_a_bulk_run() -> None:
+    assert keys_of("JOB") == set(output.info_json(JOB._replace(body=None)))
+    assert keys_of("RUN") == set(_as_json(BULK_RUN))

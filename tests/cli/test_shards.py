@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pinlater.cli import exits
+from pinlater.cli.shard_queries import look_at
 from pinlater.client import Ack, AuditEntry, Client, Job, UniqueKey, UniqueScope
 from pinlater.testing.real_server import RealServer
 from tests.cli.conftest import Done, Pinlater
@@ -256,10 +258,37 @@ def test_a_shard_is_drained_and_removed(
         "2: 0 live jobs left",
         "2 is empty; `pinlater shards remove 2` removes it",
     ]
+    assert waited.err == (
+        "the file is changed; waiting until no live jobs are left. "
+        "Ctrl-C ends only the display; with `--no-wait` there is no waiting\n"
+    )
     removed = shards("remove", "2", "--json")
     assert removed.json == {"removed": ["2"], "finished": drained["live"][0], "keys_lost": 0}
     assert [shard["name"] for shard in shards("list", "--json").json["shards"]] == ["1"]
     assert place.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_drain_of_an_unreachable_shard_says_once_what_it_waits_for(
+    shards: Callable[..., Done], place: ServedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shard may answer never, and the file is changed already: the operator may leave."""
+    place.write({"1": {}, "2": unreachable_shard()})
+    looks = iter(range(3))
+
+    async def look_until_ctrl_c(*asked: Any) -> Any:
+        if next(looks, None) is None:
+            raise KeyboardInterrupt
+        return await look_at(*asked)
+
+    monkeypatch.setattr("pinlater.cli.commands.shards.look_at", look_until_ctrl_c)
+    done = shards("drain", "2")
+    assert done.out == "2: unreachable\n"
+    assert done.err.splitlines()[0] == (
+        "the file is changed; waiting until shard 2 answers and has no live jobs. "
+        "Ctrl-C ends only the display; with `--no-wait` there is no waiting"
+    )
+    assert done.err.count("the file is changed") == 1
+    assert place.entry(json.loads(place.path.read_text()), "2")["dequeueOnly"] is True
 
 
 def audited(client: Client, operation: str) -> AuditEntry:

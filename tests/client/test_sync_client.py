@@ -90,6 +90,15 @@ def test_errors_come_through(client: Client) -> None:
         client.enqueue("missing", [b"x"])
 
 
+def test_a_missing_queue_comes_with_a_note_of_how_to_create_it(client: Client) -> None:
+    """The message stays the server's; a traceback shows the note."""
+    with pytest.raises(errors.QueueNotFound, match=r"(?m)^Queue not found: missing$") as caught:
+        client.enqueue("missing", [b"x"])
+    [note] = caught.value.__notes__
+    assert note.startswith("Create it with `pinlater queue create missing` or client.create_queue(...)")
+    assert "worker.create_queues()" in note
+
+
 def test_closing_ends_calls_under_way(server: RealServer, client: Client) -> None:
     poller = Client(server.address)
     with ThreadPoolExecutor(1) as threads:

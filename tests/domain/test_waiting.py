@@ -81,6 +81,38 @@ CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[
             ),
         ],
     ),
+    "limit that holds back a queue that was quiet, while a worker waits": (
+        WAITING,
+        JobsAhead(1),
+        QueueFacts(max_jobs_per_second=0.2, next_slot_ms=1_000, claimed_per_second=1 / 60, waiting_dequeues=1),
+        [
+            ("rate_limit", "The rate limit allows 0.2 jobs a second. This server hands out the next in 1s."),
+            ("behind", "1 job comes before it. At 0.2 jobs a second, the rate limit, its turn comes in about 6s."),
+        ],
+    ),
+    "limit that holds back, without a worker that waits": (
+        WAITING,
+        JobsAhead(4),
+        WORKED._replace(max_jobs_per_second=2.0, next_slot_ms=400, waiting_dequeues=0, claimed_per_second=1.0),
+        [
+            ("rate_limit", "The rate limit allows 2 jobs a second. This server hands out the next in 400ms."),
+            (
+                "behind",
+                "4 jobs come before it. At 1 job a second, as all servers claimed in the last minute, its turn comes in about 4s.",
+            ),
+        ],
+    ),
+    "behind others in a queue that was quiet": (
+        WAITING,
+        JobsAhead(2),
+        WORKED._replace(claimed_per_second=4 / 60),
+        [
+            (
+                "behind",
+                "2 jobs come before it. Hardly any job was claimed in the last minute, so no time can be told.",
+            )
+        ],
+    ),
     "limit that is lower than the claims were": (
         WAITING,
         JobsAhead(10),

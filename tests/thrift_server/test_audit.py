@@ -201,6 +201,16 @@ async def test_the_audit_log_shows_the_arguments_without_secrets(desk: ThriftSer
         assert SECRET not in text.getvalue()
 
 
+async def test_the_line_of_an_undo_has_only_what_counts_for_it(desk: ThriftServerUnderTest, lines: Lines) -> None:
+    """The state and the filter of the order mean nothing there."""
+    order = types.BulkOrder("emails", types.BulkAction.RESTORE, types.BulkFilter(0), undoes="0123456789abcdef")
+    await (await desk.connect()).call("startBulkRun", order=order)
+    shown = lines.only
+    told = {"queue": "emails", "action": "restore", "undoes": "0123456789abcdef"}
+    assert {name: shown[name] for name in told} == told
+    assert not {"state", "by_regex", "by_error", "headers", "tasks", "group"} & shown.keys()
+
+
 @pytest.mark.parametrize("method", AUDITED)
 async def test_a_refusal_is_a_line_too(desk: ThriftServerUnderTest, lines: Lines, method: str) -> None:
     async def refuse(name: str, *arguments: Any, **named: Any) -> None:

@@ -584,7 +584,7 @@ def test_a_queue_that_can_not_exist_is_refused_with_the_rule_for_names(name: str
     with InProcessService() as service:
         with pytest.raises(QueueNotFound, match=r"; a queue's name is 1 to 64 ASCII letters, digits and underscores$"):
             service.client.enqueue(name, [Job(b"")])
-        with pytest.raises(QueueNotFound, match=r"^Queue not found: unknown$"):
+        with pytest.raises(QueueNotFound, match=r"(?m)^Queue not found: unknown$"):
             service.client.enqueue("unknown", [Job(b"")])
 
 
@@ -604,6 +604,26 @@ def test_durations_are_seconds_a_timedelta_or_text(given: float | str, expected:
     assert as_duration_ms(timedelta(milliseconds=expected), "x") == expected
     assert check_options("send", JobOptions(delay=given)).delay_ms == expected
     assert (Snooze(given).delay_ms, Retry(after=given).delay_ms) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"),
+    [
+        (Retry, "countdown", "Retry() has no argument 'countdown': write Retry(after=...), in seconds from now"),
+        (Retry, "delay", "Retry() has no argument 'delay': write Retry(after=...), in seconds from now"),
+        (Snooze, "countdown", "Snooze() has no argument 'countdown': write Snooze(delay=...), in seconds from now"),
+        (
+            Retry,
+            "max_retries",
+            "Retry() has no argument 'max_retries': write @worker.task(..., attempts=...), which counts the first attempt too",
+        ),
+        (Retry, "other", "Retry() has no argument 'other'"),
+    ],
+)
+def test_words_of_other_systems_for_a_retry_get_a_hint(kind: Any, name: str, hint: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        kind(**{name: 3})
+    assert str(caught.value) == hint
 
 
 def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:

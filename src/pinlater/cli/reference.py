@@ -68,7 +68,7 @@ def _argument(param: Any) -> str:
 
 def _names(param: Any) -> str:
     metavar = f" {param.metavar}" if param.metavar else ""
-    names = ", ".join(f"`{name}{metavar}`" for name in param.opts)
+    names = ", ".join(f"`{name}{metavar}`" for name in [*param.opts, *param.secondary_opts])
     return names.replace("|", "\\|")
 
 
@@ -82,6 +82,8 @@ def _meaning(param: Any) -> str:
         meaning += f" Or the environment's `{param.envvar}`."
     if param.required:
         meaning += " Needed."
+    elif param.secondary_opts and default is not None:
+        meaning += f" Default: `{(param.opts if default else param.secondary_opts)[0]}`."
     elif default not in (None, False, "", []) and not param.is_flag and not callable(default):
         meaning += f" Default: `{default}`."
     return meaning.strip().replace("|", "\\|")

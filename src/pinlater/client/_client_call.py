@@ -76,10 +76,17 @@ class ClientCall(NamedTuple, Generic[T]):
         return first if isinstance(first, str) else getattr(first, "queueName", None)
 
     def explained(self, error: PinLaterError) -> PinLaterError:
-        """The server's error, with the rule for names if no queue can be called so: servers answer only that there is none."""
+        """The server's error; servers answer only that there is no such queue. With the rule for names if no queue can be called so, else
+        with a note, which tracebacks show, of how to create one."""
+        if not isinstance(error, QueueNotFound):
+            return error
         queue = self._queue
-        if isinstance(error, QueueNotFound) and queue is not None and not is_queue_name(queue):
+        if queue is not None and not is_queue_name(queue):
             return adding(error, f"; {QUEUE_NAME_RULE}")
+        error.add_note(
+            f"Create it with `pinlater queue create {queue or 'NAME'}` or client.create_queue(...), or all of a worker's queues with "
+            "worker.create_queues()."
+        )
         return error
 
     def as_repeat(self) -> ClientCall[T]:

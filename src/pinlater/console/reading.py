@@ -34,7 +34,7 @@ BODY_READ_S = 60.0
 ITEMS_MAX = 50_000
 _UTF_8 = ("", "utf-8", "utf8", "us-ascii")
 _PLACE = re.compile(r"(?P<text>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
-_NAMED = re.compile(r"(?:unknown|required) field `(?P<name>.*?)`")
+_NAMED = re.compile(r"(?P<problem>unknown|required) field `(?P<name>.*?)`")
 
 
 @asynccontextmanager
@@ -190,4 +190,6 @@ def _wrong_field(error: msgspec.ValidationError, whole: str) -> RequestRefused:
     text, path = (found["text"], found["path"] or "") if found else (str(error), "")
     named = _NAMED.search(text)
     parts = [part for part in (path, named["name"] if named else "") if part]
+    if whole == "query" and named and named["problem"] == "required":
+        text = f"The parameter `{named['name']}` is missing"
     return invalid(".".join(parts) or whole, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -125,6 +125,25 @@ def unreachable(shards: Sequence[str]) -> str:
         return f"shard {shards[0]} is unreachable, and runs that it keeps may be missing"
     more = f" and {len(shards) - _SHARDS_NAMED} more" if len(shards) > _SHARDS_NAMED else ""
     return f"shards {', '.join(shards[:_SHARDS_NAMED])}{more} are unreachable, and runs that they keep may be missing"
+
+
+class Undo(NamedTuple):
+    """What a run says of another one that it brings back. `undoes`: that one; None for a run that is no undo."""
+
+    run: str
+    undoes: str | None
+    state: BulkState
+    detail: str
+
+
+def undone_by(runs: Iterable[Undo]) -> dict[str, str]:
+    """The run that has brought back all that another one has deleted, or is about to, by the other one. That one is not undone again."""
+    return {
+        each.undoes: each.run
+        for each in runs
+        if each.undoes is not None
+        and (each.state is BulkState.RUNNING or (each.state is BulkState.DONE and not each.detail))
+    }
 
 
 def progress_in_words(state: BulkState, percent: int | None, left_ms: int | None) -> str:

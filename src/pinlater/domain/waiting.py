@@ -20,6 +20,8 @@ ASKS_NOW_MS = 10_000
 """A worker that waits for jobs asks more often than this."""
 AT_ITS_LIMIT = 0.9
 """A queue of which this share of its rate limit was claimed waits for the limit."""
+FEW_CLAIMS_PER_SECOND = 5 / 60
+"""A queue with fewer claims was quiet in the last minute, which tells nothing of its speed now."""
 
 _WORKERS_SHOWN = 3
 """Workers whose claims of a quarantined job timed out."""
@@ -287,24 +289,41 @@ def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int, idle_now: str) 
     }
     many = counted(ahead.jobs, "job")
     text = f"{'At least ' if ahead.at_least else ''}{many} {'comes' if ahead.jobs == 1 else 'come'} before it."
-    rate_per_second, limit = queue.claimed_per_second, queue.max_jobs_per_second
-    stopped = queue.paused or limit == 0  # until an operator changes that, no time can be told
-    if rate_per_second and not stopped:
-        where = "as all servers claimed in the last minute"
-        if limit is not None and limit < rate_per_second:
-            rate_per_second, where = limit, "the rate limit"
-        turn_in_ms = max(due_in_ms, round(1000 * ahead.jobs / rate_per_second))
+    stopped = queue.paused or queue.max_jobs_per_second == 0  # until an operator changes that, no time can be told
+    pace = None if stopped else _pace(queue)
+    if pace is not None:
+        turn_in_ms = max(due_in_ms, pace.starts_in_ms + round(1000 * ahead.jobs / pace.per_second))
         figures["turn_in_ms"] = turn_in_ms
-        rate = f"At {_rate(rate_per_second)}, {where},"
         comes = "its turn comes in more than" if ahead.at_least else "its turn comes in about"
-        text = f"{text} {rate} {comes} {span(turn_in_ms)}."
+        text = f"{text} At {_rate(pace.per_second)}, {pace.source}, {comes} {span(turn_in_ms)}."
     elif not stopped:
-        text = f"{text} No job was claimed in the last minute, so no time can be told."
+        few = "Hardly any job" if queue.claimed_per_second else "No job"
+        text = f"{text} {few} was claimed in the last minute, so no time can be told."
     if idle_now:
         text = f"{text} {idle_now}"
     if ahead.incomplete:
         text += " A shard is unreachable, and its jobs are not counted."
     return Reason("behind", text, f"behind {'at least ' if ahead.at_least else ''}{many}", figures)
+
+
+class _Pace(NamedTuple):
+    """How fast the jobs of a queue are handed out. `source`: what tells that. `starts_in_ms`: until the first."""
+
+    per_second: float
+    source: str
+    starts_in_ms: int = 0
+
+
+def _pace(queue: QueueFacts) -> _Pace | None:
+    """None if neither a rate limit nor the claims of the last minute tell it."""
+    claimed, limit = queue.claimed_per_second, queue.max_jobs_per_second
+    if limit is not None and queue.next_slot_ms is not None and queue.waiting_dequeues:
+        return _Pace(limit, "the rate limit", queue.next_slot_ms)
+    if claimed < FEW_CLAIMS_PER_SECOND:
+        return None
+    if limit is not None and limit < claimed:
+        return _Pace(limit, "the rate limit")
+    return _Pace(claimed, "as all servers claimed in the last minute")
 
 
 def _claimed(job: JobInfo, now_ms: int) -> Reason:

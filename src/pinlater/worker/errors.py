@@ -3,7 +3,30 @@ up an attempt."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
 from pinlater.worker.durations import Duration, as_duration_ms
+from pinlater.worker.other_names import ending_option_hint
+
+P = ParamSpec("P")
+
+
+def _with_hints(init: Callable[P, None]) -> Callable[P, None]:
+    """The constructor, which says of an unknown name what to write instead."""
+    own = [*inspect.signature(init).parameters][1:]
+
+    @wraps(init)
+    def checked(*given: P.args, **named: P.kwargs) -> None:
+        for name in named:
+            if name not in own:
+                kind = type(given[0]).__name__
+                raise TypeError(f"{kind}() has no argument {name!r}{ending_option_hint(name, kind, own[0])}")
+        init(*given, **named)
+
+    return checked
 
 
 class Reject(Exception):
@@ -16,6 +39,7 @@ class Retry(Exception):
     For what says itself when to come back, as HTTP 429 does. The job's retry policy is not asked.
     """
 
+    @_with_hints
     def __init__(self, after: Duration, reason: str = "") -> None:
         self.delay_ms = as_duration_ms(after, "after")
         again = f"again in {self.delay_ms / 1000:g} s"
@@ -25,6 +49,7 @@ class Retry(Exception):
 class Snooze(Exception):
     """Runs the job again after `delay` (seconds, a timedelta or text such as `5m`) without spending an attempt."""
 
+    @_with_hints
     def __init__(self, delay: Duration) -> None:
         self.delay_ms = as_duration_ms(delay, "delay")
         super().__init__(f"again in {self.delay_ms / 1000:g} s")

@@ -102,6 +102,15 @@ def using_option_hint(name: str) -> str:
     return _hint(name, USING_OPTIONS, "using({})", TASK_OPTIONS, "@worker.task(..., {}), for all jobs of the task")
 
 
+def ending_option_hint(name: str, kind: str, option: str) -> str:
+    """What to write instead of an argument that `Retry` or `Snooze` doesn't have; '' if that is not known."""
+    if _OPTIONS.get(name, name) in ("after", "delay", "at"):
+        return f": write {kind}({option}=...), in seconds from now"
+    if _OPTIONS.get(name, name) == "attempts":
+        return ": write @worker.task(..., attempts=...), which counts the first attempt too"
+    return ""
+
+
 def argument_hint(unknown: Sequence[str], own: Sequence[str]) -> str:
     """What to write instead of names that are none of the function's `own` arguments: the option of that name, or a name that is near."""
     using, task = "task.using({}).enqueue(...)", "@worker.task(..., {}), for all jobs of the task"

@@ -48,6 +48,8 @@ async def test_a_person_undoes_a_delete(visitor: PageVisitor, client: AsyncClien
     await ended(visitor, run_of(told))
     page = await visitor.page("/bulk")
     assert f"Restore the jobs that run {run_id} has deleted" in " ".join(page.text.split())
+    assert f"undone by {run_of(told)}" in page.text
+    assert "Undo" not in page.text
     assert await client.lookup([name])
 
 

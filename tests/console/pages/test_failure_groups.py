@@ -49,6 +49,25 @@ async def test_the_jobs_of_a_group_are_retried(visitor: PageVisitor, client: Asy
     assert sorted(job.state for job in found.values()) == [JobState.PENDING, JobState.FAILED, JobState.FAILED]
 
 
+async def test_a_group_whose_failed_jobs_were_all_retried_has_nothing_to_retry_or_delete(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    """Unless the queue has more failed jobs than the page shows: then the page cannot tell."""
+    await failed_job(client, "no file 1")
+    await failed_job(client, "boom")
+    name = await name_of(client, "no file …")
+    change_all = f"/queues/mail/bulk?state=failed&group={name}"
+    assert change_all in (await visitor.page("/failed")).links
+    await visitor.does("/queues/mail/retry-failed", number=1, group=name)
+    page = await visitor.page("/failed")
+    assert "ValueError: no file …" in page.text
+    assert change_all not in page.links
+    assert page.text.count("No job failed now") == 1
+    for _ in range(ROWS):
+        await failed_job(client, "boom")
+    assert change_all in (await visitor.page("/failed")).links
+
+
 async def test_a_group_is_deleted_in_the_background_and_brought_back(visitor: PageVisitor, client: AsyncClient) -> None:
     wanted = [await failed_job(client, f"no file {number}") for number in range(2)]
     other = await failed_job(client, "boom")

@@ -12,7 +12,7 @@ from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, progress_in_words, state_for, unreachable
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, Undo, progress_in_words, state_for, undone_by, unreachable
 from pinlater.domain.wording import counted
 
 app = typer.Typer(
@@ -223,7 +223,9 @@ def _print_fitting(found: tuple[Sequence[JobInfo], bool], state: JobState, as_js
 def _print_list(found: BulkRunList, as_json: bool, *, in_one_line: bool) -> None:
     if as_json:
         shown = {"incomplete": found.incomplete, "missing_shards": list(found.missing_shards)}
-        output.print_json({"runs": list(map(_as_json, found.runs)), **shown}, in_one_line=in_one_line)
+        undone = _undone_by(found.runs)
+        runs = [{**_as_json(run), "undone_by": undone.get(run.id)} for run in found.runs]
+        output.print_json({"runs": runs, **shown}, in_one_line=in_one_line)
         return
     _print(found.runs, as_json, in_one_line=in_one_line)
     if found.incomplete:
@@ -234,7 +236,8 @@ def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None
     if as_json:
         output.print_json({"runs": list(map(_as_json, runs))}, in_one_line=in_one_line)
         return
-    columns = ["run", "queue", "action", "state", "progress", "looked at", "changed", "started", "undo until", "by"]
+    columns = ["run", "queue", "action", "state", "progress", "looked at", "changed", "started", "undo", "by"]
+    undone = _undone_by(runs)
     rows = [
         (
             run.id,
@@ -245,13 +248,24 @@ def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None
             run.looked,
             _changed(run),
             output.iso(run.started_ms),
-            None if run.undo_until_ms is None else output.iso(run.undo_until_ms),
+            _undo(run, undone.get(run.id)),
             run.who or None,
             run.detail or None,
         )
         for run in runs
     ]
     output.print_blocks([*columns, "detail"], rows, without_rows="no bulk run in the last 30 days")
+
+
+def _undone_by(runs: Sequence[BulkRun]) -> dict[str, str]:
+    return undone_by(Undo(run.id, run.order.undoes, run.state, run.detail) for run in runs)
+
+
+def _undo(run: BulkRun, undone: str | None) -> str | None:
+    """Until when it can be undone, or by which run it is."""
+    if undone is not None:
+        return f"undone by {undone}"
+    return None if run.undo_until_ms is None else f"until {output.iso(run.undo_until_ms)}"
 
 
 def _action(order: BulkOrder) -> str:

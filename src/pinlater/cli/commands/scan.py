@@ -106,7 +106,19 @@ def _without_jobs(state: options.State, future: bool) -> str:
 
 
 def _print_jobs(jobs: Sequence[JobInfo], bodies: bool, without_jobs: str) -> None:
-    columns = ["descriptor", "task", "state", "age", "holder", "attempts_remaining", "due", "error", "status", "waits"]
+    columns = [
+        "descriptor",
+        "task",
+        "state",
+        "age",
+        "holder",
+        "attempts_remaining",
+        "due",
+        "error",
+        "progress",
+        "status",
+        "waits",
+    ]
     rows = [
         (
             job.descriptor,
@@ -117,7 +129,8 @@ def _print_jobs(jobs: Sequence[JobInfo], bodies: bool, without_jobs: str) -> Non
             job.attempts_remaining,
             output.iso(job.run_after_ms if job.state is JobState.PENDING else None),
             output.error_of(job),
-            job.custom_status.rstrip() or None,
+            job.progress or None,
+            output.status_without_progress(job).rstrip() or None,
             output.waits_for(job),
             *([output.shown_body(job)] if bodies else []),
         )

@@ -220,13 +220,25 @@ async def _wait_until_empty(
     while True:
         seen = await look_at(chosen, settings)
         text = _left(seen)
-        if text != said and wait and not quiet:
-            output.print_text([text])
+        if wait and not quiet:
+            if text != said:
+                output.print_text([text])
+            if not said:
+                notes.write(_waits_for(seen))
         said = text
         empty = all(shard.look is not None and not shard.look.live for shard in seen)
         if not wait or (empty and not _too_early_ms(settings)):
             return seen
         await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def _waits_for(seen: Sequence[Seen]) -> str:
+    """What the wait is for, and how to do without it."""
+    silent = [shard.place.name for shard in seen if shard.look is None]
+    until = "no live jobs are left"
+    if silent:
+        until = f"shard {', '.join(silent)} answers and has no live jobs"
+    return f"the file is changed; waiting until {until}. Ctrl-C ends only the display; with `--no-wait` there is no waiting"
 
 
 def _left(seen: Sequence[Seen]) -> str:

@@ -22,6 +22,7 @@ from pinlater.console.shapes.claims import (
 from pinlater.console.shapes.fields import AnswerShape
 from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, JobsByBody, NewJobItem, ReasonItem
 from pinlater.domain.body_text import regex_of_text
+from pinlater.domain.job_criteria import group_of
 
 S = TypeVar("S", bound=AnswerShape)
 
@@ -94,6 +95,7 @@ def job_shown(job: JobInfo) -> JobItem:
         claim_deadline_at_ms=job.claim_deadline_ms,
         headers=dict(job.headers),
         attempts=[like(AttemptItem, attempt) for attempt in job.attempts],
+        failure_group=group_of(job) if job.state is JobState.FAILED else None,
         **body_shown(job.body),
     )
 

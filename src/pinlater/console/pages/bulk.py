@@ -31,7 +31,16 @@ from pinlater.console.shapes.bulk import (
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
 from pinlater.domain.body_text import text_of_regex
-from pinlater.domain.bulk_runs import EXPECTED_MAX, RATE_MAX, RATE_MIN, STATES_OF, progress_in_words, unreachable
+from pinlater.domain.bulk_runs import (
+    EXPECTED_MAX,
+    RATE_MAX,
+    RATE_MIN,
+    STATES_OF,
+    Undo,
+    progress_in_words,
+    undone_by,
+    unreachable,
+)
 from pinlater.domain.wording import counted
 
 RUNS = 100
@@ -82,12 +91,13 @@ class BulkRunForm(BackForm, frozen=True, kw_only=True):
 
 class RunRow(NamedTuple):
     """A run, with the words for what it changes, and for how far it is. `undo_until_ms`: until when it can be undone; None if it can't
-    now."""
+    now. `undone_by`: the run that brings its jobs back, or has."""
 
     run: BulkRunItem
     chosen: str
     progress: str
     undo_until_ms: int | None
+    undone_by: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +126,11 @@ async def show(call: PageCall) -> BulkView:
     """One call."""
     found = await call.api.ask(get_bulk_runs, query=BulkRunsQuery())
     runs = found.runs
-    rows = [RunRow(run, _words(run), _progress(run), _undo_until_ms(run, call.now_ms)) for run in runs[:RUNS]]
+    undone = undone_by(Undo(run.id, run.undoes, BulkState(run.state), run.detail) for run in runs)
+    rows = [
+        RunRow(run, _words(run), _progress(run), _undo_until_ms(run, call.now_ms), undone.get(run.id))
+        for run in runs[:RUNS]
+    ]
     return BulkView(
         title="Bulk",
         polls=any(run.state == "running" for run in runs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -34,13 +34,14 @@ class FailedQuery(RequestShape, frozen=True, kw_only=True):
 
 class GroupRow(NamedTuple):
     """Failed attempts that look alike. `bars`: of the last 24 hours, each with its place and height in percent. `source`: to the line of
-    code that raised the error of the job that failed last."""
+    code that raised the error of the job that failed last. `may_have_jobs`: whether some of its jobs may still be failed."""
 
     group: FailureGroupItem
     text: str
     today: int
     bars: Sequence[tuple[float, float]]
     source: JobLink | None = None
+    may_have_jobs: bool = True
 
     @property
     def muted(self) -> bool:
@@ -92,7 +93,11 @@ async def show(call: PageCall) -> FailedView:
     shown = []
     for queue in on_page:
         rows = groups.get(queue.name, [])
-        linked = [row._replace(source=sources.get(row.group.sample)) for row in rows[:GROUPS]]
+        may_have_jobs = _has_jobs(queue, jobs[queue.name])
+        linked = [
+            row._replace(source=sources.get(row.group.sample), may_have_jobs=may_have_jobs(row.group.name))
+            for row in rows[:GROUPS]
+        ]
         shown.append(FailedQueue(queue, rows_of(jobs[queue.name], call.links), linked, max(0, len(rows) - GROUPS)))
     return FailedView(
         title="Failed jobs",
@@ -118,6 +123,12 @@ async def _groups(call: PageCall, queues: Sequence[str]) -> Mapping[str, list[Gr
     for group in answer.groups:
         found.setdefault(group.queue, []).append(group_row(group))
     return found
+
+
+def _has_jobs(queue: QueueFigures, newest: Sequence[JobItem]) -> Callable[[str], bool]:
+    """Whether a group of that name may have failed jobs: none can be told if the queue has more than these."""
+    names = {job.failure_group for job in newest}
+    return lambda name: queue.failed > len(newest) or name == OTHERS or name in names
 
 
 async def _sources(call: PageCall, samples: Sequence[str], known: Iterable[JobItem]) -> Mapping[str, JobLink | None]:

@@ -186,6 +186,9 @@ class JobItem(AnswerShape, frozen=True, kw_only=True):
     error_type: str
     error_text: str
     attempts: Annotated[Sequence[AttemptItem], Meta(description="The latest ones that failed or timed out.")]
+    failure_group: Annotated[
+        str | None, Meta(description="The name of the group of failures of a failed job; null for others.")
+    ]
     body: Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8 or was not asked for.")]
     body_base64: BodyBase64
     body_masked: BodyMasked

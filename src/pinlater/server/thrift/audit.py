@@ -115,6 +115,9 @@ def _mark(call: Any) -> Fields:
 
 def _start_bulk_run(call: Any) -> Fields:
     order, chosen = call.order, call.order.filter
+    if order.undoes:  # of the filter nothing counts
+        undoes = {"action": _ACTIONS.get(order.action, order.action), "undoes": order.undoes[:_TEXT_MAX]}
+        return {"queue": order.queueName, **undoes, **_given(order, "jobsPerSecond")}
     return {
         "queue": order.queueName,
         "action": _ACTIONS.get(order.action, order.action),
@@ -124,7 +127,6 @@ def _start_bulk_run(call: Any) -> Fields:
         "headers": len(chosen.headers or ()),
         "tasks": [task[:_TEXT_MAX] for task in (chosen.tasks or ())[:_TASKS_MAX]],
         "group": (chosen.groupName or "")[:_TEXT_MAX],
-        "undoes": (order.undoes or "")[:_TEXT_MAX],
         **_given(order, "attemptsToAllow", "jobsPerSecond", "forGood"),
         **_given(chosen, "priority", "minAttempts", "enqueuedFromMillis", "enqueuedBeforeMillis", "skipCancelled"),
     }

@@ -18,7 +18,7 @@ from pinlater.client._client_call import ClientCall, on_queue
 from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import PinLaterError, PriorityNotSupported, QueueNotFound, TokenRequired, UnknownMethod
+from pinlater.client.errors import PinLaterError, PriorityNotSupported, TokenRequired, UnknownMethod
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
@@ -199,18 +199,13 @@ class Enqueuer:
 
 @contextlib.contextmanager
 def _explained(queue: str, requests: _Requests) -> Iterator[None]:
-    """Says what to do about a missing queue or token, and which task has the priority that the server lacks: only it knows them."""
+    """Says what to do about a missing token, and which task has the priority that the server lacks: only it knows them."""
     try:
         yield
     except PriorityNotSupported as error:
         raise adding(error, _job_with_priority(queue, requests.sent, error)) from None
     except TokenRequired as error:
         error.add_note(WHERE_FROM)
-        raise
-    except QueueNotFound as error:
-        error.add_note(
-            f"Create it with `pinlater queue create {queue}`, or all of the worker's queues with worker.create_queues()."
-        )
         raise
 
 
