@@ -43,7 +43,7 @@ async def tell_time(shards: Shards, clock: Clock) -> None:
             raise answer
 
 
-class _Answer(NamedTuple):
+class _ClockReading(NamedTuple):
     """A shard's time, by how much it is ahead of the own clock."""
 
     took_s: float
@@ -51,9 +51,9 @@ class _Answer(NamedTuple):
     of_servers: bool
 
 
-async def _look(store: SharedStore, clock: Clock) -> _Answer | None:
+async def _look(store: SharedStore, clock: Clock) -> _ClockReading | None:
     """The quickest of a few answers, which is the nearest to the truth; None if there is none."""
-    best: _Answer | None = None
+    best: _ClockReading | None = None
     for _ in range(_LOOKS):
         asked, asked_ms = clock.monotonic(), clock.now_ms()
         try:
@@ -62,5 +62,5 @@ async def _look(store: SharedStore, clock: Clock) -> _Answer | None:
             continue
         took_s = clock.monotonic() - asked
         if best is None or took_s < best.took_s:
-            best = _Answer(took_s, round(there.ms - asked_ms - took_s * 500), there.of_servers)
+            best = _ClockReading(took_s, round(there.ms - asked_ms - took_s * 500), there.of_servers)
     return best
