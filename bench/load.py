@@ -14,9 +14,11 @@ import time
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from random import Random
 from typing import Protocol
 
 from bench import frames
+from pinlater.client._affinity import Affinity
 from pinlater.domain.descriptor import shard_of
 from pinlater.domain.rendezvous import rendezvous_home
 
@@ -32,8 +34,8 @@ class BenchmarkPlan:
     """What to do. `kind`: enqueue, enqueue with key, claim (a dequeue and then an ack, two requests) or fail (whose ack says that the jobs
     failed). `rate` makes it an open loop.
 
-    `ports`: of several servers, over which connections are spread instead of `port`. `owner_ports`: of clients that know who owns the
-    queue, by shard. `first_connection`: its number, if several loads run at once.
+    `ports`: of several servers, over which connections are spread instead of `port`. `owner_ports`: by shard, for a load that is one client
+    of ours with many threads, which knows who owns the queue. `first_connection`: its number, if several loads run at once.
     """
 
     port: int
@@ -100,21 +102,47 @@ class Enqueuing:
         return self._jobs, self._frame
 
 
+class OwnerPorts:
+    """What the threads of one client know of the owners of the queue, and where their calls go (`client._owners`)."""
+
+    def __init__(self, plan: BenchmarkPlan) -> None:
+        self._ports = plan.owner_ports
+        self._shards = list(plan.owner_ports)
+        self._servers = list(dict.fromkeys(plan.owner_ports.values()))
+        random = Random()
+        self._enqueues, self._others = Affinity(random), Affinity(random)
+
+    def keyed(self, new: frames.KeyedEnqueue, jobs: int) -> tuple[bytes, int]:
+        """An enqueue of this number of jobs, and the port of the owner to which its key leads."""
+        shard = self._enqueues.choose(self._shards, jobs, time.monotonic())
+        while True:
+            frame = new.frame()
+            if rendezvous_home(frames.key_of(frame), self._shards) == shard:
+                return frame, self._ports[shard]
+
+    def for_dequeue(self, limit: int) -> int:
+        """The port of the owner to which it goes."""
+        return self._others.choose(self._servers, limit, time.monotonic())
+
+    def of_job(self, descriptor: bytes) -> int:
+        """The port of the owner of the shard that the job is on."""
+        return self._ports[shard_of(descriptor.decode())]
+
+
 class KeyedEnqueuing:
     """An enqueue with a request key of its own each time."""
 
-    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
+    def __init__(self, plan: BenchmarkPlan, number: int, owners: OwnerPorts | None) -> None:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
         self._frames = frames.KeyedEnqueue(plan.queue, [body] * plan.jobs_per_request, f"{number}-")
         self._jobs = plan.jobs_per_request
         self.port = plan.port_of(number)
-        self._owner_ports = plan.owner_ports
-        self._shards = list(plan.owner_ports)
+        self._owners = owners
 
     def first(self) -> bytes:
-        frame = self._frames.frame()
-        if self._owner_ports:
-            self.port = self._owner_ports[rendezvous_home(frames.key_of(frame), self._shards)]
+        if self._owners is None:
+            return self._frames.frame()
+        frame, self.port = self._owners.keyed(self._frames, self._jobs)
         return frame
 
     def answer(self, reply: bytes) -> tuple[int, bytes]:
@@ -125,19 +153,18 @@ class KeyedEnqueuing:
 class Claiming:
     """A dequeue, then an ack of what it gave, and so on. Counts a job when its ack is answered."""
 
-    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
-        self._owner_ports = plan.owner_ports
-        self._turns = list(dict.fromkeys(plan.owner_ports.values())) or [plan.port_of(number)]
-        self._turn = number
+    def __init__(self, plan: BenchmarkPlan, number: int, owners: OwnerPorts | None) -> None:
+        self._owners = owners
         self.port = plan.port_of(number)
+        self._limit = plan.jobs_per_request
         self._frame = frames.dequeue(plan.queue, plan.jobs_per_request)
         self._acks = frames.AckMaker(plan.queue, FAILURE.format(number) if plan.kind == "fail" else "")
         self._in_hand = 0
         self.empty = 0
 
     def first(self) -> bytes:
-        self._turn += 1
-        self.port = self._turns[self._turn % len(self._turns)]
+        if self._owners is not None:
+            self.port = self._owners.for_dequeue(self._limit)
         return self._frame
 
     def answer(self, reply: bytes) -> tuple[int, bytes]:
@@ -150,43 +177,72 @@ class Claiming:
             self.empty += 1
             return 0, self.first()
         self._in_hand = len(descriptors)
-        if self._owner_ports:
-            self.port = self._owner_ports.get(shard_of(descriptors[0].decode()), self.port)
+        if self._owners is not None:
+            self.port = self._owners.of_job(descriptors[0])
         return 0, self._acks.frame(descriptors)
 
 
-def converse(plan: BenchmarkPlan, number: int) -> Conversation:
+def converse(plan: BenchmarkPlan, number: int, owners: OwnerPorts | None = None) -> Conversation:
     """The conversation of connection `number`."""
     if plan.kind in {"claim", "fail"}:
-        return Claiming(plan, number)
-    return KeyedEnqueuing(plan, number) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
+        return Claiming(plan, number, owners)
+    return KeyedEnqueuing(plan, number, owners) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
+
+
+class Sockets:
+    """The sockets of one load, each in use by one connection or idle. The newest idle one is used first, as our clients do."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._idle: dict[int, list[socket.socket]] = {}
+        self._all: list[socket.socket] = []
+        self.poll = select.epoll()
+        self.users: dict[int, LoadConnection] = {}
+
+    def take(self, port: int, user: LoadConnection) -> socket.socket:
+        """An idle one to that port, or a new one."""
+        idle = self._idle.setdefault(port, [])
+        taken = idle.pop() if idle else self._connect(port)
+        self.users[taken.fileno()] = user
+        return taken
+
+    def _connect(self, port: int) -> socket.socket:
+        opened = socket.create_connection((self._host, port), timeout=30)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.settimeout(None)  # a socket with a time-out polls before each call
+        self._all.append(opened)
+        self.poll.register(opened, select.EPOLLIN)
+        return opened
+
+    def give_back(self, port: int, used: socket.socket) -> None:
+        self._idle[port].append(used)
+
+    def close(self) -> None:
+        self.poll.close()
+        for opened in self._all:
+            opened.close()
 
 
 class LoadConnection:
-    """A socket with the rest of a reply that has not come whole. If it knows several servers, a socket to each, one in use at a time."""
+    """A socket with the rest of a reply that has not come whole. If it knows several servers, a socket to where its call goes."""
 
-    __slots__ = ("buffer", "conversation", "due", "socket", "sockets", "started")
+    __slots__ = ("_port", "_sockets", "buffer", "conversation", "due", "socket", "started")
 
-    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
-        self.sockets = {
-            port: self._connect(plan.host, port) for port in {plan.port_of(number), *plan.owner_ports.values()}
-        }
-        self.socket = self.sockets[plan.port_of(number)]
-        self.conversation = converse(plan, number)
+    def __init__(self, plan: BenchmarkPlan, number: int, sockets: Sockets, owners: OwnerPorts | None = None) -> None:
+        self._sockets = sockets
+        self._port = plan.port_of(number)
+        self.socket = sockets.take(self._port, self)
+        self.conversation = converse(plan, number, owners)
         self.buffer = b""
         self.started = 0.0
         self.due: list[float] = []
 
-    @staticmethod
-    def _connect(host: str, port: int) -> socket.socket:
-        opened = socket.create_connection((host, port), timeout=30)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened.settimeout(None)  # a socket with a time-out polls before each call
-        return opened
-
     def send(self, request: bytes) -> None:
         """Sends to where the conversation goes on."""
-        self.socket = self.sockets[self.conversation.port]
+        if self.conversation.port != self._port:
+            self._sockets.give_back(self._port, self.socket)
+            self._port = self.conversation.port
+            self.socket = self._sockets.take(self._port, self)
         self.socket.sendall(request)
 
     def replies(self) -> list[bytes]:
@@ -258,34 +314,29 @@ def percentiles_ms(seconds: array[float]) -> dict[str, float]:
 
 def run_closed(plan: BenchmarkPlan) -> Report:
     """Every connection sends its next request as soon as the last one is answered."""
-    connections = [LoadConnection(plan, plan.first_connection + number) for number in range(plan.connections)]
-    by_descriptor = {opened.fileno(): each for each in connections for opened in each.sockets.values()}
-    poll = select.epoll()
+    sockets = Sockets(plan.host)
+    owners = OwnerPorts(plan) if plan.owner_ports else None
+    connections = [
+        LoadConnection(plan, plan.first_connection + number, sockets, owners) for number in range(plan.connections)
+    ]
     meter = Meter(plan)
-    for descriptor in by_descriptor:
-        poll.register(descriptor, select.EPOLLIN)
     for each in connections:
         each.started = time.perf_counter()
         each.send(each.conversation.first())
-    _closed_loop(plan, meter, poll, by_descriptor)
+    _closed_loop(plan, meter, sockets)
     report = meter.finish(connections)
-    poll.close()
-    for each in connections:
-        for opened in each.sockets.values():
-            opened.close()
+    sockets.close()
     return report
 
 
-def _closed_loop(
-    plan: BenchmarkPlan, meter: Meter, poll: select.epoll, by_descriptor: dict[int, LoadConnection]
-) -> None:
+def _closed_loop(plan: BenchmarkPlan, meter: Meter, sockets: Sockets) -> None:
     clock = time.perf_counter
     warm = plan.warmup_seconds <= 0
     jobs_max = plan.jobs_max or sys.maxsize
     dry_in_a_row, dry_enough = 0, 4 * plan.connections
     while True:
-        for descriptor, _ in poll.poll(1.0):
-            connection = by_descriptor[descriptor]
+        for descriptor, _ in sockets.poll.poll(1.0):
+            connection = sockets.users[descriptor]
             for reply in connection.replies():
                 try:
                     done, request = connection.conversation.answer(reply)
@@ -313,12 +364,12 @@ def run_open(plan: BenchmarkPlan) -> Report:
 
     So a stall of the server is felt by every request that should have been sent meanwhile (no coordinated omission).
     """
-    connections = [LoadConnection(plan, number) for number in range(plan.connections)]
+    sockets = Sockets(plan.host)
+    connections = [LoadConnection(plan, number, sockets) for number in range(plan.connections)]
     meter = Meter(plan)
     _open_loop(plan, meter, connections)
     report = meter.finish(connections)
-    for each in connections:
-        each.socket.close()
+    sockets.close()
     return report
 
 

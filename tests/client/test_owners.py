@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from random import Random
 from typing import Any
 
 import pytest
 
 from pinlater.client import Ack, AckBatch, Checkpoint, Claim, Job, UniqueKey, _calls
+from pinlater.client._affinity import AFFINITY_JOBS
 from pinlater.client._client_call import ClientCall
 from pinlater.client._owner_table import Aim, OwnerTable, aim_of, owner_table
 from pinlater.client._owners import SERVERS_MAX, KnownOwners
@@ -37,7 +40,7 @@ def table(**owners: str) -> OwnerTable:
 
 
 class Known:
-    """Owners as a client of the servers a, b and c knows them."""
+    """Owners as a client of the servers a, b and c knows them. Unless a test gives another call, each call is a reason to choose anew."""
 
     def __init__(self, *, only_listed: bool = True, listed: tuple[ServerAddress, ...] = (A, B, C)) -> None:
         self.now = Now()
@@ -45,7 +48,7 @@ class Known:
         self.route(8)  # a client that has made some calls
 
     def route(self, times: int = 1, call: ClientCall[Any] | None = None) -> list[ServerAddress | None]:
-        return [self.owners.route(call or dequeue()) for _ in range(times)]
+        return [self.owners.route(call or dequeue(limit=AFFINITY_JOBS)) for _ in range(times)]
 
     def reach_all(self) -> list[ServerAddress]:
         """Connects to all owners that are wanted; each server says the letter of its host."""
@@ -55,9 +58,9 @@ class Known:
         return found
 
 
-def dequeue(*acked: str) -> ClientCall[Any]:
+def dequeue(*acked: str, limit: int = 1) -> ClientCall[Any]:
     acks = AckBatch(QUEUE, [Ack(f"{QUEUE}:s{shard}:p1:1") for shard in acked]) if acked else None
-    return _calls.dequeue(QUEUE, 1, wait_ms=0, acks=acks, dry_run=False, coverage=1.0)
+    return _calls.dequeue(QUEUE, limit, wait_ms=0, acks=acks, dry_run=False, coverage=1.0)
 
 
 def enqueue(key: str | None = None, unique: UniqueKey | None = None, repeat: bool = False) -> ClientCall[Any]:
@@ -76,6 +79,7 @@ def enqueue(key: str | None = None, unique: UniqueKey | None = None, repeat: boo
         (enqueue("k", repeat=True), None),
         (dequeue(), Aim(QUEUE)),
         (dequeue("2", "1"), Aim(QUEUE, "2")),
+        (dequeue(limit=7), Aim(QUEUE, jobs=7)),
         (_calls.acknowledge(QUEUE, [Ack(f"{QUEUE}:s3:p1:1", False)], per_item_errors=False), Aim(QUEUE, "3")),
         (_calls.checkpoint(QUEUE, [Checkpoint(f"{QUEUE}:s2:p1:1")], per_item_errors=False), Aim(QUEUE, "2")),
         (_calls.heartbeat(QUEUE, [Claim(f"{QUEUE}:s2:p1:1", "t")], per_item_errors=False), Aim(QUEUE, "2")),
@@ -113,21 +117,45 @@ def test_an_answer_with_another_number_of_slices_or_without_servers_says_nothing
 def test_calls_go_anywhere_until_an_owner_was_reached() -> None:
     known = Known()
     known.owners.learned(table(one="a", two="b"))
-    assert known.route(4) == [None] * 4
+    assert known.route(20) == [None] * 20
     assert sorted(known.reach_all()) == [A, B]
-    assert sorted(known.route(4), key=str) == [A, A, B, B]
+    assert set(known.route(20)) == {A, B}
+
+
+def test_calls_that_any_owner_takes_stay_with_one_and_go_to_all_in_the_long_run() -> None:
+    known = Known()
+    known.owners.learned(table(one="a", two="b", three="c"))
+    known.route(40)
+    known.reach_all()
+    stays = Counter[ServerAddress | None]()
+    for _ in range(300):
+        [server] = set(known.route(AFFINITY_JOBS, dequeue()))
+        stays[server] += 1
+    assert min(stays[A], stays[B], stays[C]) > 70
+
+
+def test_few_calls_stay_with_an_owner_for_a_second() -> None:
+    known = Known()
+    known.owners.learned(table(one="a", two="b"))
+    known.route(20)
+    known.reach_all()
+    found = set[ServerAddress | None]()
+    for _ in range(20):
+        found.update(known.route(1, dequeue()))
+        known.now.s += 1.0
+    assert found == {A, B}
 
 
 def test_calls_about_a_shard_go_to_its_owner_but_some_dequeues() -> None:
     known = Known()
     known.owners.learned(table(one="a", two="b"))
-    known.route(4)
+    known.route(20)
     known.reach_all()
     ack = _calls.acknowledge(QUEUE, [Ack(f"{QUEUE}:stwo:p1:1")], per_item_errors=False)
     assert set(known.route(20, ack)) == {B}
-    routed = known.route(64, dequeue("two"))
-    assert routed.count(A) in range(1, 9)
-    assert routed.count(A) + routed.count(B) == 64
+    routed = known.route(640, dequeue("two", limit=AFFINITY_JOBS))
+    assert routed.count(A) in range(20, 61)  # half of an eighth
+    assert routed.count(A) + routed.count(B) == 640
 
 
 def test_a_call_for_a_shard_without_an_owner_goes_anywhere() -> None:
@@ -135,14 +163,83 @@ def test_a_call_for_a_shard_without_an_owner_goes_anywhere() -> None:
     servers = [types.OwningServer("a", "a:9010")]
     shards = [types.OwnedShard("1", True, [0] * SLICES), types.OwnedShard("2", True, [-1] * SLICES)]
     known.owners.learned(owner_table(types.QueueOwners(servers, shards)))
-    known.route(2)
+    known.route(20)
     known.reach_all()
-    assert sorted(known.route(4), key=str) == [None, None, A, A] or sorted(known.route(4), key=str) == [
-        A,
-        A,
-        None,
-        None,
-    ]
+    assert set(known.route(20)) == {None, A}
+
+
+# --- request keys -------------------------------------------------------------------------------------------------------------
+
+
+def homes(known: Known, shards: list[str], requests: int, jobs: int = 1) -> list[str]:
+    """To which shards the keys of that number of requests lead, as servers compute it."""
+    return [rendezvous_home(known.owners.new_request_key(1_000, jobs), shards) for _ in range(requests)]
+
+
+def test_keys_of_successive_requests_lead_to_one_shard_and_in_the_long_run_to_all() -> None:
+    known, shards = Known(), ["one", "two", "three", "four"]
+    known.owners.learned(table(one="a", two="b", three="c", four="a"))
+    stays = Counter[str]()
+    for _ in range(200):
+        [home] = set(homes(known, shards, AFFINITY_JOBS))
+        stays[home] += 1
+    assert min(stays[shard] for shard in shards) > 30
+
+
+def test_large_requests_go_to_a_random_shard_each() -> None:
+    known, shards = Known(), ["one", "two"]
+    known.owners.learned(table(one="a", two="b"))
+    found = homes(known, shards, 400, jobs=500)
+    assert 160 < found.count("one") < 240
+    assert 160 < sum(before == after for before, after in itertools.pairwise(found)) < 240
+
+
+def test_few_enqueues_stay_with_a_shard_for_a_second_so_that_a_slow_one_does_not_keep_a_client() -> None:
+    known, shards = Known(), ["one", "two"]
+    known.owners.learned(table(one="a", two="b"))
+    found = set[str]()
+    for _ in range(20):
+        found.update(homes(known, shards, 1))
+        known.now.s += 1.0
+    assert found == {"one", "two"}
+
+
+def test_an_enqueue_with_such_a_key_goes_to_the_owner_of_its_shard_also_once_that_has_moved() -> None:
+    known = Known()
+    for owners in ({"one": "a", "two": "b"}, {"one": "b", "two": "c"}):
+        known.owners.learned(table(**owners))
+        known.route(20)
+        known.reach_all()
+        for _ in range(3 * AFFINITY_JOBS):
+            key = known.owners.new_request_key(1_000, 1)
+            owner = owners[rendezvous_home(key, ["one", "two"])]
+            assert known.route(1, enqueue(key)) == [ServerAddress(owner, 9010)]
+
+
+def test_no_key_leads_to_a_shard_that_takes_no_enqueues_any_more() -> None:
+    known, shards = Known(), ["one", "two", "three"]
+    known.owners.learned(table(one="a", two="b", three="c"))
+    homes(known, shards, 1)
+    for drained in shards:
+        left = [shard for shard in shards if shard != drained]
+        known.owners.learned(table(one="a", two="b", three="c")._replace(takers=left))
+        assert drained not in homes(known, left, 2 * AFFINITY_JOBS)
+
+
+@pytest.mark.parametrize("shards", [0, 1, 4, 9])
+def test_keys_are_new_ones_that_begin_with_the_time_however_many_shards_there_are(shards: int) -> None:
+    known = Known()
+    known.owners.learned(table(**{f"s{number}": "a" for number in range(shards)}) if shards else OwnerTable())
+    keys = {known.owners.new_request_key(0xABC, 1) for _ in range(500)}
+    assert len(keys) == 500
+    assert all(key.startswith("000000000abc") and len(key) == 24 for key in keys)
+
+
+def test_keys_of_more_shards_are_random() -> None:
+    """To find one that leads to a certain shard would take too long."""
+    known, shards = Known(), [f"s{number}" for number in range(9)]
+    known.owners.learned(table(**dict.fromkeys(shards, "a")))
+    assert len(set(homes(known, shards, 100))) > 3
 
 
 # --- when it asks -------------------------------------------------------------------------------------------------------------
@@ -195,10 +292,10 @@ def test_a_server_that_cannot_say_is_left_alone_for_minutes_and_others_are_asked
 def test_the_loss_of_an_owner_is_a_reason_to_ask_within_moments() -> None:
     known = Known()
     known.owners.learned(table(one="a", two="b"))
-    known.route(2)
+    known.route(20)
     known.reach_all()
     known.owners.failed(A)
-    assert set(known.route(6)) == {None, B}
+    assert set(known.route(20)) == {None, B}
     known.now.s += 2
     assert known.owners.is_ask_due()
 
@@ -280,7 +377,7 @@ def test_a_server_that_left_the_list_gets_no_calls() -> None:
 def test_owners_move_with_the_next_answer() -> None:
     known = Known()
     known.owners.learned(table(one="a", two="b"))
-    known.route(2)
+    known.route(20)
     known.reach_all()
     known.owners.learned(table(one="b", two="b"))
     assert set(known.route(4)) == {B}
@@ -294,7 +391,7 @@ def test_it_keeps_a_bounded_number_of_owners() -> None:
     servers = [types.OwningServer(each, f"{each}:9010") for each in ids]
     shards = [types.OwnedShard(str(number), True, [number] * SLICES) for number in range(100)]
     known.owners.learned(owner_table(types.QueueOwners(servers, shards)))
-    known.route(500)
+    known.route(2_000)
     assert len(known.reach_all()) == SERVERS_MAX
-    known.route(500)
+    known.route(2_000)
     assert known.owners.to_reach() == []

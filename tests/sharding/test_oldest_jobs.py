@@ -49,10 +49,29 @@ async def test_most_claims_begin_on_the_own_shard_and_some_look_at_the_others(sh
     assert found["3"] > 0
 
 
-async def test_all_claims_of_a_turn_begin_on_one_shard(shards: Shards) -> None:
-    for _ in range(100):
-        assert len({shards.for_claim("q", 1.0)[0].name == "own" for _ in range(10)}) == 1
+async def test_all_claims_of_a_turn_have_one_order_but_for_one_that_looks_elsewhere(shards: Shards) -> None:
+    """A turn claims with one call; what that one finds is enough to know how old the jobs elsewhere are."""
+    looked = 0
+    for _ in range(400):
+        orders = [[shard.name for shard in shards.for_claim("q", 1.0)] for _ in range(10)]
+        first, others = orders[0], orders[1:]
+        assert all(order == others[0] for order in others)
+        assert others[0][0] == "own"
+        looked += first[0] != "own"
         await asyncio.sleep(0)
+    assert 10 <= looked <= 50
+
+
+async def test_a_claim_with_less_coverage_keeps_the_order_of_its_turn_and_looks_at_fewer_shards(shards: Shards) -> None:
+    shards.for_claim("q", 1.0)
+    order = [shard.name for shard in shards.for_claim("q", 1.0)]
+    seen = set[str]()
+    for _ in range(50):
+        some = [shard.name for shard in shards.for_claim("q", 0.5)]
+        assert len(some) == 2
+        assert sorted(some, key=order.index) == some
+        seen.update(some)
+    assert seen == {"own", "2", "3"}
 
 
 @pytest.mark.parametrize(

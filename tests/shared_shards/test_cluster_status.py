@@ -148,7 +148,8 @@ def follows(client: Client, pair: Pair) -> None:
         nonlocal before
         before = forwarded(pair)
         for number in range(20):
-            client.enqueue("emails", [Job(str(number).encode())])
+            key = _calls.new_request_key(number)  # a random one, so that jobs go to both owners
+            client.enqueue("emails", [Job(str(number).encode())], request_key=key)
         return forwarded(pair) == before
 
     wait_until(nothing_is_forwarded)

@@ -20,6 +20,7 @@ from weakref import WeakSet, finalize
 from pinlater.client._client_call import ClientCall
 from pinlater.client._direct import AllTaken, Dial, Direct
 from pinlater.client._engine import Engine, is_suspicious
+from pinlater.client._owners import KnownOwners
 from pinlater.client.errors import ClientClosed, DeadlineExceeded, PinLaterError
 
 T = TypeVar("T")
@@ -37,6 +38,12 @@ class Background:
         self._dropped: finalize[[], Background] | None = None
         self._closed = False
         _ALIVE.add(self)
+
+    @property
+    def owners(self) -> KnownOwners | None:
+        """What the engine knows of the owners of queues; None before the first call."""
+        running = self._running
+        return None if running is None else running.engine.owners
 
     def open(self) -> None:
         """Ready for calls, also after `close`."""

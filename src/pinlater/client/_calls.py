@@ -7,7 +7,6 @@ server) shares it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -76,9 +75,9 @@ def enqueue(
 
 def with_request_key(call: ClientCall[T], key: str) -> ClientCall[T]:
     """The same enqueue as a new request."""
-    request = copy(call.args[0])
-    request.requestKey, request.repeat = key, None
-    return call._replace(args=(request,))
+    before = call.args[0]
+    request = types.PinLaterEnqueueRequest(queueName=before.queueName, jobs=before.jobs, requestKey=key)
+    return call._replace(args=(request,), resend=Resend.KEYED)
 
 
 def check_job(job: values.Job | bytes, name: str = "job") -> None:

@@ -16,11 +16,13 @@ NO_SERVER = ""
 
 
 class Aim(NamedTuple):
-    """What decides which owner is meant: the queue, and the shard or the key whose home is the shard, if the call has one."""
+    """What decides which owner is meant: the queue, and the shard or the key whose home is the shard, if the call has one.
+    `jobs`: how many it is about."""
 
     queue: str
     shard: str = ""
     key: str = ""
+    jobs: int = 1
 
 
 def aim_of(call: ClientCall[Any]) -> Aim | None:
@@ -33,12 +35,14 @@ def _enqueue(request: types.PinLaterEnqueueRequest) -> Aim | None:
     if request.repeat:
         return None
     unique_key = request.jobs[0].uniqueKey if request.jobs else None
-    return Aim(request.queueName, key=unique_key or request.requestKey or "")
+    return Aim(request.queueName, key=unique_key or request.requestKey or "", jobs=len(request.jobs))
 
 
 def _dequeue(request: types.PinLaterDequeueRequest) -> Aim:
     acks = request.jobAckRequest
-    return Aim(request.queueName, "" if acks is None else _first(acks.jobsSucceeded, acks.jobsFailed))
+    shard = "" if acks is None else _first(acks.jobsSucceeded, acks.jobsFailed)
+    jobs = request.limit if isinstance(request.limit, int) else 1  # another type is refused when the call is encoded
+    return Aim(request.queueName, shard, jobs=jobs)
 
 
 def _acks(request: types.PinLaterJobAckRequest) -> Aim:

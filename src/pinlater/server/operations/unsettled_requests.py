@@ -37,9 +37,12 @@ class UnsettledRequests:
 
     def settle(self, queue: str, key: str) -> None:
         """It is known by now what became of the request."""
-        self._sent_to.pop((queue, key), None)
+        if self._sent_to:
+            self._sent_to.pop((queue, key), None)
 
     def shard_of(self, queue: str, key: str) -> str | None:
         """The shard that may have stored the request; None if there is none."""
+        if not self._sent_to:
+            return None
         shard, until_s = self._sent_to.get((queue, key), ("", 0.0))
         return shard if shard and until_s > self._monotonic() else None

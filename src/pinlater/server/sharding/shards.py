@@ -24,7 +24,7 @@ __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
 
 _LATER = 50  # more than any lane's rank
 _LAST = 100
-# One turn in this number begins its claims on another shard, to see how old the jobs are there.
+# In one turn in this number, one claim begins on another shard, to see how old the jobs are there.
 _LOOKS_ELSEWHERE = 16
 
 
@@ -45,7 +45,7 @@ class Shards:
         self._names: Sequence[str] = ()
         self.oldest_jobs = OldestJobs(self.clock)
         self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
-        self._first: dict[str, Collection[str]] = {}  # by queue: where this turn of the loop begins its claims
+        self._orders: dict[str, list[ShardLanes]] = {}  # by queue: in which this turn of the loop claims
         self._closing: set[asyncio.Task[None]] = set()
         self.take_over_map(lanes)
 
@@ -108,44 +108,49 @@ class Shards:
     def for_claim(self, queue: str, coverage: float) -> Sequence[ShardLanes]:
         """The shards a dequeue looks at, in the order to do so: where this server owns the queue, unless older jobs are elsewhere.
 
-        Among equals where its call begins soonest, else at random; slow ones last. Were each dequeue to begin anywhere, a call for
-        each shard would be made of what could have shared one. Raises `NoHealthyShards`.
+        Among equals where its call begins soonest, else at random; slow ones last. All dequeues of one turn of the loop have the same
+        order, so that one call has what they ask for, but for one that sees now and then how old the jobs elsewhere are. Raises
+        `NoHealthyShards`.
         """
         if len(self._all) == 1 and self._all[0].healthy:
             return self._all
-        healthy = [shard for shard in self._all if shard.healthy]
+        order = self._orders.get(queue) or self._choose_order(queue)
+        if coverage < 1.0:
+            most = covered(coverage, len(self.in_reach()))
+            if most < len(order):
+                return [order[place] for place in sorted(self.random.sample(range(len(order)), most))]
+        return order
+
+    def _choose_order(self, queue: str) -> Sequence[ShardLanes]:
+        """Chooses the order for this turn of the loop; returns that of its first dequeue."""
+        healthy = self.in_reach()
         if not healthy:
             raise NoHealthyShards
-        found = [shard for shard in healthy if not shard.stalled] or healthy
-        most = covered(coverage, len(healthy))
-        if most < len(found):
-            found = self.random.sample(found, most)
-        random, first = self.random.random, self._first.get(queue) or self._choose_first(queue)
-        found.sort(
+        if not self._orders:
+            asyncio.get_running_loop().call_soon(self._orders.clear)
+        own = [shard.name for shard in self._all if shard.owns(queue)]
+        others = [shard.name for shard in healthy if shard.name not in own]
+        first, looks_elsewhere = own or others, False
+        if own and others:
+            before = self.oldest_jobs.before(queue, own, others)
+            if before is not None:
+                first = [before]
+            else:
+                looks_elsewhere = self.random.random() < 1 / _LOOKS_ELSEWHERE
+        self._orders[queue] = order = self._in_order(queue, healthy, first)
+        return self._in_order(queue, healthy, others) if looks_elsewhere else order
+
+    def _in_order(self, queue: str, healthy: Sequence[ShardLanes], first: Collection[str]) -> list[ShardLanes]:
+        random = self.random.random
+        return sorted(
+            [shard for shard in healthy if not shard.stalled] or healthy,
             key=lambda shard: (
                 shard.lanes_of(queue).claim.rank
                 + random()
                 + (0 if shard.name in first else _LATER)
                 + (_LAST if shard.slow else 0)
-            )
+            ),
         )
-        return found
-
-    def _choose_first(self, queue: str) -> Collection[str]:
-        """Names of the shards where this turn of the loop begins its claims of the queue."""
-        if not self._first:
-            asyncio.get_running_loop().call_soon(self._first.clear)
-        own = [shard.name for shard in self._all if shard.owns(queue)]
-        others = [shard.name for shard in self._all if shard.healthy and shard.name not in own]
-        first = own
-        if own and others:
-            before = self.oldest_jobs.before(queue, own, others)
-            if before is not None:
-                first = [before]
-            elif self.random.random() < 1 / _LOOKS_ELSEWHERE:
-                first = others
-        self._first[queue] = first = first or others
-        return first
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
@@ -182,7 +187,7 @@ class Shards:
         takers = {shard.name for shard in self._all if shard.takes_enqueues}
         self._all = list(lanes)
         self._chosen.clear()
-        self._first.clear()
+        self._orders.clear()
         self.oldest_jobs.forget()
         self._by_name = {shard.name: shard for shard in lanes}
         self._names = list(self._by_name)

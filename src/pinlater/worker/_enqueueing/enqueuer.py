@@ -145,7 +145,7 @@ class Enqueuer:
 
     def _enqueue(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
-        return _calls.enqueue(queue, sent, _calls.new_request_key(self.now_ms()), False)
+        return self._client().with_new_key(_calls.enqueue(queue, sent, None, False))
 
     def _carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         waiting = self._of_a_job(call)
@@ -177,10 +177,7 @@ class Enqueuer:
         if job is None:
             return None
         timeout_s = self._client().call_timeout_s
-        return WaitingEnqueue(job, call, self._clock.monotonic, self._outages, self._renewed, timeout_s)
-
-    def _renewed(self, call: ClientCall[T]) -> ClientCall[T]:
-        return _calls.with_request_key(call, _calls.new_request_key(self.now_ms()))
+        return WaitingEnqueue(job, call, self._clock.monotonic, self._outages, self._client().with_new_key, timeout_s)
 
     def _wait(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         client = self._client()
