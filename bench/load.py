@@ -103,7 +103,7 @@ class Enqueuing:
 
 
 class OwnerPorts:
-    """What the threads of one client know of the owners of the queue, and where their calls go (`client._owners`)."""
+    """Where the calls of one thread go that knows the owners of the queue (`client._owners`)."""
 
     def __init__(self, plan: BenchmarkPlan) -> None:
         self._ports = plan.owner_ports
@@ -182,8 +182,9 @@ class Claiming:
         return 0, self._acks.frame(descriptors)
 
 
-def converse(plan: BenchmarkPlan, number: int, owners: OwnerPorts | None = None) -> Conversation:
+def converse(plan: BenchmarkPlan, number: int) -> Conversation:
     """The conversation of connection `number`."""
+    owners = OwnerPorts(plan) if plan.owner_ports else None
     if plan.kind in {"claim", "fail"}:
         return Claiming(plan, number, owners)
     return KeyedEnqueuing(plan, number, owners) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
@@ -228,11 +229,11 @@ class LoadConnection:
 
     __slots__ = ("_port", "_sockets", "buffer", "conversation", "due", "socket", "started")
 
-    def __init__(self, plan: BenchmarkPlan, number: int, sockets: Sockets, owners: OwnerPorts | None = None) -> None:
+    def __init__(self, plan: BenchmarkPlan, number: int, sockets: Sockets) -> None:
         self._sockets = sockets
         self._port = plan.port_of(number)
         self.socket = sockets.take(self._port, self)
-        self.conversation = converse(plan, number, owners)
+        self.conversation = converse(plan, number)
         self.buffer = b""
         self.started = 0.0
         self.due: list[float] = []
@@ -315,10 +316,7 @@ def percentiles_ms(seconds: array[float]) -> dict[str, float]:
 def run_closed(plan: BenchmarkPlan) -> Report:
     """Every connection sends its next request as soon as the last one is answered."""
     sockets = Sockets(plan.host)
-    owners = OwnerPorts(plan) if plan.owner_ports else None
-    connections = [
-        LoadConnection(plan, plan.first_connection + number, sockets, owners) for number in range(plan.connections)
-    ]
+    connections = [LoadConnection(plan, plan.first_connection + number, sockets) for number in range(plan.connections)]
     meter = Meter(plan)
     for each in connections:
         each.started = time.perf_counter()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -69,6 +70,13 @@ class TwoOwners(Servers):
         return all(name == "ab"[int(home) - 1] for (name, _), home in zip(self.came, self.homes, strict=True))
 
 
+@contextmanager
+def one_thread() -> Iterator[Callable[..., Awaitable[Any]]]:
+    """What calls a function in the same thread each time."""
+    with ThreadPoolExecutor(1) as executor:
+        yield lambda function, *arguments: asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
+
+
 @asynccontextmanager
 async def with_async_client(addresses: Any) -> AsyncIterator[Form]:
     async with AsyncClient(addresses) as client:
@@ -77,8 +85,8 @@ async def with_async_client(addresses: Any) -> AsyncIterator[Form]:
 
 @asynccontextmanager
 async def with_client(addresses: Any) -> AsyncIterator[Form]:
-    with Client(addresses) as client:
-        yield client, lambda: asyncio.to_thread(client.enqueue, QUEUE, [b"x"])
+    with Client(addresses) as client, one_thread() as in_thread:
+        yield client, lambda: in_thread(client.enqueue, QUEUE, [b"x"])
 
 
 @asynccontextmanager
@@ -89,8 +97,8 @@ async def with_async_batcher(addresses: Any) -> AsyncIterator[Form]:
 
 @asynccontextmanager
 async def with_batcher(addresses: Any) -> AsyncIterator[Form]:
-    with Client(addresses) as client, EnqueueBatcher(client) as batcher:
-        yield client, lambda: asyncio.to_thread(batcher.enqueue, QUEUE, b"x")
+    with Client(addresses) as client, EnqueueBatcher(client) as batcher, one_thread() as in_thread:
+        yield client, lambda: in_thread(batcher.enqueue, QUEUE, b"x")
 
 
 @asynccontextmanager

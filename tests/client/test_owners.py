@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter
 from random import Random
 from typing import Any
@@ -184,6 +185,19 @@ def test_keys_of_successive_requests_lead_to_one_shard_and_in_the_long_run_to_al
         [home] = set(homes(known, shards, AFFINITY_JOBS))
         stays[home] += 1
     assert min(stays[shard] for shard in shards) > 30
+
+
+def test_each_thread_stays_with_a_shard_of_its_own() -> None:
+    """So the threads of a client use all owners at a time."""
+    known, shards = Known(), ["one", "two", "three"]
+    known.owners.learned(table(one="a", two="b", three="c"))
+    found = list[set[str]]()
+    for _ in range(60):
+        thread = threading.Thread(target=lambda: found.append(set(homes(known, shards, 10))))
+        thread.start()
+        thread.join()
+    assert {len(each) for each in found} == {1}
+    assert set.union(*found) == set(shards)
 
 
 def test_large_requests_go_to_a_random_shard_each() -> None:

@@ -1,24 +1,27 @@
-"""With which of several servers or shards the calls of a client stay for a while.
+"""With which of several servers or shards the calls of a thread stay for a while.
 
-A server stores or claims with one call of its store what has arrived together, so calls that a client spread evenly would cost more.
+A server stores or claims with one call of its store what has arrived together: mostly the next calls of those whose last calls it has
+answered together. Calls that go to another server each time arrive in smaller groups.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
 T = TypeVar("T")
-# More jobs make fuller calls; fewer make one client, which a process in Python can't make faster than one server carries its calls out,
-# keep more servers busy at a time. A large request goes to another place than the one before.
+# A large request is not worth staying for: its call is full by itself.
 AFFINITY_JOBS = 128
 # A slow server or shard gets no more calls of a client than it answers in this time.
 _AFFINITY_S = 1.0
 
 
-class Affinity:
-    """Chooses for one client: at random in the long run."""
+class Affinity(threading.local):
+    """Chooses for each thread of a client by itself: at random in the long run. Threads therefore use several servers at a time, and each of
+    them needs one connection. The calls of one event loop stay together, and share a connection.
+    """
 
     def __init__(self, random: Random) -> None:
         self._random = random
