@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
@@ -130,6 +131,32 @@ async def test_an_older_owner_is_not_told(owner: LeavableOwner, monkeypatch: pyt
     asker.insert(request(9))
     await until(lambda: len(owner.answers) == 2)
     assert owner.left() == []
+    asker.link.abort()
+
+
+@pytest.mark.parametrize("version", [messages.OLDEST_VERSION, messages.VERSION])
+async def test_an_older_server_is_told_only_what_it_knows(
+    owner: LeavableOwner, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """It closes the connection at a field more."""
+    monkeypatch.setattr(handshake, "VERSION", version)
+    monkeypatch.setattr(owner.listener, "told", lambda: messages.Told((), {}, 3, work={"1": {5: 70}}))
+    fields: list[int] = []
+    told_of = messages.told_of
+
+    def count_fields(part: messages.PartAnswer) -> messages.Told:
+        fields.append(len(msgspec.msgpack.decode(part.answers)))
+        return told_of(part)
+
+    monkeypatch.setattr(messages, "told_of", count_fields)
+    asker = Asker()
+    await asker.connect(owner)
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    await until(lambda: asker.link.told is not None)
+    assert asker.link.told is not None
+    assert asker.link.told.queue_changes == 3
+    assert asker.link.told.work == ({"1": {5: 70}} if version == messages.VERSION else None)
+    assert set(fields) == {8 if version == messages.VERSION else 7}
     asker.link.abort()
 
 

@@ -202,6 +202,23 @@ async def test_a_server_whose_clock_is_wrong_changes_no_partition_when_it_starts
         await other.close()
 
 
+async def test_partitions_of_a_new_database_do_not_begin_at_a_clock_that_is_ahead(
+    server: DatabaseServer, rows: PartitionedTables
+) -> None:
+    """All jobs until then would be in the first one, and their bodies would stay until it is over."""
+    endpoint = MysqlEndpoint(server.host, server.port, server.user, server.password, rows.database)
+    [[now_s]] = await server.execute("SELECT UNIX_TIMESTAMP()")
+    now_ms = int(now_s) * 1000
+    shard = MysqlShard(endpoint, MysqlSettings(partition_hours=1))
+    await shard.open(now_ms + 10_000 * HOUR_MS)
+    try:
+        await shard.keep_partitions(now_ms)
+        first, *_ = await rows.partitions()
+        assert int(first.removeprefix("until_")) <= now_ms + 2 * HOUR_MS
+    finally:
+        await shard.close()
+
+
 async def _work(desk: Desk) -> int:
     done = 0
     for _ in range(20):

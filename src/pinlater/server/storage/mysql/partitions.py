@@ -72,14 +72,18 @@ class Partitions:
             return dropped
 
     async def make_ahead(self, now_ms: int) -> None:
-        """Makes partitions for the time to come if the database agrees about it, or there are none yet. Drops none: both may be wrong."""
+        """Makes partitions for the time to come if the database agrees about it, or there are none yet. Drops none: both may be wrong.
+
+        The first ones begin at the earlier time. If it is wrong, `keep` adds others; with the later one, a partition could last for years.
+        """
         async with self._alone() as connection:
             if connection is None:
                 return
             [now] = await connection.run([_NOW()])
+            there_ms = int(now.rows[0][0])
             is_new = all(part.below_id is None for part in await _partitions(connection))
-            if is_new or abs(now.rows[0][0] - now_ms) < HOUR_MS:
-                await self._look_ahead(connection, now_ms)
+            if is_new or abs(there_ms - now_ms) < HOUR_MS:
+                await self._look_ahead(connection, min(there_ms, now_ms))
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[MysqlConnection | None]:
