@@ -19,8 +19,8 @@ _AFFINITY_S = 1.0
 
 
 class Affinity(threading.local):
-    """Chooses for each thread of a client by itself: at random in the long run. Threads therefore use several servers at a time, and each of
-    them needs one connection. The calls of one event loop stay together, and share a connection.
+    """Chooses for each thread of a client by itself: at random in the long run. Threads therefore use several servers at a time, and each
+    needs one connection. The calls of one event loop stay together, and share a connection.
     """
 
     def __init__(self, random: Random) -> None:
