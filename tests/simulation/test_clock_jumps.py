@@ -233,10 +233,11 @@ def test_slices_end_where_they_should_though_clocks_jump_and_servers_come_and_go
 
 
 @pytest.mark.timeout(900)  # the machine may be busy with other things
-@pytest.mark.parametrize("first", range(0, 160, 40))
+@pytest.mark.parametrize("first", [0, 40, 80, 500])
 def test_histories_in_which_clocks_jump_while_servers_stop_and_start_keep_every_promise(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In 518 a call that tells a shard a server's time comes after a later one."""
     monkeypatch.setattr(Faults, "kinds", Faults.clock_kinds)
     broken = {}
     for seed in range(first, first + 40):

@@ -35,9 +35,9 @@ def test_some_thousand_histories_keep_every_promise(scale: str, first: int, seed
     assert not broken, f'see each with: make simulate ARGS="--scale {scale} --seed {next(iter(broken))}"'
 
 
-# The last three: a repeat overtook its first try, which lay at an owner that stood still, was slow on a shard, or lay at a server that
-# stood still and then chose another shard, where the owner that had stored the repeat stored it as well.
-@pytest.mark.parametrize("seed", [0, 1, 2, 1300765489, 2143633203, 902414971])
+# 1151 and 2316: a repeat overtook its first try, which was slow on a shard, or lay at a shard that stood still. 2023: servers read who
+# uses a shard in the moment after its clock jumped.
+@pytest.mark.parametrize("seed", [0, 1, 2, 1151, 2316, 2023])
 def test_a_large_history_keeps_every_promise(seed: int) -> None:
     verdict = simulate(seed, LARGE)
     assert not verdict.broken

@@ -75,7 +75,7 @@ class SimulatedApp(App):
     async def _open_core(self) -> Core:
         core = await super()._open_core()
         sessions = [cast("Session", shard.unguarded) for shard in core.shards]
-        if misleads([one.told_here for one in sessions if one.told_here is not None]):
+        if misleads([told for session in sessions for told in session.told_here]):
             raise ShardConnectionFailed("an operator starts no server in the moments after a shard's clock jumped")
         self._agreed()
         core.passwords.check = check_password  # type: ignore[method-assign]

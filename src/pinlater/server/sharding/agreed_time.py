@@ -44,7 +44,7 @@ async def tell_time(shards: Shards, clock: Clock) -> None:
 
 
 class _ClockReading(NamedTuple):
-    """A shard's time, by how much it is ahead of the own clock."""
+    """By how much a shard's time is ahead of the own clock."""
 
     took_s: float
     ahead_ms: int
@@ -52,8 +52,9 @@ class _ClockReading(NamedTuple):
 
 
 async def _look(store: SharedStore, clock: Clock) -> _ClockReading | None:
-    """The quickest of a few answers, which is the nearest to the truth; None if there is none."""
-    best: _ClockReading | None = None
+    """The quickest of a few answers, which is the nearest to the truth: of those with the time of servers, if there are some. None without
+    an answer."""
+    found: list[_ClockReading] = []
     for _ in range(_LOOKS):
         asked, asked_ms = clock.monotonic(), clock.now_ms()
         try:
@@ -61,6 +62,5 @@ async def _look(store: SharedStore, clock: Clock) -> _ClockReading | None:
         except PinLaterError:
             continue
         took_s = clock.monotonic() - asked
-        if best is None or took_s < best.took_s:
-            best = _ClockReading(took_s, round(there.ms - asked_ms - took_s * 500), there.of_servers)
-    return best
+        found.append(_ClockReading(took_s, round(there.ms - asked_ms - took_s * 500), there.of_servers))
+    return min(found, key=lambda one: (not one.of_servers, one.took_s), default=None)
