@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from secrets import token_urlsafe
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.storage.mysql import membership as mysql_membership
 from pinlater.server.storage.mysql.connection import MysqlConnection, Result
+from pinlater.server.storage.redis import membership as redis_membership
 from pinlater.server.storage.redis.readers import Readers
 from tests.shared_shards.conftest import AnyDatabase
 
@@ -63,3 +67,19 @@ async def test_a_shard_knows_whether_it_tells_the_time_of_servers(database: AnyD
     await other.ping((await one.shard_time()).ms)
     assert (await one.shard_time()).of_servers
     assert not (await other.shard_time()).of_servers, "it does not count itself"
+
+
+@pytest.mark.parametrize("lease", [b"\xed\xbf\x90" * 5 + b"a", b"\x00\xff'\\" * 4])
+async def test_a_heartbeat_may_name_a_server_by_any_bytes(
+    database: AnyDatabase, monkeypatch: pytest.MonkeyPatch, lease: bytes
+) -> None:
+    """A database takes the text of an expression as the name of its column, and a driver reads that as text."""
+    for module in (mysql_membership, redis_membership):
+        monkeypatch.setattr(
+            module, "secrets", SimpleNamespace(token_bytes=lambda _: lease, token_urlsafe=token_urlsafe)
+        )
+    shard = await database.open(direct=True)
+    now_ms = (await shard.shard_time()).ms
+    await shard.ping(now_ms + HOUR_MS)
+    assert await near(database, shard.slot, HOUR_MS)
+    await shard.ping(now_ms + HOUR_MS)

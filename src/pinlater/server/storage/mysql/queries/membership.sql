@@ -36,8 +36,10 @@ SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED);
 REPLACE INTO clocks (slot, incarnation, ahead_ms) VALUES (:slot, :incarnation, :ahead_ms);
 
 -- name: find_clock(slot, incarnation)
---- The time of the database, and how far this server has said that its time is ahead; NULL where it has not.
-SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED), (SELECT ahead_ms FROM clocks WHERE slot = :slot AND incarnation = :incarnation);
+-- The time of the database, and how far this server has said that its time is ahead; NULL where it has not.
+-- The columns have names, since the text of the last one would be its name, with any bytes in it.
+SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) AS now_ms,
+  (SELECT ahead_ms FROM clocks WHERE slot = :slot AND incarnation = :incarnation) AS ahead_ms;
 
 -- name: list_clocks(slot)
 -- Of the other servers: when each was seen, and how far its time is ahead.
