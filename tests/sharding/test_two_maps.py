@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch
+from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
+from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Outcome
+from pinlater.server.operations.claimed_jobs import ClaimedJobs
+from pinlater.server.sharding.map_reader import MapReader
 from tests.sharding.faulty import FaultyShard
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
@@ -29,6 +34,19 @@ async def ahead_of(server: ShardedServer, names: tuple[str, ...] = NEW) -> Shard
     other.shards.random = Random(2)
     await other.core.catch_up()
     return other
+
+
+def reads(server: ShardedServer, names: tuple[str, ...]) -> Callable[[], Awaitable[None]]:
+    """What reads the file, in which these shards are."""
+
+    async def read() -> None:
+        await server.replace(*[server.desired(name) for name in names])
+
+    return read
+
+
+async def gathered(*calls: Awaitable[Sequence[AckResult]]) -> list[Sequence[AckResult]]:
+    return list(await asyncio.gather(*calls))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -61,20 +79,123 @@ def test_with_two_maps_every_job_is_handed_out_once_and_none_is_lost(seed: int) 
     run_on_shards(scenario, shards=OLD)
 
 
+_CALLS: dict[str, Callable[[ClaimedJobs, str, str], Awaitable[Sequence[AckResult]]]] = {
+    "ack": lambda claimed, job, token: claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True)])),
+    "checkpoint": lambda claimed, job, token: claimed.checkpoint(CALLER, "q", [Checkpoint(job)]),
+    "heartbeat": lambda claimed, job, token: claimed.heartbeat("q", [Claim(job, token)]),
+    "release": lambda claimed, job, token: claimed.release("q", [Claim(job, token)], 0),
+    "cancel": lambda claimed, job, token: claimed.cancel("q", [job]),
+}
+
+
+@pytest.mark.parametrize("name", _CALLS)
+def test_a_server_reads_its_file_again_for_a_job_on_a_shard_that_it_does_not_know(name: str) -> None:
+    """So each call about a job counts at once."""
+
+    async def scenario(server: ShardedServer) -> None:
+        other = await ahead_of(server)
+        server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
+        job = await other.put("3")
+        [claim] = (await other.dequeue()).jobs
+        assert (claim.descriptor, server.shards.get("3")) == (job, None)
+        [result] = await _CALLS[name](server.service.claimed_jobs, job, claim.token)
+        assert result.outcome is Outcome.APPLIED
+        await other.close()
+
+    run_on_shards(scenario, shards=OLD)
+
+
 @on_shards(shards=OLD)
-async def test_an_ack_at_a_server_that_does_not_know_the_shard_yet_changes_nothing_and_counts_at_one_that_does(
+async def test_a_lookup_finds_a_job_on_a_shard_that_its_server_does_not_know(server: ShardedServer) -> None:
+    other = await ahead_of(server)
+    server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
+    job = await other.put("3")
+    [(descriptor, _)] = await server.service.job_queries.lookup([job], bodies=False)
+    assert descriptor == job
+    await other.close()
+
+
+@on_shards(shards=OLD)
+async def test_while_no_file_names_the_shard_the_answer_is_to_try_again_and_nothing_is_lost(
     server: ShardedServer,
 ) -> None:
-    """Its answer is NOT_FOUND. The claim lasts until it times out: the job is not lost, and may run again."""
+    """An error of the job alone for callers who ask for such, else of the call; what is on other shards is carried out first."""
     other = await ahead_of(server)
-    job = await other.put("3")
-    assert [each.descriptor for each in (await other.dequeue()).jobs] == [job]
-    [early] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
-    assert early.outcome is Outcome.NOT_FOUND
-    assert await server.in_progress_on("3") == 1
+    reads_done: list[float] = []
+
+    async def read() -> None:
+        reads_done.append(server.clock.monotonic())
+
+    server.shards.reader = MapReader(read, server.clock.monotonic)
+    claimed = server.service.claimed_jobs
+    jobs = [await other.put(name) for name in ("1", "3", "1", "3")]
+    assert len((await other.dequeue()).jobs) == 4
+    first = AckBatch("q", [Ack(job, True) for job in (*jobs[:2], "q:s1:p1:77")], per_item_errors=True)
+    known, unknown, missing = await claimed.acknowledge(CALLER, first)
+    assert [known.outcome, unknown.outcome, missing.outcome] == [Outcome.APPLIED, Outcome.ERROR, Outcome.NOT_FOUND]
+    assert isinstance(unknown.error, ShardConnectionFailed)
+    assert "does not know shard 3 (yet)" in unknown.error.message
+    for _ in range(10):
+        with pytest.raises(ShardConnectionFailed, match="does not know shard 3"):
+            await claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True) for job in jobs[2:]]))
+        with pytest.raises(ShardConnectionFailed, match="does not know shard 3"):
+            await claimed.heartbeat("q", [Claim(jobs[3], "")])
+        await server.turns()
+    assert len(reads_done) == 1, "once a second at most"
+    assert await server.in_progress_on("1") == 0
+    assert await server.in_progress_on("3") == 2
     await server.replace(*[server.desired(name) for name in NEW])
-    [late] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
+    late = await claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True) for job in jobs]))
+    assert [each.outcome for each in late] == [Outcome.ALREADY_FINAL, Outcome.APPLIED] * 2
+    await other.close()
+
+
+@on_shards(shards=OLD)
+async def test_a_file_that_is_slow_to_be_read_holds_a_call_up_for_a_second(server: ShardedServer) -> None:
+    """All callers wait for one read, which goes on."""
+    read = asyncio.Event()
+
+    async def slowly() -> None:
+        await read.wait()
+        await reads(server, NEW)()
+
+    other = await ahead_of(server)
+    server.shards.reader = MapReader(slowly, server.clock.monotonic)
+    job = await other.put("3")
+    await other.dequeue()
+    batch = AckBatch("q", [Ack(job, True)], per_item_errors=True)
+    early = await server.within(
+        1_400, gathered(*[server.service.claimed_jobs.acknowledge(CALLER, batch) for _ in range(3)])
+    )
+    assert [one.outcome for [one] in early] == [Outcome.ERROR] * 3
+    read.set()
+    [late] = await server.within(400, server.service.claimed_jobs.acknowledge(CALLER, batch))
     assert late.outcome is Outcome.APPLIED
+    await other.close()
+
+
+@on_shards(shards=OLD)
+async def test_without_a_file_and_for_another_queue_such_a_job_does_not_exist(server: ShardedServer) -> None:
+    claimed = server.service.claimed_jobs
+    [result] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack("q:s3:p1:7", True)]))
+    assert result.outcome is Outcome.NOT_FOUND
+
+    async def read() -> None:
+        raise AssertionError("not for a job of another queue")
+
+    server.shards.reader = MapReader(read, server.clock.monotonic)
+    [result] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack("other:s3:p1:7", True)]))
+    assert result.outcome is Outcome.NOT_FOUND
+
+
+@on_shards(shards=OLD)
+async def test_a_repeat_reads_the_file_again_before_it_is_looked_for(server: ShardedServer) -> None:
+    other = await ahead_of(server)
+    server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
+    firsts = {f"k{n}": await other.enqueue(b"x", key=f"k{n}") for n in range(20)}
+    assert {shard_of(first.descriptors[0]) for first in firsts.values()} == set(NEW)
+    for key, first in firsts.items():
+        assert await server.enqueue(b"x", key=key, repeat=True) == first
     await other.close()
 
 

@@ -94,6 +94,27 @@ def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], 
         assert shards == {"1", "2", place.new_shard}
 
 
+def test_an_ack_reaches_a_new_shard_through_a_server_that_has_not_read_the_file_again(
+    serve: Callable[..., RealServer], place: ServedShards
+) -> None:
+    """It reads the file when it is asked about the job, and takes the shard into use."""
+    seldom = ("--set", "maintenance.file_interval_ms=600000")
+    first, second = serve(*seldom), serve(*seldom)
+    with Client(first.address) as ahead, Client(second.address) as behind:
+        ahead.create_queue("emails")
+        place.write({"1": {}, "2": {}, place.new_shard: {}})
+        first.reload()
+        wait_until(lambda: metrics(first, "pinlater_shard_healthy") == {"1": 1, "2": 1, place.new_shard: 1})
+        assert place.new_shard not in metrics(second, "pinlater_shard_healthy")
+        for _ in range(60):
+            ahead.enqueue("emails", [Job(b"x")])
+        claimed = ahead.dequeue("emails", limit=60).jobs
+        assert place.new_shard in {shard_of(job.descriptor) for job in claimed}
+        behind.ack("emails", [Ack(job.descriptor, token=job.token) for job in claimed])
+        assert {info.state.name for info in ahead.lookup([job.descriptor for job in claimed]).values()} == {"SUCCEEDED"}
+        assert place.new_shard in metrics(second, "pinlater_shard_healthy")
+
+
 def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., RealServer], place: ServedShards) -> None:
     """Its old jobs are handed out. Removed from the file too early it stays, with an error and their number, until it is empty."""
     often = [("--set", f"maintenance.{each}_interval_ms=100") for each in ("refresh", "sample")]

@@ -158,7 +158,7 @@ def why_lost(result: AckResult) -> str:
             "the job has ended: it was cancelled, its claim timed out in its last attempt, or another worker ended it"
         )
     if result.outcome is Outcome.NOT_FOUND:
-        return "the job does not exist"
+        return "the server knows no such job: it was deleted, or its shard is gone"
     return f"{result.holder} holds the job now" if result.holder else "it timed out"
 
 

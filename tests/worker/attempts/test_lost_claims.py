@@ -206,7 +206,7 @@ def context_of(outcome: Outcome, holder: str = "") -> JobContext:
         (Outcome.ALREADY_FINAL, "", CANCELLED),
         (Outcome.STALE_CLAIM, "other", "other holds the job now"),
         (Outcome.STALE_CLAIM, "", "it timed out"),
-        (Outcome.NOT_FOUND, "", "the job does not exist"),
+        (Outcome.NOT_FOUND, "", "the server knows no such job: it was deleted, or its shard is gone"),
     ],
 )
 def test_the_ending_says_why_the_claim_was_lost(outcome: Outcome, holder: str, why: str) -> None:

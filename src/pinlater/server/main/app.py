@@ -49,6 +49,7 @@ from pinlater.server.main.socket_folder import SocketFolder
 from pinlater.server.maintenance.runner import MaintenanceRunner
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
+from pinlater.server.sharding.map_reader import MapReader
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
@@ -213,6 +214,8 @@ class App:
         self.loop_lag.start()
         self._readiness.state = "ready"
         self._files.begin(self._limits_reloaded, self._shards_reloaded)
+        if self.settings.store.shard_file is not None:
+            self.core.shards.reader = MapReader(self._files.look, self.clock.monotonic)
         if self._access_watch is not None:
             self._access_watch.changed = self._tokens_changed
         logger.info(
@@ -340,6 +343,8 @@ class App:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
         self._readiness.state = "draining"
         self._files.end()
+        if self.core.shards.reader is not None:
+            await self.core.shards.reader.close()
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.core.dispatcher.drain()
         await self._drain_until_cut_off(grace_s)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.calls import AckResult
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, Unavailable
+from pinlater.domain.errors import (
+    InvalidArgument,
+    NoHealthyShards,
+    PinLaterError,
+    ShardConnectionFailed,
+    Unavailable,
+)
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.sharding.guarded import shard_unreachable
@@ -72,6 +78,44 @@ async def address_in_turns(
     addressed = _Addressed(shards, queue, len(descriptors), most)
     await in_turns(descriptors, addressed.add)
     return addressed.parts()
+
+
+async def find_jobs(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> Sequence[OnShard]:
+    """Does what `address_in_turns` does. For a shard that this server does not know it reads the shard file again first."""
+    parts = await address_in_turns(shards, queue, descriptors, most)
+    if shards.reader is None or not await on_unknown_shards(shards, queue, descriptors, parts):
+        return parts
+    await shards.reader.look()
+    return await address_in_turns(shards, queue, descriptors, most)
+
+
+async def on_unknown_shards(
+    shards: Shards, queue: str | None, descriptors: Sequence[str], parts: Sequence[OnShard]
+) -> Mapping[int, ShardConnectionFailed]:
+    """The jobs that `parts` lack because they are on shards that this server does not know, by position, with an error that says so.
+
+    Nothing for shards that no file names: there, such a job does not exist. In a file the shard may be new, and this file the old one.
+    """
+    if shards.reader is None or covers(parts, len(descriptors)):
+        return {}
+
+    def look(some: Sequence[str]) -> list[str | None]:
+        named = map(parse_descriptor, some)
+        return [None if shards.get(one.shard) or queue not in (None, one.queue) else one.shard for one in named]
+
+    names = await in_turns(descriptors, look)
+    return {index: _unknown(name) for index, name in enumerate(names) if name is not None}
+
+
+def covers(parts: Sequence[OnShard], count: int) -> bool:
+    """Whether none of the `count` jobs of a request was left out."""
+    return sum([len(part.keys) for part in parts]) == count
+
+
+def _unknown(shard: str) -> ShardConnectionFailed:
+    return ShardConnectionFailed(
+        f"This server does not know shard {shard} (yet): its shard file does not name it", retry_after_ms=1000
+    )
 
 
 class _Addressed:

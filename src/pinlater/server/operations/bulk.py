@@ -16,7 +16,7 @@ from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
     OnShard,
     ack_results,
-    address_in_turns,
+    find_jobs,
     in_pieces,
     on_each_shard,
     one_after_another,
@@ -129,7 +129,7 @@ class Bulk:
     ) -> Sequence[AckResult]:
         """These jobs become due: failed ones with `attempts`, waiting ones as they are, unless `only_failed`; what became of each."""
         check_attempts(attempts)
-        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
         due_at_ms = now_ms if run_after_ms is None else run_after_ms
@@ -148,7 +148,7 @@ class Bulk:
     async def change_priority(self, queue: str, descriptors: Sequence[str], priority: int) -> Sequence[MovedJob]:
         """Waiting and failed jobs get that priority, and with it another descriptor; what became of each. Raises `PriorityNotSupported`."""
         check_priority(priority, self._settings)
-        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
 
         async def act(part: OnShard) -> Sequence[Acked]:
@@ -224,7 +224,7 @@ class Bulk:
         self, queue: str, descriptors: Sequence[str], state: JobState | None = None
     ) -> int:
         """Deletes these jobs of this queue, those in `state` or all for None; how many there were."""
-        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         done = 0
 
@@ -244,7 +244,7 @@ class Bulk:
         self, queue: str, descriptors: Sequence[str], state: JobState, of: CopiesOf, log: CopyLog
     ) -> None:
         """Deletes those of these jobs that are in that state, and keeps copies of them. What `log` hears stays so, also after an error."""
-        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
 
         async def delete(part: OnShard) -> None:

@@ -22,8 +22,10 @@ from pinlater.server.operations.addressing import (
     OnShard,
     ack_results,
     address,
-    address_in_turns,
+    covers,
+    find_jobs,
     on_each_shard,
+    on_unknown_shards,
 )
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.identity import kept_source
@@ -93,8 +95,10 @@ class ClaimedJobs:
         descriptors = [item.descriptor for item in batch.acks]
         most = self._settings.max_descriptors_per_request
         if len(descriptors) <= ITEMS_A_TURN:
-            return address(self._shards, batch.queue, descriptors, most)
-        return await address_in_turns(self._shards, batch.queue, descriptors, most)
+            parts = address(self._shards, batch.queue, descriptors, most)
+            if covers(parts, len(descriptors)):
+                return parts
+        return await find_jobs(self._shards, batch.queue, descriptors, most)
 
     async def carry_out(
         self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
@@ -107,12 +111,18 @@ class ClaimedJobs:
             return part.shard.lanes_of(batch.queue).finish.submit(_acks(items, part, horizon))
 
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(items)
+        unknown: PinLaterError | None = None
+        if not covers(parts, len(items)):
+            descriptors = [item.descriptor for item in items]
+            unknown = await self._on_unknown_shards(batch.queue, descriptors, parts, answers)
         if batch.per_item_errors:
             answers = await self._per_item.carry_out(
                 parts, _FINISH, lambda part: _acks(items, part, horizon), answers, then_claims=then_claims
             )
         else:
             answers = await on_each_shard(parts, finish, answers)
+            if unknown is not None:
+                raise unknown
         if len(items) <= ITEMS_A_TURN:
             stale = self._count_acks(batch.queue, items, answers)
         else:
@@ -123,24 +133,42 @@ class ClaimedJobs:
             _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
         return await ack_results([item.descriptor for item in items], answers)
 
-    def _tell(
+    async def _tell(
         self,
+        queue: str,
+        descriptors: Sequence[str],
         parts: Sequence[OnShard],
         lane_of: LaneOf,
         orders: Orders,
-        count: int,
         *,
         per_item_errors: bool,
-    ) -> Awaitable[Sequence[Acked | PinLaterError]]:
+    ) -> Sequence[Acked | PinLaterError]:
         """What a lane of each shard answers, at the request's positions. Errors are raised, or are values if `per_item_errors`."""
-        answers: list[Acked | PinLaterError] = [NOT_FOUND] * count
+        answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(descriptors)
+        unknown = await self._on_unknown_shards(queue, descriptors, parts, answers)
         if per_item_errors:
-            return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
+            return await self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
 
         def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
             return lane_of(part.lanes).submit(orders(part))
 
-        return on_each_shard(parts, act, answers)
+        answers = await on_each_shard(parts, act, answers)
+        if unknown is not None:
+            raise unknown
+        return answers
+
+    async def _on_unknown_shards(
+        self,
+        queue: str,
+        descriptors: Sequence[str],
+        parts: Sequence[OnShard],
+        answers: list[Acked | PinLaterError],
+    ) -> PinLaterError | None:
+        """Answers jobs on shards that this server does not know with an error that says so, and returns one of these errors, if any."""
+        unknown = await on_unknown_shards(self._shards, queue, descriptors, parts)
+        for index, error in unknown.items():
+            answers[index] = error
+        return next(iter(unknown.values()), None)
 
     def _count_acks(
         self, queue: str, items: Sequence[Ack], answers: Sequence[Acked | PinLaterError]
@@ -202,10 +230,11 @@ class ClaimedJobs:
         descriptors = [item.descriptor for item in items]
         parts = await self._in_hand(queue, descriptors)
         answers = await self._tell(
+            queue,
+            descriptors,
             parts,
             _CHECKPOINT,
             lambda part: _orders(items, part, order),
-            len(items),
             per_item_errors=per_item_errors,
         )
         if not per_item_errors:
@@ -256,7 +285,12 @@ class ClaimedJobs:
         if caller is not None:
             self._workers.renewed(caller, queue)
         answers = await self._tell(
-            parts, _EXTEND, lambda part: _claim_refs(claims, part), len(claims), per_item_errors=per_item_errors
+            queue,
+            descriptors,
+            parts,
+            _EXTEND,
+            lambda part: _claim_refs(claims, part),
+            per_item_errors=per_item_errors,
         )
         self._metrics.queue(queue).heartbeat += len(claims)
         if caller is not None:
@@ -279,10 +313,11 @@ class ClaimedJobs:
         if caller is not None:
             self._workers.reported(caller)
         answers = await self._tell(
+            queue,
+            descriptors,
             parts,
             _RELEASE,
             lambda part: _claim_refs(claims, part, delay_ms),
-            len(claims),
             per_item_errors=per_item_errors,
         )
         await in_turns(answers, lambda some: self._count_released(queue, some))
@@ -317,7 +352,7 @@ class ClaimedJobs:
 
     async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> Sequence[OnShard]:
         """The jobs named, by shard; nothing has happened if it raises."""
-        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         return parts
 

@@ -12,7 +12,7 @@ from pinlater.domain.queue import Queue, Rates
 from pinlater.domain.rate_limit import lower_limit
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.operations.addressing import OnShard, address, on_reachable
+from pinlater.server.operations.addressing import OnShard, find_jobs, on_reachable
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -48,7 +48,7 @@ class Explain:
 
     async def explain(self, queue_name: str, descriptor: str) -> JobExplanation:
         """The facts. Raises `QueueNotFound`, and `DescriptorInvalid` if the name can't be read; a job that is missing is no error."""
-        parts = address(self._shards, queue_name, [descriptor], 1)
+        parts = await find_jobs(self._shards, queue_name, [descriptor], 1)
         queue = await self._queue_cache.require(queue_name)
         if not parts:
             shard = ShardFacts(parse_descriptor(descriptor)[1])

@@ -12,7 +12,7 @@ from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.queue import PriorityCounts
 from pinlater.server.operations.addressing import (
     OnShard,
-    address_in_turns,
+    find_jobs,
     on_each_shard,
     on_reachable,
     one_after_another,
@@ -64,7 +64,7 @@ class JobQueries:
 
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, JobInfo]]:
         """All that is known of these jobs; those not found are left out."""
-        parts = await address_in_turns(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
+        parts = await find_jobs(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
         answer_size = _LookupSize()
 

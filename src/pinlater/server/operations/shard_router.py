@@ -130,6 +130,8 @@ class ShardRouter:
         parts = _by_key(jobs, request.key)
         found: list[StoredPart] = []
         if request.repeat:
+            if self._shards.reader is not None:  # another server may have stored it on a shard that is new
+                await self._shards.reader.look()
             found = await self._find(queue, whole, parts, request.fingerprint)
             if found and found[0].part is whole:
                 return self._answer(queue, jobs, found[:1])

@@ -15,6 +15,7 @@ from pinlater.domain.queue import Queue
 from pinlater.domain.rendezvous import covered, rendezvous_home
 from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.sharding.map_reader import MapReader
 from pinlater.server.sharding.oldest_jobs import OldestJobs
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
@@ -39,6 +40,7 @@ class Shards:
         self.clock = lanes[0].clock
         self.hooks = Hooks()
         self.known_queues: Callable[[], Iterable[Queue]] = tuple  # for shards that are new, or back
+        self.reader: MapReader | None = None  # None: no file names the shards
         self.unique = UniquePlaces(self.clock)
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
