@@ -207,11 +207,17 @@ def _cluster(place: BenchmarkRun, servers: int, shards: int, *, first: int) -> I
 @contextmanager
 def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Iterator[list[PinLaterServer]]:
     """Servers on one store that know each other and have shared what they own."""
+    profiles = [place.folder / f"profile{n}.txt" for n in range(count)] if place.profile else []
     with ExitStack() as stack:
         running = [
             stack.enter_context(
                 serve(
-                    *arguments, "--set", "host=127.0.0.1", *place.server_arguments, log=place.folder / f"server{n}.log"
+                    *arguments,
+                    "--set",
+                    "host=127.0.0.1",
+                    *place.server_arguments,
+                    log=place.folder / f"server{n}.log",
+                    module=("bench.profiled", str(profiles[n])) if profiles else ("pinlater",),
                 )
             )
             for n in range(count)
@@ -222,6 +228,8 @@ def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Itera
         yield running
         for server in running:
             server.stop()
+    for profile in profiles:
+        place.say(profile.read_text())
 
 
 def _wait_until_settled(running: Sequence[PinLaterServer]) -> None:

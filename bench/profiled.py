@@ -38,13 +38,15 @@ class Sampler:
     def _sample(self, _: int, frame: FrameType | None) -> None:
         if frame is None:
             return
-        self.samples += 1
-        self.own[_place(frame)] += 1
         stack: FrameType | None = frame
         places = set()
         while stack is not None:
             places.add(_place(stack))
             stack = stack.f_back
+        if any(place.startswith("<frozen importlib") for place in places):
+            return  # the start, which is as long as a short load
+        self.samples += 1
+        self.own[_place(frame)] += 1
         self.total.update(places)
 
     def report(self) -> str:
