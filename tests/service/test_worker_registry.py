@@ -251,6 +251,15 @@ async def test_what_the_server_says_of_itself_and_who_waits(world: ServiceUnderT
     await poll
 
 
+async def test_the_time_that_numbers_go_back_is_not_that_of_a_clock_which_was_set_right_since(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.service.identity, "started_at_ms", 0)
+    world.clock.advance(seconds=5)
+    [found] = await world.service.known_workers(everywhere=False)
+    assert found.up_ms == 5_000
+
+
 async def test_an_answer_has_the_workers_that_were_heard_last_and_says_how_many_it_lacks(
     world: ServiceUnderTest,
 ) -> None:

@@ -112,6 +112,7 @@ class Service:
         self.access = ""  # `ServerInfo.access`; set before it listens
         self.server_id = ""  # `ServerInfo.server_id`
         self._clock = clock
+        self._started_s = clock.monotonic()
         self._passwords = passwords
         self._settings = settings
         self.queue_cache = queue_cache = QueueCache(shards, dispatcher, clock, settings.max_queues)
@@ -189,7 +190,7 @@ class Service:
             self.identity.life,
             len(self.cluster_status().servers),
             now_ms,
-            max(0, now_ms - self.identity.started_at_ms),
+            round((self._clock.monotonic() - self._started_s) * 1000),
             self.workers.forgotten + len(known[workers_max:]),
         )
 
