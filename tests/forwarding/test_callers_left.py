@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
@@ -80,9 +80,13 @@ class LeavableOwner(Owner):
 
     def left(self) -> list[int]:
         """The places of the first call whose callers have gone."""
-        [first, *_] = self.answers
-        assert isinstance(first, JoinedAnswers)
-        return [place for place, asker in enumerate(first.askers) if asker.done()]
+        return places_left(self.answers[0])
+
+
+def places_left(answers: asyncio.Future[Sequence[Any]]) -> list[int]:
+    """The places of a call whose callers have gone."""
+    assert isinstance(answers, JoinedAnswers)
+    return [place for place, asker in enumerate(answers.askers) if asker.done()]
 
 
 @pytest.fixture
@@ -164,6 +168,68 @@ async def test_releases_are_carried_out_for_callers_that_have_gone(asker: Asker,
     await asked_whether_it_runs(asker)
     lane: ForwardLane[Any, Any] = ForwardLane(asker.link, CallKind.RELEASE, "1", takes_lists=True)
     caller = lane.submit([ClaimRef(JobKey("q", 1, 1), "token")])
+
+
+async def test_of_very_many_callers_that_left_the_owner_is_told_in_several_messages(
+    asker: Asker, owner: LeavableOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "LEFT_PLACES_MAX", 3)
+    await asked_whether_it_runs(asker)
+    for calls_before in range(2):
+        calls = [asker.insert(request(number)) for number in range(5)]
+        await until(lambda before=calls_before: len(owner.answers) == before + 1)
+        for call in calls[1:]:
+            call.cancel()
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    await until(lambda: all(places_left(answers) == [1, 2, 3, 4] for answers in owner.answers))
+    assert asker.link.usable
+
+
+def many_left(calls: int, places: int) -> messages.Part:
+    """A message about this number of calls, with `places` places of each."""
+    told = [messages.CallersLeft(number, [0] * places) for number in range(1, calls + 1)]
+    return messages.are_you_running(0)._replace(number=messages.LEFT, items=messages.encoded_items(told))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        many_left(1, messages.LEFT_PLACES_MAX + 1),
+        many_left(messages.LEFT_PLACES_MAX // 100, 101),
+        many_left(100_000, 0),
+    ],
+)
+def test_a_message_about_more_callers_than_a_server_tells_at_once_is_refused(part: messages.Part) -> None:
+    with pytest.raises(messages.BadMessage, match="callers that left"):
+        messages.callers_left_of(part)
+
+
+def test_the_longest_message_about_callers_that_left_is_taken() -> None:
+    """A caller of each call, with numbers and places as long as they can be."""
+    left = [messages.CallersLeft(2**63 - 1, [2**32 - 1])] * messages.LEFT_PLACES_MAX
+    [part] = messages.callers_left(left)
+    assert messages.callers_left_of(part) == left
+
+
+def test_a_long_message_about_callers_that_left_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(messages, "_callers_left", None)
+    with pytest.raises(messages.BadMessage, match="bytes about callers that left"):
+        messages.callers_left_of(many_left(1, 1_000_000))
+
+
+@pytest.mark.parametrize("parts", [[many_left(1, messages.LEFT_PLACES_MAX + 1)], [many_left(1, 1)] * 2])
+async def test_a_server_that_tells_of_too_many_callers_that_left_is_disconnected(
+    asker: Asker, owner: LeavableOwner, parts: list[messages.Part]
+) -> None:
+    call = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    asker.link._write(messages.frame(parts))
+    await asker.link.wait_lost()
+    with pytest.raises(OutcomeUnknown):
+        await call
+    assert places_left(owner.answers[0]) == []
     await until(lambda: owner.answers)
     caller.cancel()
     asker.link.look(ask_after_s=0.0, stall_s=60.0)

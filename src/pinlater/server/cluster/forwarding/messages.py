@@ -7,7 +7,7 @@ fields; a field that is added later must have a default, and goes last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
@@ -36,6 +36,9 @@ _TOLD_FIELDS_OLDEST = 7
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
+LEFT_PLACES_MAX = 10_000
+"""Places in one message about callers that left, which has a frame of its own."""
+_LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each place is of another call
 _length = Struct(">I")
 
 T = TypeVar("T")
@@ -241,14 +244,36 @@ def workers_question_of(part: Part) -> WorkersQuestion:
     return _decoded(_workers_question, part.items)
 
 
-def callers_left(left: Sequence[CallersLeft]) -> Part:
-    """Says which callers wait no longer."""
-    return Part(LEFT, LEFT, "", msgspec.Raw(_encoder.encode(left)), NO_END_MS)
+def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:
+    """Says which callers wait no longer. Each message goes into a frame of its own."""
+    told: list[CallersLeft] = []
+    free = LEFT_PLACES_MAX
+    for number, places in left:
+        rest = places
+        while rest:
+            told.append(CallersLeft(number, rest[:free]))
+            free, rest = free - len(told[-1].places), rest[free:]
+            if not free:
+                yield _left(told)
+                told, free = [], LEFT_PLACES_MAX
+    if told:
+        yield _left(told)
+
+
+def _left(told: Sequence[CallersLeft]) -> Part:
+    return Part(LEFT, LEFT, "", msgspec.Raw(_encoder.encode(told)), NO_END_MS)
 
 
 def callers_left_of(part: Part) -> list[CallersLeft]:
-    """What `callers_left` was told. Raises `BadMessage`."""
-    return _decoded(_callers_left, part.items)
+    """What a message of `callers_left` says. Raises `BadMessage`, for a long one before it is decoded."""
+    size_bytes = memoryview(part.items).nbytes
+    if size_bytes > _LEFT_BYTES_MAX:
+        raise BadMessage(f"{size_bytes} bytes about callers that left; at most {_LEFT_BYTES_MAX} are taken")
+    left = _decoded(_callers_left, part.items)
+    places = sum([len(each.places) for each in left])
+    if places > LEFT_PLACES_MAX:
+        raise BadMessage(f"{places} callers that left; at most {LEFT_PLACES_MAX} are told at once")
+    return left
 
 
 def workers_page(page: WorkersPage) -> PartAnswer:

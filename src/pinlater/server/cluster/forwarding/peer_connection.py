@@ -302,8 +302,8 @@ class PeerConnection(asyncio.Protocol):
             places = call.newly_left()
             if places:
                 left.append(CallersLeft(number, places))
-        if left:
-            self._write(messages.frame([messages.callers_left(left)]))
+        for part in messages.callers_left(left):
+            self._write(messages.frame([part]))
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
         """What the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the connection
