@@ -125,26 +125,13 @@ async def test_the_owner_is_told_once_who_left(asker: Asker, owner: LeavableOwne
     await until(lambda: not asker.link.unanswered)
 
 
-async def test_an_older_owner_is_not_told(owner: LeavableOwner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the message for a call of an unknown kind, and close the connection."""
-    monkeypatch.setattr(handshake, "VERSION", messages.OLDEST_VERSION)
-    asker = Asker()
-    await asker.connect(owner)
-    await two_of_three_leave(asker, owner)
-    asker.link.look(ask_after_s=0.0, stall_s=60.0)
-    asker.insert(request(9))
-    await until(lambda: len(owner.answers) == 2)
-    assert owner.left() == []
-    asker.link.abort()
-
-
 @pytest.mark.parametrize("version", [messages.OLDEST_VERSION, messages.VERSION])
 async def test_an_older_server_is_told_only_what_it_knows(
     owner: LeavableOwner, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """It closes the connection at a field more."""
     monkeypatch.setattr(handshake, "VERSION", version)
-    monkeypatch.setattr(owner.listener, "told", lambda: messages.Told((), {}, 3, work={"1": {5: 70}}))
+    monkeypatch.setattr(owner.listener, "told", lambda: messages.Told((), {}, 3, waiting={"emails": 70}))
     fields: list[int] = []
     told_of = messages.told_of
 
@@ -159,8 +146,8 @@ async def test_an_older_server_is_told_only_what_it_knows(
     await until(lambda: asker.link.told is not None)
     assert asker.link.told is not None
     assert asker.link.told.queue_changes == 3
-    assert asker.link.told.work == ({"1": {5: 70}} if version == messages.VERSION else None)
-    assert set(fields) == {8 if version == messages.VERSION else 7}
+    assert asker.link.told.waiting == ({"emails": 70} if version == messages.VERSION else {})
+    assert set(fields) == {9 if version == messages.VERSION else 8}
     asker.link.abort()
 
 
@@ -168,6 +155,19 @@ async def test_releases_are_carried_out_for_callers_that_have_gone(asker: Asker,
     await asked_whether_it_runs(asker)
     lane: ForwardLane[Any, Any] = ForwardLane(asker.link, CallKind.RELEASE, "1", takes_lists=True)
     caller = lane.submit([ClaimRef(JobKey("q", 1, 1), "token")])
+    await until(lambda: owner.answers)
+    caller.cancel()
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    asker.insert(request(9))
+    await until(lambda: len(owner.answers) == 2)
+    assert owner.left() == []
+
+
+@pytest.mark.parametrize("versions", [(6, 6), (6, 7), (7, 9)])
+def test_servers_of_neighbouring_versions_speak_the_newest_that_both_know(versions: tuple[int, int]) -> None:
+    asked = handshake.hello("a:1")._replace(versions=versions)
+    answered, _ = handshake.welcome(asked, [])
+    assert answered.version == min(versions[1], messages.VERSION)
 
 
 async def test_of_very_many_callers_that_left_the_owner_is_told_in_several_messages(
@@ -230,16 +230,3 @@ async def test_a_server_that_tells_of_too_many_callers_that_left_is_disconnected
     with pytest.raises(OutcomeUnknown):
         await call
     assert places_left(owner.answers[0]) == []
-    await until(lambda: owner.answers)
-    caller.cancel()
-    asker.link.look(ask_after_s=0.0, stall_s=60.0)
-    asker.insert(request(9))
-    await until(lambda: len(owner.answers) == 2)
-    assert owner.left() == []
-
-
-@pytest.mark.parametrize("versions", [(5, 5), (5, 6), (6, 9)])
-def test_servers_of_neighbouring_versions_speak_the_newest_that_both_know(versions: tuple[int, int]) -> None:
-    asked = handshake.hello("a:1")._replace(versions=versions)
-    answered, _ = handshake.welcome(asked, [])
-    assert answered.version == min(versions[1], messages.VERSION)

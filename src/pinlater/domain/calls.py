@@ -139,7 +139,8 @@ class JobCount(NamedTuple):
 class QueueStats(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
 
-    `incomplete`: a shard was unreachable, and its jobs are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any.
+    `waiting_dequeues`: at all servers of the shards that the one which answers hears. `incomplete`: a shard was unreachable, and its jobs
+    are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any.
     """
 
     queue: str

@@ -277,6 +277,7 @@ class App:
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
         self.core.service.facts = self.cluster.facts = self._facts
+        self.core.service.queues.waiting_elsewhere = self.cluster.waiting_elsewhere
         self.core.service.workers_elsewhere = self.cluster.workers_elsewhere.ask
         self.cluster.listener.workers = self.core.service.workers_here
         self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)

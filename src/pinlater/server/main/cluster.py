@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from functools import partial
+from heapq import nlargest
 from itertools import chain
 from typing import Any
 
@@ -48,6 +49,8 @@ _TRIES = 20
 _INTEREST_S = 1.0
 # How often servers and owners are read while all other servers tell of their changes.
 _TOLD_LOOK_S = 60.0
+# Queues for which a server tells the others how many dequeues wait: those with the most.
+WAITED_FOR_MAX = 1_000
 # Of a core, above which clients are sent to other servers than the owner.
 _BUSY_SHARE = 0.7
 
@@ -181,8 +184,21 @@ class Cluster:
         """What this server says of itself."""
         unreachable = [shard.name for shard in self._shards if not shard.healthy]
         changes = {shard.name: shard.shared.changes for shard in self._shards if shard.shared is not None}
-        work = self._work.last_minute
-        return Told(unreachable, changes, self._queue_changes, *self.for_clients, self._is_busy, self.facts(), work)
+        return Told(
+            unreachable,
+            changes,
+            self._queue_changes,
+            *self.for_clients,
+            self._is_busy,
+            self.facts(),
+            self._work.last_minute,
+            most_waited_for(self._dispatcher.waiting_by_queue()),
+        )
+
+    def waiting_elsewhere(self, queue: str) -> int:
+        """How many dequeues wait for the queue at other servers, by what those said a moment ago. Of a server that is not heard, none."""
+        links = [link for link in self._connections() if link.says_what_it_changes(UNHEARD_S_MAX)]
+        return sum(link.told.waiting.get(queue, 0) for link in links if link.told is not None)
 
     @property
     def _is_busy(self) -> bool:
@@ -352,3 +368,10 @@ class Cluster:
         self.listener.close()
         if self.wakes is not None:
             self.wakes.close()
+
+
+def most_waited_for(waiting: Mapping[str, int]) -> Mapping[str, int]:
+    """What the others are told of how many dequeues wait, by queue."""
+    if len(waiting) <= WAITED_FOR_MAX:
+        return waiting
+    return dict(nlargest(WAITED_FOR_MAX, waiting.items(), key=lambda item: item[1]))

@@ -30,9 +30,9 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 6
-OLDEST_VERSION = 5  # without `LEFT` and `Told.work`
-_TOLD_FIELDS_OLDEST = 7
+VERSION = 7
+OLDEST_VERSION = 6  # without `Told.waiting`
+_TOLD_FIELDS_OLDEST = 8
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -84,7 +84,7 @@ class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
     reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators. `work`: on each slice in the last
-    minute (`ownership.work.Work`); None from a server of a version that does not say it."""
+    minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
@@ -94,6 +94,7 @@ class Told(NamedTuple):
     busy: bool = False
     facts: ServerFacts = ServerFacts()
     work: Mapping[str, Mapping[int, int]] | None = None
+    waiting: Mapping[str, int] = {}
 
 
 class CallersLeft(NamedTuple):

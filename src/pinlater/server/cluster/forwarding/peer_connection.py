@@ -24,7 +24,6 @@ from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
     GOODBYE,
     RUNNING,
-    VERSION,
     WAITS,
     WORKERS,
     BadMessage,
@@ -85,7 +84,6 @@ class PeerConnection(asyncio.Protocol):
         self._frames = Frames(handshake.WELCOME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._welcome = True
-        self._version = 0  # which both sides speak
         self._numbers = 0
         self._turn: list[Call[Any, Any]] = []
         self._sent: dict[int, Call[Any, Any]] = {}
@@ -211,7 +209,6 @@ class PeerConnection(asyncio.Protocol):
         answered = handshake.decoded(message, handshake.Welcome)
         self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret, self._binding)))
         self._welcome = False
-        self._version = answered.version
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
         self._ready.set()
@@ -293,8 +290,6 @@ class PeerConnection(asyncio.Protocol):
 
     def _tell_who_left(self, sent_by_s: float) -> None:
         """Says which callers of calls that were sent by then have gone: what has not begun for them is left out."""
-        if self._version < VERSION:
-            return
         left = []
         for number, call in self._sent.items():
             if call.sent_s > sent_by_s:
