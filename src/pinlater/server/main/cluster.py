@@ -116,6 +116,7 @@ class Cluster:
         if local_path is not None:
             await self.listener.open_local(local_path(address))
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
+        self._shards.register_as(address)
         self.ownership = Ownership(
             self._shards, address, self._heard_s, self._serves, self._tell_to_look, self._work_of_all
         )
@@ -232,12 +233,18 @@ class Cluster:
         return {shard for shard, owner in first_owners.items() if owner not in {self.ownership.address, NO_OWNER}}
 
     async def look_if_due(self, interval_s: float) -> None:
-        """Does what `look` does, but nothing if the cluster is calm and the last look was less than `interval_s` ago. All other servers
-        tell what they change where they say so: then a look is for what they don't know of."""
+        """Does what `look` does, but nothing if the cluster is calm, all shards were asked at the last look, and that was less than
+        `interval_s` ago. All other servers tell what they change where they say so: then a look is for what they don't know of."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
-        if not self.is_calm or self._clock.monotonic() - self._looked_s >= interval_s:
+        is_due = self._clock.monotonic() - self._looked_s >= interval_s
+        if is_due or not self.is_calm or self._has_unasked_shard():
             await self.look()
+
+    def _has_unasked_shard(self) -> bool:
+        """Whether a shard is in the map, or in reach, only since the last look."""
+        asked = self.members.by_shard
+        return any(shard.coordinator is not None and shard not in asked for shard in self._shards.in_reach())
 
     def _look_soon(self, address: str) -> None:
         """Another server has come or gone, can work on other shards than before, or has changed who owns what."""

@@ -131,7 +131,7 @@ class Service:
         )
         self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
         self.explaining = Explain(
-            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: len(self.cluster_status().servers)
+            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: self.cluster_status().members
         )
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
         self.queue_owners: Callable[[], QueueOwners] = QueueOwners
@@ -188,7 +188,7 @@ class Service:
             await in_turns(known[:workers_max], self.workers.shown, _WORKERS_A_TURN),
             await self.waiting_dequeues(),
             self.identity.life,
-            len(self.cluster_status().servers),
+            self.cluster_status().members,
             now_ms,
             round((self._clock.monotonic() - self._started_s) * 1000),
             self.workers.forgotten + len(known[workers_max:]),
