@@ -14,7 +14,7 @@ from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.sharding.lane import Lane
-from pinlater.server.storage.values import ClaimRef, InsertRequest, JobKey
+from pinlater.server.storage.values import ClaimRef, JobKey
 from pinlater.simulation.isolation import collected_at_the_end
 from tests.forwarding.test_carry_out import FakeShards
 from tests.forwarding.two_servers import Asker, Owner, request, until
@@ -61,9 +61,7 @@ def _collected() -> Iterator[None]:
 
 def lane_over(asker: Asker, own: OwnLane | None, kind: CallKind = CallKind.INSERT) -> ForwardLane[Any, Any]:
     takes_lists = kind is not CallKind.INSERT
-    return ForwardLane(
-        asker.link, kind, "1", takes_lists=takes_lists, own=lambda: None if own is None else own.lane
-    )
+    return ForwardLane(asker.link, kind, "1", takes_lists=takes_lists, own=lambda: None if own is None else own.lane)
 
 
 async def test_they_are_carried_out_by_the_asking_server(

@@ -129,6 +129,10 @@ class Failure(NamedTuple):
     retry_after_ms: int | None
 
 
+TOO_LATE = "TOO_LATE"
+"""The detail of the failure of a part that was not begun, as it came later than `Part.begin_by_ms`. Clients get it from no server."""
+
+
 class PartAnswer(NamedTuple):
     """What became of a part: an answer for each item, None where it failed, and the failures by index; or the failure of all of it."""
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import OutcomeUnknown
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.forward_lane import Call, NotSent
@@ -24,10 +24,12 @@ from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
     GOODBYE,
     RUNNING,
+    TOO_LATE,
     WAITS,
     WORKERS,
     BadMessage,
     CallersLeft,
+    Failure,
     Part,
     PartAnswer,
     Told,
@@ -244,12 +246,27 @@ class PeerConnection(asyncio.Protocol):
 
     def _answer(self, call: Call[Any, Any], part: PartAnswer) -> None:
         if part.failure is not None:
-            call.fail(messages.error_of(part.failure))
+            self._refused(call, part.failure)
             return
         answers: Sequence[Any] = messages.answers_of(call.lane.kind, part)
         if len(answers) != len(call.items):
             raise BadMessage(f"{len(answers)} answers to {len(call.items)} items")
         call.answer(answers)
+
+    def _refused(self, call: Call[Any, Any], failure: Failure) -> None:
+        """A call that came too late by the clock of the owner alone goes to the shard itself."""
+        if failure.detail != TOO_LATE:
+            call.fail(messages.error_of(failure))
+            return
+        error = messages.error_of(failure._replace(detail=ShardConnectionFailed.detail))
+        if self._clock.monotonic() - call.sent_s >= self.limit_s:
+            call.fail(error)
+            return
+        logger.warning(
+            "calls to a server go to the shards instead: it refuses them as too late, by a clock that is ahead of this one's",
+            extra={"server": self.address},
+        )
+        call.pass_owner(error)
 
     def _lose(self, call: Call[Any, Any], error: OutcomeUnknown) -> None:
         self._traffic.count_lost(call.fail(error))
