@@ -109,6 +109,18 @@ def test_a_server_that_another_one_does_not_hear_is_a_problem() -> None:
     assert [server.heard for server in servers_of(answers)] == [True, False]
 
 
+def test_a_server_whose_address_only_one_server_has_learned_is_one_server() -> None:
+    one, two, early = ClusterServer(ONE, "a-1", {"1": 0}), ClusterServer(TWO, "b-2", {"1": 1}), ClusterServer("", "b-2")
+    answers = [
+        ServerAnswer("a:9010", ClusterStatus(ONE, [one, early._replace(slots={"2": 5})], [])),
+        ServerAnswer("b:9010", ClusterStatus(TWO, [two, one], [])),
+    ]
+    assert [(server.address, server.slots, server.asked) for server in servers_of(answers)] == [
+        (ONE, {"1": 0}, ["a:9010"]),
+        (TWO, {"1": 1, "2": 5}, ["b:9010"]),
+    ]
+
+
 def test_a_shard_that_one_server_lacks_is_a_problem() -> None:
     alone = answer("b:9010", TWO, ONE, owners="1" * 16)
     assert alone.status is not None

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
@@ -80,9 +80,13 @@ class LeavableOwner(Owner):
 
     def left(self) -> list[int]:
         """The places of the first call whose callers have gone."""
-        [first, *_] = self.answers
-        assert isinstance(first, JoinedAnswers)
-        return [place for place, asker in enumerate(first.askers) if asker.done()]
+        return places_left(self.answers[0])
+
+
+def places_left(answers: asyncio.Future[Sequence[Any]]) -> list[int]:
+    """The places of a call whose callers have gone."""
+    assert isinstance(answers, JoinedAnswers)
+    return [place for place, asker in enumerate(answers.askers) if asker.done()]
 
 
 @pytest.fixture
@@ -121,26 +125,13 @@ async def test_the_owner_is_told_once_who_left(asker: Asker, owner: LeavableOwne
     await until(lambda: not asker.link.unanswered)
 
 
-async def test_an_older_owner_is_not_told(owner: LeavableOwner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the message for a call of an unknown kind, and close the connection."""
-    monkeypatch.setattr(handshake, "VERSION", messages.OLDEST_VERSION)
-    asker = Asker()
-    await asker.connect(owner)
-    await two_of_three_leave(asker, owner)
-    asker.link.look(ask_after_s=0.0, stall_s=60.0)
-    asker.insert(request(9))
-    await until(lambda: len(owner.answers) == 2)
-    assert owner.left() == []
-    asker.link.abort()
-
-
 @pytest.mark.parametrize("version", [messages.OLDEST_VERSION, messages.VERSION])
 async def test_an_older_server_is_told_only_what_it_knows(
     owner: LeavableOwner, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """It closes the connection at a field more."""
     monkeypatch.setattr(handshake, "VERSION", version)
-    monkeypatch.setattr(owner.listener, "told", lambda: messages.Told((), {}, 3, work={"1": {5: 70}}))
+    monkeypatch.setattr(owner.listener, "told", lambda: messages.Told((), {}, 3, waiting={"emails": 70}))
     fields: list[int] = []
     told_of = messages.told_of
 
@@ -155,8 +146,8 @@ async def test_an_older_server_is_told_only_what_it_knows(
     await until(lambda: asker.link.told is not None)
     assert asker.link.told is not None
     assert asker.link.told.queue_changes == 3
-    assert asker.link.told.work == ({"1": {5: 70}} if version == messages.VERSION else None)
-    assert set(fields) == {8 if version == messages.VERSION else 7}
+    assert asker.link.told.waiting == ({"emails": 70} if version == messages.VERSION else {})
+    assert set(fields) == {9 if version == messages.VERSION else 8}
     asker.link.abort()
 
 
@@ -172,8 +163,70 @@ async def test_releases_are_carried_out_for_callers_that_have_gone(asker: Asker,
     assert owner.left() == []
 
 
-@pytest.mark.parametrize("versions", [(5, 5), (5, 6), (6, 9)])
+@pytest.mark.parametrize("versions", [(6, 6), (6, 7), (7, 9)])
 def test_servers_of_neighbouring_versions_speak_the_newest_that_both_know(versions: tuple[int, int]) -> None:
     asked = handshake.hello("a:1")._replace(versions=versions)
     answered, _ = handshake.welcome(asked, [])
     assert answered.version == min(versions[1], messages.VERSION)
+
+
+async def test_of_very_many_callers_that_left_the_owner_is_told_in_several_messages(
+    asker: Asker, owner: LeavableOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "LEFT_PLACES_MAX", 3)
+    await asked_whether_it_runs(asker)
+    for calls_before in range(2):
+        calls = [asker.insert(request(number)) for number in range(5)]
+        await until(lambda before=calls_before: len(owner.answers) == before + 1)
+        for call in calls[1:]:
+            call.cancel()
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    await until(lambda: all(places_left(answers) == [1, 2, 3, 4] for answers in owner.answers))
+    assert asker.link.usable
+
+
+def many_left(calls: int, places: int) -> messages.Part:
+    """A message about this number of calls, with `places` places of each."""
+    told = [messages.CallersLeft(number, [0] * places) for number in range(1, calls + 1)]
+    return messages.are_you_running(0)._replace(number=messages.LEFT, items=messages.encoded_items(told))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        many_left(1, messages.LEFT_PLACES_MAX + 1),
+        many_left(messages.LEFT_PLACES_MAX // 100, 101),
+        many_left(100_000, 0),
+    ],
+)
+def test_a_message_about_more_callers_than_a_server_tells_at_once_is_refused(part: messages.Part) -> None:
+    with pytest.raises(messages.BadMessage, match="callers that left"):
+        messages.callers_left_of(part)
+
+
+def test_the_longest_message_about_callers_that_left_is_taken() -> None:
+    """A caller of each call, with numbers and places as long as they can be."""
+    left = [messages.CallersLeft(2**63 - 1, [2**32 - 1])] * messages.LEFT_PLACES_MAX
+    [part] = messages.callers_left(left)
+    assert messages.callers_left_of(part) == left
+
+
+def test_a_long_message_about_callers_that_left_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(messages, "_callers_left", None)
+    with pytest.raises(messages.BadMessage, match="bytes about callers that left"):
+        messages.callers_left_of(many_left(1, 1_000_000))
+
+
+@pytest.mark.parametrize("parts", [[many_left(1, messages.LEFT_PLACES_MAX + 1)], [many_left(1, 1)] * 2])
+async def test_a_server_that_tells_of_too_many_callers_that_left_is_disconnected(
+    asker: Asker, owner: LeavableOwner, parts: list[messages.Part]
+) -> None:
+    call = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    asker.link._write(messages.frame(parts))
+    await asker.link.wait_lost()
+    with pytest.raises(OutcomeUnknown):
+        await call
+    assert places_left(owner.answers[0]) == []

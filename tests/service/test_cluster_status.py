@@ -115,6 +115,43 @@ def test_servers_that_start_or_stop_have_names_and_no_addresses() -> None:
     assert [server.name for server in known.status().servers] == ["", "b-2", "c-3"]
 
 
+def test_a_server_with_an_address_on_some_of_its_shards_is_one_server() -> None:
+    """It has just opened a shard, or gives up its slots."""
+    known = Known(shards=3)
+    one, two, three = known.members.values()
+    one.append(Member(4, "b-2", "b:1", 7_000, 0))
+    two.append(Member(5, "b-2", "", 9_000, 0))
+    three += [Member(6, "b-2", "b:1", 8_000, 0), Member(7, "b-2", "", 8_500, 0)]
+    [_, other] = known.status().servers
+    assert (other.address, other.name, other.slots) == ("b:1", "b-2", {"1": 4, "2": 5, "3": 6})
+
+
+def test_a_server_without_an_address_may_be_any_that_has_its_name() -> None:
+    """Two containers may have the name of their host and the same process number."""
+    known = Known()
+    for address in ("b:1", "c:1", ""):
+        known.join(address, "host-1")
+    assert [server.address for server in known.status().servers[1:]] == ["", "b:1", "c:1"]
+
+
+def test_a_server_started_when_it_got_its_oldest_slot() -> None:
+    """Of an earlier server at the same address nothing counts."""
+    known = Known(shards=3)
+    for started_at_ms, name, there in zip(
+        (8_000, 5_000, 9_000), ("b-2", "b-1", "b-2"), known.members.values(), strict=True
+    ):
+        there.append(Member(0, name, "b:1", started_at_ms, 0))
+    [_, other] = known.status().servers
+    assert (other.name, other.facts.started_at_ms) == ("b-2", 8_000)
+
+
+def test_servers_that_start_or_stop_are_no_members() -> None:
+    known = Known()
+    for address, name in (("b:1", "b-2"), ("", "c-3"), ("", "d-4")):
+        known.join(address, name)
+    assert (len(known.status().servers), known.status().members) == (4, 2)
+
+
 def test_an_answer_names_a_bounded_number_of_servers_and_shards() -> None:
     known = Known(SHARDS_MAX + 1)
     for number in range(SERVERS_MAX + 10):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Claim
+from pinlater.domain.calls import Ack, AckBatch, Claim, ClusterServer, ClusterStatus
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.operations.worker_registry import (
@@ -249,6 +249,24 @@ async def test_what_the_server_says_of_itself_and_who_waits(world: ServiceUnderT
     assert (found.up_ms, found.now_ms) == (5_000, world.clock.now_ms())
     world.dispatcher.drain()
     await poll
+
+
+async def test_the_time_that_numbers_go_back_is_not_that_of_a_clock_which_was_set_right_since(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.service.identity, "started_at_ms", 0)
+    world.clock.advance(seconds=5)
+    [found] = await world.service.known_workers(everywhere=False)
+    assert found.up_ms == 5_000
+
+
+async def test_servers_that_start_or_stop_are_not_among_those_that_should_answer(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = [ClusterServer("a:1"), ClusterServer("b:1"), ClusterServer("", "host-7")]
+    monkeypatch.setattr(world.service, "cluster_status", lambda: ClusterStatus("a:1", servers, []))
+    [found] = await world.service.known_workers(everywhere=False)
+    assert found.servers == 2
 
 
 async def test_an_answer_has_the_workers_that_were_heard_last_and_says_how_many_it_lacks(

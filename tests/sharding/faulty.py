@@ -58,6 +58,9 @@ class _Alone:
     async def shard_time(self) -> ShardTime:
         return ShardTime(SystemClock().now_ms(), of_servers=False)
 
+    def register_as(self, address: str) -> None:
+        del address
+
     async def announce(self, address: str) -> str:
         return ""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import Ack, Client, ClusterStatus, Job, _calls
+from pinlater.client import Ack, Client, ClusterShard, ClusterStatus, Job, _calls
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.testing.real_server import RealServer
 from pinlater.version import __version__
@@ -126,6 +126,39 @@ def test_the_command_warns_while_the_shards_list_a_server_that_was_killed(pair: 
     assert json.loads(done.stderr) == {"warning": f"{pair[0].address} can't send calls to {gone}"}
     assert not json.loads(done.stdout)["agree"]
     assert seen_by(pair[0]).servers[-1].heard_ms is not None, "it was heard until then"
+
+
+@pytest.mark.parametrize("kind", ["redis", "mysql"])
+def test_servers_agree_soon_after_a_shard_is_added_and_list_no_server_without_an_address(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """They look at the new shard at once, though they tell each other of all changes and look at known shards once a minute."""
+    place = place_of(kind, tmp_path, request)
+    with ExitStack() as running:
+        servers = [running.enter_context(RealServer(tmp_path, *place.options, store=place.store)) for _ in range(2)]
+        wait_until(lambda: all(settled(seen_by(server)) for server in servers))
+        wait_until(lambda: all(seen_by(server).servers[1].facts.version for server in servers))
+        before = [seen_by(server).servers[1].facts.started_at_ms for server in servers]
+        place.write({"1": {}, "2": {}, place.new_shard: {}})
+        for server in servers:
+            server.reload()
+
+        def agree() -> bool:
+            one, two = views = [seen_by(server) for server in servers]
+            for view in views:
+                assert len(view.servers) == 2
+                assert all(server.address for server in view.servers)
+            return owners_in(one) == owners_in(two) and len(one.shards) == 3 and not any(map(unowned, one.shards))
+
+        wait_until(agree)
+        assert [seen_by(server).servers[1].facts.started_at_ms for server in servers] == before
+        done = cluster_status("--server", ",".join(server.address for server in servers))
+        assert (done.stderr, json.loads(done.stdout)["agree"]) == ("", True)
+
+
+def unowned(shard: ClusterShard) -> bool:
+    """Whether some of its slices have no owner."""
+    return not all(shard.owners)
 
 
 @pytest.mark.thorough

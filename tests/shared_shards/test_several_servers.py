@@ -50,6 +50,17 @@ async def test_servers_have_slots_of_their_own(desks: tuple[Desk, Desk]) -> None
     assert [member.slot for member in await one.shared.members()] == [0, 1]
 
 
+async def test_a_server_that_is_told_its_address_before_it_opens_a_shard_is_listed_with_it(
+    database: AnyDatabase,
+) -> None:
+    shard = database.shard()
+    shard.register_as("10.0.0.1:9011")
+    await shard.open(0)
+    assert [member.address for member in await shard.members()] == ["10.0.0.1:9011"]
+    shard.register_as("10.0.0.1:9012")
+    assert [member.address for member in await shard.members()] == ["10.0.0.1:9011"], "the shard was not told"
+
+
 async def test_a_server_with_two_places_is_counted_once(desks: tuple[Desk, Desk]) -> None:
     """After a failover its old one came along with the replica. A server at another address, or without one, counts apart."""
     one, other = (desk.shared for desk in desks)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,26 @@ def three(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Servers]:
 def knows_all(server: RealServer) -> bool:
     with Client(server.address) as client:
         return len({answer.server_id for answer in client.workers(everywhere=True)}) == 3
+
+
+def test_each_server_counts_the_dequeues_that_wait_at_all(three: Servers) -> None:
+    with ExitStack() as running:
+        polls = [running.enter_context(Client(server.address, follow_owners=False)) for server in (*three, three[0])]
+        polls[0].create_queue("q")
+        threads = running.enter_context(ThreadPoolExecutor(len(polls)))
+        calls = [threads.submit(each.dequeue, "q", 1, wait_ms=60_000) for each in polls]
+        wait_until(lambda: [waiting_at(server) for server in three] == [4, 4, 4])
+        with Client(three[1].address, follow_owners=False) as client:
+            client.enqueue("q", [b"x"] * 4)
+        assert [len(call.result(60).jobs) for call in calls] == [1] * 4
+        wait_until(lambda: [waiting_at(server) for server in three] == [0, 0, 0])
+
+
+def waiting_at(server: RealServer) -> int:
+    """How many dequeues wait, as this server says."""
+    with Client(server.address, follow_owners=False) as client:
+        [stats] = client.queue_stats("q")
+        return stats.waiting_dequeues
 
 
 def listed(*servers: RealServer) -> Any:

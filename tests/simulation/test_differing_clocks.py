@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pinlater.client import Job
+from pinlater.client import Ack, Claim, Job
 from pinlater.domain.clock import CATCH_UP_MS_MAX
+from pinlater.domain.job import JobState
 from pinlater.simulation.isolation import collected_at_the_end
 from tests.simulation.test_owners import Scene
 
@@ -54,3 +55,35 @@ def test_a_clock_that_is_far_ahead_is_not_followed() -> None:
         assert abs(ahead.now_ms() - follower.now_ms() - before_ms) <= 1
 
     Scene(2, 2).run(work)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_server_whose_clock_is_far_behind_serves_queues_that_another_one_owns(behind: int) -> None:
+    """As that of a machine that was suspended: its calls come too late for the owner, and go to the shards."""
+
+    async def work(scene: Scene) -> None:
+        late = scene.cluster.servers[behind]
+        late.clocks[-1].shift(-60_000)
+        client = scene.client("client", late)
+        done: list[str] = []
+
+        async def one_job(queue: str) -> None:
+            await client.client.enqueue(queue, [Job(b"x")])
+            [claimed] = (await client.client.dequeue(queue, limit=1)).jobs
+            claim = Claim(claimed.descriptor, claimed.token)
+            await client.client.heartbeat(queue, [claim])
+            await client.client.release(queue, [claim])
+            [again] = (await client.client.dequeue(queue, limit=1)).jobs
+            await client.client.ack(queue, [Ack(again.descriptor, token=again.token)])
+            done.append(queue)
+
+        before = late.forwarded
+        for number in range(QUEUES):
+            await scene.done(client, client.client.create_queue(f"q{number}"))
+            await scene.done(client, one_job(f"q{number}"))
+        assert len(done) == QUEUES
+        assert not client.errors
+        assert late.forwarded > before
+        assert {job.state for store in scene.stores for job in store.jobs()} == {JobState.SUCCEEDED}
+
+    Scene(2, 1).run(work)

@@ -9,6 +9,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess, ServerFacts, ShardMemory
+from pinlater.domain.calls import addresses_by_name
 from pinlater.domain.slices import slice_of
 
 
@@ -43,10 +44,11 @@ class Server(NamedTuple):
 
 def servers_of(answers: Sequence[ServerAnswer]) -> list[Server]:
     """All servers, by address."""
+    known = [server for status in _distinct(answers) for server in status.servers]
+    addresses = addresses_by_name((server.name, server.address) for server in known)
     views: dict[str, list[ClusterServer]] = {}
-    for status in _distinct(answers):
-        for server in status.servers:
-            views.setdefault(server.address or server.name, []).append(server)
+    for server in sorted(known, key=lambda server: not server.address):
+        views.setdefault(server.address or addresses.get(server.name, server.name), []).append(server)
     owners = {shard.name: Counter(shard.owners) for shard in shards_of(answers)}
     return [_server(views[key], owners, answers) for key in sorted(views, key=_by_numbers)]
 
@@ -61,7 +63,7 @@ def _server(
 ) -> Server:
     address = views[0].address
     own = [each for each in answers if each.status is not None and each.status.address == address]
-    others = [view for view in views if not view.answers]
+    others = [view for view in views if not view.answers and view.address == address]
     return Server(
         address=address,
         name=next((view.name for view in views if view.name), ""),

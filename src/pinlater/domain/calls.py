@@ -6,7 +6,7 @@ queue's or the server's default holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
@@ -139,7 +139,8 @@ class JobCount(NamedTuple):
 class QueueStats(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
 
-    `incomplete`: a shard was unreachable, and its jobs are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any.
+    `waiting_dequeues`: at all servers of the shards that the one which answers hears. `incomplete`: a shard was unreachable, and its jobs
+    are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any.
     """
 
     queue: str
@@ -359,6 +360,21 @@ class ClusterStatus(NamedTuple):
     answers_lost: int = 0
     incomplete: bool = False
     front_processes: Sequence[FrontProcess] = ()
+
+    @property
+    def members(self) -> int:
+        """How many servers share the shards. One without an address is starting or stopping."""
+        return sum(server.address != "" for server in self.servers)
+
+
+def addresses_by_name(servers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The address of each server, of pairs of name and address. Without an address (''), a server that starts may be any that has its name:
+    a name with several addresses is left out."""
+    addresses: dict[str, set[str]] = {}
+    for name, address in servers:
+        if name and address:
+            addresses.setdefault(name, set()).add(address)
+    return {name: next(iter(found)) for name, found in addresses.items() if len(found) == 1}
 
 
 class OwningServer(NamedTuple):

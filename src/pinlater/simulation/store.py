@@ -220,7 +220,7 @@ class SimulatedStore:
             for slot in range(SLOTS)
             if slot not in session.lost and (slot not in self.leases or not self.alive(self.leases[slot]))
         )
-        self.leases[slot] = SlotLease(session, self.now_ms(), self.now_ms())
+        self.leases[slot] = SlotLease(session, self.now_ms(), self.now_ms(), session.registered_as)
         return slot
 
     def members(self) -> list[Member]:

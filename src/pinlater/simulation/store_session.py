@@ -45,6 +45,7 @@ class Session:
         self.name = store.name
         self.store = store
         self.server = ""
+        self.registered_as = ""
         self.slot = 0
         self.highest_id = 0
         self.lost: set[int] = set()
@@ -189,7 +190,12 @@ class Session:
         self.told_here.append(told_here)
         return cast("ShardTime", time)
 
+    def register_as(self, address: str) -> None:
+        self.registered_as = address
+
     async def announce(self, address: str) -> str:
+        self.registered_as = address
+
         def note() -> str:
             self._keep_slot()
             self.store.leases[self.slot].address = address

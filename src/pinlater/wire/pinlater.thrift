@@ -465,7 +465,7 @@ struct QueueStats {
   // Age of the job that has been due longest; absent where none waits.
   4: optional i64 oldestWaitingMillis
   5: required QueueRates rates
-  // Long polls that wait on this server now.
+  // Long polls that wait now, on this server and on those of the same shards that it hears.
   6: required i32 waitingDequeues
   // A shard was unreachable; its jobs are not counted.
   7: optional bool incomplete

@@ -193,7 +193,8 @@ def stats(
 ) -> None:
     """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues.
 
-    Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both. --watch --json prints one line each time.
+    Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both. `waiting` is the number of dequeues that
+    wait for a job, at all servers of the shards. --watch --json prints one line each time.
 
     A terminal that is too narrow shows `claimed` for `in_progress`, `done` for `succeeded`, and leaves out columns of zeros. A long
     name is on a line of its own.

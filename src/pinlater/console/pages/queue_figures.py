@@ -32,8 +32,8 @@ class BarPart(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute, of all
-    servers; `waiting_dequeues` are those of the server that answered.
+    """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute. They and `waiting_dequeues` are of
+    all servers.
 
     `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue. `forecast_ms`: when no job is due
     any more, by the depths of the last quarter of an hour; None if that is not known.

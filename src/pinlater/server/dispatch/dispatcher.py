@@ -170,7 +170,7 @@ class Dispatcher:
         """How many dequeues wait, by queue and source."""
         return Counter((request.queue, request.call.holder.source) for request in self._waiting_requests.values())
 
-    def waiting_by_queue(self) -> dict[str, float]:
+    def waiting_by_queue(self) -> dict[str, int]:
         """How many dequeues wait, for each queue that has any."""
         return self.wakeups.count_by_queue()
 

@@ -36,7 +36,7 @@ class Wakeups:
         waiters = self._by_queue.get(queue)
         return 0 if waiters is None else len(waiters)
 
-    def count_by_queue(self) -> dict[str, float]:
+    def count_by_queue(self) -> dict[str, int]:
         """How many dequeues wait, for each queue that has any."""
         return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
 

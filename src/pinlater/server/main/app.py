@@ -160,6 +160,7 @@ class App:
         self.settings = settings
         self.clock = clock or SystemClock()
         self._started_at_ms = self.clock.now_ms()
+        self._started_s = self.clock.monotonic()
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or Random()  # noqa: S311 - spreads load, guards nothing
         self._one_of_many = one_of_many
@@ -279,6 +280,7 @@ class App:
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
         self.core.service.facts = self.cluster.facts = self._facts
+        self.core.service.queues.waiting_elsewhere = self.cluster.waiting_elsewhere
         self.core.service.workers_elsewhere = self.cluster.workers_elsewhere.ask
         self.cluster.listener.workers = self.core.service.workers_here
         self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
@@ -427,7 +429,7 @@ class App:
             "server": self.core.service.identity.address if self._readiness.ready else None,
             "cluster_address": self.cluster.address if self._readiness.ready else None,
             "started_at_ms": self._started_at_ms,
-            "uptime_ms": self.clock.now_ms() - self._started_at_ms,
+            "uptime_ms": round((self.clock.monotonic() - self._started_s) * 1000),
             "members": [member._asdict() for member in self.members.known] if self._readiness.ready else [],
         }
 

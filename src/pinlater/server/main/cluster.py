@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from functools import partial
+from heapq import nlargest
 from itertools import chain
 from typing import Any
 
@@ -48,6 +49,8 @@ _TRIES = 20
 _INTEREST_S = 1.0
 # How often servers and owners are read while all other servers tell of their changes.
 _TOLD_LOOK_S = 60.0
+# Queues for which a server tells the others how many dequeues wait: those with the most.
+WAITED_FOR_MAX = 1_000
 # Of a core, above which clients are sent to other servers than the owner.
 _BUSY_SHARE = 0.7
 
@@ -113,6 +116,7 @@ class Cluster:
         if local_path is not None:
             await self.listener.open_local(local_path(address))
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
+        self._shards.register_as(address)
         self.ownership = Ownership(
             self._shards, address, self._heard_s, self._serves, self._tell_to_look, self._work_of_all
         )
@@ -181,8 +185,21 @@ class Cluster:
         """What this server says of itself."""
         unreachable = [shard.name for shard in self._shards if not shard.healthy]
         changes = {shard.name: shard.shared.changes for shard in self._shards if shard.shared is not None}
-        work = self._work.last_minute
-        return Told(unreachable, changes, self._queue_changes, *self.for_clients, self._is_busy, self.facts(), work)
+        return Told(
+            unreachable,
+            changes,
+            self._queue_changes,
+            *self.for_clients,
+            self._is_busy,
+            self.facts(),
+            self._work.last_minute,
+            most_waited_for(self._dispatcher.waiting_by_queue()),
+        )
+
+    def waiting_elsewhere(self, queue: str) -> int:
+        """How many dequeues wait for the queue at other servers, by what those said a moment ago. Of a server that is not heard, none."""
+        links = [link for link in self._connections() if link.says_what_it_changes(UNHEARD_S_MAX)]
+        return sum(link.told.waiting.get(queue, 0) for link in links if link.told is not None)
 
     @property
     def _is_busy(self) -> bool:
@@ -216,12 +233,18 @@ class Cluster:
         return {shard for shard, owner in first_owners.items() if owner not in {self.ownership.address, NO_OWNER}}
 
     async def look_if_due(self, interval_s: float) -> None:
-        """Does what `look` does, but nothing if the cluster is calm and the last look was less than `interval_s` ago. All other servers
-        tell what they change where they say so: then a look is for what they don't know of."""
+        """Does what `look` does, but nothing if the cluster is calm, all shards were asked at the last look, and that was less than
+        `interval_s` ago. All other servers tell what they change where they say so: then a look is for what they don't know of."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
-        if not self.is_calm or self._clock.monotonic() - self._looked_s >= interval_s:
+        is_due = self._clock.monotonic() - self._looked_s >= interval_s
+        if is_due or not self.is_calm or self._has_unasked_shard():
             await self.look()
+
+    def _has_unasked_shard(self) -> bool:
+        """Whether a shard is in the map, or in reach, only since the last look."""
+        asked = self.members.by_shard
+        return any(shard.coordinator is not None and shard not in asked for shard in self._shards.in_reach())
 
     def _look_soon(self, address: str) -> None:
         """Another server has come or gone, can work on other shards than before, or has changed who owns what."""
@@ -352,3 +375,10 @@ class Cluster:
         self.listener.close()
         if self.wakes is not None:
             self.wakes.close()
+
+
+def most_waited_for(waiting: Mapping[str, int]) -> Mapping[str, int]:
+    """What the others are told of how many dequeues wait, by queue."""
+    if len(waiting) <= WAITED_FOR_MAX:
+        return waiting
+    return dict(nlargest(WAITED_FOR_MAX, waiting.items(), key=lambda item: item[1]))

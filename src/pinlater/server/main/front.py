@@ -40,6 +40,7 @@ class FrontApp:
         self.settings = settings
         self.clock = SystemClock()
         self._started_at_ms = self.clock.now_ms()
+        self._started_s = self.clock.monotonic()
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self.metrics.labels["store"] = settings.store.kind
         self._stopping = stopping
@@ -156,7 +157,7 @@ class FrontApp:
             "access": access_of(self.settings),
             "thrift_port": self.thrift.port,
             "started_at_ms": self._started_at_ms,
-            "uptime_ms": self.clock.now_ms() - self._started_at_ms,
+            "uptime_ms": round((self.clock.monotonic() - self._started_s) * 1000),
             "members": [],
             "front": True,
         }

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import isinf
 
-from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, ForwardedCalls, ServerFacts
+from pinlater.domain.calls import (
+    ClusterServer,
+    ClusterShard,
+    ClusterStatus,
+    ForwardedCalls,
+    ServerFacts,
+    addresses_by_name,
+)
 from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind
@@ -84,21 +91,28 @@ def status_of(
 def _servers(
     members: Mapping[ShardLanes, Sequence[Member]], owners: Iterable[str], own_address: str
 ) -> Sequence[ClusterServer]:
-    """This server, then the others by address. One without an address is starting or stopping."""
+    """This server, then the others by address. One that has an address on no shard is starting or stopping."""
+    rows = [(shard.name, member) for shard, there in islice(members.items(), SHARDS_MAX) for member in there]
+    addresses = addresses_by_name((member.name, member.address) for _, member in rows)
     found: dict[str, dict[str, Member]] = {}
-    for shard, there in islice(members.items(), SHARDS_MAX):
-        for member in there:
-            found.setdefault(member.address or member.name, {})[shard.name] = member
+    for shard_name, member in rows:
+        address = member.address or addresses.get(member.name, "")
+        known = found.setdefault(address or member.name, {})
+        if member.address or shard_name not in known:
+            known[shard_name] = member._replace(address=address)
     missing = {own_address, *owners} - found.keys() - {NO_OWNER}
     servers = [_server(by_shard) for by_shard in found.values()] + [ClusterServer(address) for address in missing]
     return sorted(servers, key=lambda server: (server.address != own_address, server.address, server.name))
 
 
 def _server(by_shard: Mapping[str, Member]) -> ClusterServer:
-    """A slot of an earlier server at the same address, which ended without giving it up, is left out."""
+    """A slot of an earlier server at the same address, which ended without giving it up, is left out. The server started when it got the
+    oldest of its slots, as far as the shards know."""
     newest = max(by_shard.values(), key=lambda member: member.started_at_ms)
-    slots = {shard: member.slot for shard, member in by_shard.items() if member.name == newest.name}
-    return ClusterServer(newest.address, newest.name, slots, facts=ServerFacts(started_at_ms=newest.started_at_ms))
+    own = {shard: member for shard, member in by_shard.items() if member.name == newest.name}
+    facts = ServerFacts(started_at_ms=min(member.started_at_ms for member in own.values()))
+    slots = {shard: member.slot for shard, member in own.items()}
+    return ClusterServer(newest.address, newest.name, slots, facts=facts)
 
 
 def _by_kind(sent: Traffic, taken: Traffic) -> Sequence[ForwardedCalls]:

@@ -71,6 +71,7 @@ class Queues:
         self._metrics = metrics
         self._clock = clock
         self._rates = rates
+        self.waiting_elsewhere: Callable[[str], int] = lambda _: 0  # dequeues that wait at other servers of the shards
 
     async def create_queue(self, name: str) -> None:
         """Makes it on every shard; if it exists nothing happens. Unreachable shards get it when they are back.
@@ -278,7 +279,7 @@ class Queues:
             counts,
             oldest,
             self._rates(name),
-            self._dispatcher.waiting(name),
+            self._dispatcher.waiting(name) + self.waiting_elsewhere(name),
             incomplete,
             lower_limit(self._dispatcher.limits.of_file(name), queue.config.max_jobs_per_second if queue else None),
         )

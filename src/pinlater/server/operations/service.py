@@ -112,6 +112,7 @@ class Service:
         self.access = ""  # `ServerInfo.access`; set before it listens
         self.server_id = ""  # `ServerInfo.server_id`
         self._clock = clock
+        self._started_s = clock.monotonic()
         self._passwords = passwords
         self._settings = settings
         self.queue_cache = queue_cache = QueueCache(shards, dispatcher, clock, settings.max_queues)
@@ -130,7 +131,7 @@ class Service:
         )
         self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
         self.explaining = Explain(
-            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: len(self.cluster_status().servers)
+            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: self.cluster_status().members
         )
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
         self.queue_owners: Callable[[], QueueOwners] = QueueOwners
@@ -187,9 +188,9 @@ class Service:
             await in_turns(known[:workers_max], self.workers.shown, _WORKERS_A_TURN),
             await self.waiting_dequeues(),
             self.identity.life,
-            len(self.cluster_status().servers),
+            self.cluster_status().members,
             now_ms,
-            max(0, now_ms - self.identity.started_at_ms),
+            round((self._clock.monotonic() - self._started_s) * 1000),
             self.workers.forgotten + len(known[workers_max:]),
         )
 

@@ -127,6 +127,9 @@ class GuardedShard:
     def follow(self, others: Callable[[], Hashable | None]) -> None:
         cast("SharedStore", self.shard).follow(others)
 
+    def register_as(self, address: str) -> None:
+        cast("SharedStore", self.shard).register_as(address)
+
     def figures(self) -> Mapping[str, float]:
         return self.shard.figures()
 

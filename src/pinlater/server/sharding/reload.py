@@ -82,13 +82,15 @@ async def open_shards(
 
 
 async def _made(
-    one: DesiredShard, clock: Clock, random: Random, settings: ShardingSettings
+    one: DesiredShard, clock: Clock, random: Random, settings: ShardingSettings, registered_as: str = ""
 ) -> tuple[ShardLanes, PinLaterError | None]:
     shard = ShardLanes(
         one.make(), clock, takes_enqueues=one.takes_enqueues, settings=settings, spread=random.random, opened=False
     )
     shard.address = one.address
     shard.shown_address = one.shown_address
+    if shard.coordinator is not None:
+        shard.coordinator.register_as(registered_as)
     return await _opened(shard)
 
 
@@ -124,7 +126,9 @@ class Reload:
             shards = self._shards
             before = {shard.name: shard for shard in shards}
             fresh = [one for one in desired if one.name not in before or before[one.name].address != one.address]
-            made = await asyncio.gather(*(_made(one, shards.clock, shards.random, shards.settings) for one in fresh))
+            made = await asyncio.gather(
+                *(_made(one, shards.clock, shards.random, shards.settings, shards.registered_as) for one in fresh)
+            )
             unopened = {shard.name: error.message for shard, error in made if error is not None}
             for shard, error in made:
                 shard.moved = shard.name in before

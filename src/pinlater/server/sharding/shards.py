@@ -42,6 +42,7 @@ class Shards:
         self.known_queues: Callable[[], Iterable[Queue]] = tuple  # for shards that are new, or back
         self.reader: MapReader | None = None  # None: no file names the shards
         self.unique = UniquePlaces(self.clock)
+        self.registered_as = ""  # the address of this server on shards that are opened from now on
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
         self._names: Sequence[str] = ()
@@ -60,6 +61,13 @@ class Shards:
     def get(self, name: str) -> ShardLanes | None:
         """The shard a descriptor names, or None if there is no such."""
         return self._by_name.get(name)
+
+    def register_as(self, address: str) -> None:
+        """Shards that are opened from now on register this server with its address, so that the others know it at once."""
+        self.registered_as = address
+        for shard in self._all:
+            if shard.coordinator is not None:
+                shard.coordinator.register_as(address)
 
     # --- which ------------------------------------------------------------------------------------------------------------
 

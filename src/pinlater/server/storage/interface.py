@@ -364,6 +364,11 @@ class Coordinator(Protocol):
     transactions of the shard decide who has a job. Only `change_owners` compares and stores in one step.
     """
 
+    def register_as(self, address: str) -> None:
+        """From now on the shard registers this server with this address, at `open` and whenever it leases another slot. Makes no call: a
+        shard that is open is told by `announce`."""
+        ...
+
     async def announce(self, address: str) -> str:
         """Stores the address at which this server listens for the others (`host:port`; '' once it stops and owns nothing any more).
         Returns the secret that the shard keeps for all servers; the first call creates it."""

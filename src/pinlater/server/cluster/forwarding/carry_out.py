@@ -13,7 +13,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import NewJob
-from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.messages import TOO_LATE, CallKind
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import InsertRequest
@@ -30,6 +30,11 @@ _LANES: Mapping[CallKind, Callable[[ShardLanes], Lane[Any, Any]]] = {
 _SINGLE = frozenset({CallKind.INSERT, CallKind.CLAIM})
 
 
+def own_lane(shard: ShardLanes, kind: CallKind) -> Lane[Any, Any]:
+    """The lane of this server for calls of this kind."""
+    return _LANES[kind](shard)
+
+
 class CarryOut:
     """With the lanes of `shards`. `catch_up(now_ms)`: follows the clock of the server that asks, so that a job which it stored as due is
     due for its next claim."""
@@ -44,13 +49,15 @@ class CarryOut:
         """A future of an answer for each item, errors among them as values; it may fail as a whole."""
         self._catch_up(sent_ms)
         if self._shards.clock.now_ms() > begin_by_ms:
-            return _failed(ShardConnectionFailed("The request came too late to the server that owns the queue"))
+            return _failed(
+                ShardConnectionFailed("The request came too late to the server that owns the queue", detail=TOO_LATE)
+            )
         here = self._shards.get(shard)
         if here is None:
             return _failed(ShardConnectionFailed(f"The server that owns the queue does not use shard {shard}"))
         if not here.healthy:  # the other server has not learned of it yet
             return _failed(ShardConnectionFailed(f"The server that owns the queue can't reach shard {shard}"))
-        lane = _LANES[kind](here)
+        lane = own_lane(here, kind)
         if kind not in _SINGLE:
             try:
                 return lane.submit(items)

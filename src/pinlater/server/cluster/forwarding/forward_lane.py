@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed, TooManyWaiting
 from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.sharding.lane import Lane
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -90,6 +91,21 @@ class Call(Generic[Item, Result]):
             elif lane.orphaned is not None:
                 lane.orphaned(item, result)
 
+    def pass_owner(self, error: PinLaterError) -> None:
+        """Sends the items to the shard itself, for each caller that still waits: the owner has refused the call and begun nothing of it.
+        Without a lane of this server they fail with `error`."""
+        own = self.lane.own()
+        for item, *_, future in self.callers:
+            if future.done():
+                continue
+            if own is None:
+                future.set_exception(error)
+                continue
+            try:
+                own.submit_for(item, future)
+            except PinLaterError as refused:
+                future.set_exception(refused)
+
     def fail(self, error: PinLaterError) -> int:
         """Fails for every caller that still waits; for how many."""
         waiting = [future for *_, future in self.callers if not future.done()]
@@ -112,7 +128,8 @@ class Sender(Protocol):
 
 
 class ForwardLane(Generic[Item, Result]):
-    """`takes_lists`: its items are lists of items of the wire. `size_of`: bytes of bodies in an item. `orphaned`: as of a `Lane`."""
+    """`takes_lists`: its items are lists of items of the wire. `size_of`: bytes of bodies in an item. `orphaned`: as of a `Lane`. `own()`:
+    this server's lane of the same kind to the shard, for calls that the owner refuses before it begins them; None while it can't use it."""
 
     def __init__(
         self,
@@ -123,11 +140,13 @@ class ForwardLane(Generic[Item, Result]):
         takes_lists: bool,
         size_of: Callable[[Item], int] | None = None,
         orphaned: Callable[[Item, Result], None] | None = None,
+        own: Callable[[], Lane[Item, Result] | None] = lambda: None,
     ) -> None:
         self.kind = kind
         self.shard = shard
         self.takes_lists = takes_lists
         self.orphaned = orphaned
+        self.own = own
         self._sender = sender
         self._size_of = size_of
         self._gathering: Call[Item, Result] | None = None

@@ -12,9 +12,11 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.domain.slices import SLICES
+from pinlater.server.cluster.forwarding.carry_out import own_lane
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
@@ -22,6 +24,7 @@ from pinlater.server.cluster.forwarding.peer_tls import connecting_side
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.cluster.peers import Address, Peer
+from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
 from pinlater.tls.protocol import TlsProtocol
@@ -149,8 +152,12 @@ class Forwarding:
             if undelivered is not None:
                 undelivered(name, request, claimed)
 
+        def own(kind: CallKind) -> Lane[Any, Any] | None:
+            here = self._shards.get(name)
+            return None if here is None or not here.healthy else own_lane(here, kind)
+
         def lane(kind: CallKind, *, takes_lists: bool = True, **more: Any) -> ForwardLane[Any, Any]:
-            return ForwardLane(connection, kind, name, takes_lists=takes_lists, **more)
+            return ForwardLane(connection, kind, name, takes_lists=takes_lists, own=partial(own, kind), **more)
 
         return ForwardLanes(
             lane(CallKind.INSERT, takes_lists=False, size_of=_body_bytes),

@@ -24,6 +24,7 @@ from pinlater.server.cluster.forwarding.messages import (
     WORKERS,
     BadMessage,
     CallKind,
+    Part,
     PartAnswer,
     WorkersPage,
     WorkersQuestion,
@@ -134,9 +135,7 @@ class IncomingConnection(asyncio.Protocol):
                 self._tell_workers(messages.workers_question_of(part))
                 continue
             if part.number == LEFT:
-                for number, places in messages.callers_left_of(part):
-                    if number in self._may_be_left:
-                        self._may_be_left[number].leave(places)
+                self._leave(part, alone=len(parts) == 1)
                 continue
             items = messages.items_of(part)
             kind = CallKind(part.kind)
@@ -152,6 +151,14 @@ class IncomingConnection(asyncio.Protocol):
                 )
             )
         self._read_or_not()
+
+    def _leave(self, part: Part, *, alone: bool) -> None:
+        """Leaves out what has not begun for callers that have gone. A message about them is bounded, and so is a frame."""
+        if not alone:
+            raise BadMessage("callers that left are told in a frame of their own")
+        for number, places in messages.callers_left_of(part):
+            if number in self._may_be_left:
+                self._may_be_left[number].leave(places)
 
     def _answer(
         self,

@@ -7,7 +7,7 @@ fields; a field that is added later must have a default, and goes last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
@@ -30,12 +30,15 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 6
-OLDEST_VERSION = 5  # without `LEFT` and `Told.work`
-_TOLD_FIELDS_OLDEST = 7
+VERSION = 7
+OLDEST_VERSION = 6  # without `Told.waiting`
+_TOLD_FIELDS_OLDEST = 8
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
+LEFT_PLACES_MAX = 10_000
+"""Places in one message about callers that left, which has a frame of its own."""
+_LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each place is of another call
 _length = Struct(">I")
 
 T = TypeVar("T")
@@ -81,7 +84,7 @@ class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
     reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators. `work`: on each slice in the last
-    minute (`ownership.work.Work`); None from a server of a version that does not say it."""
+    minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
@@ -91,6 +94,7 @@ class Told(NamedTuple):
     busy: bool = False
     facts: ServerFacts = ServerFacts()
     work: Mapping[str, Mapping[int, int]] | None = None
+    waiting: Mapping[str, int] = {}
 
 
 class CallersLeft(NamedTuple):
@@ -123,6 +127,10 @@ class Failure(NamedTuple):
     detail: str
     retryable: bool
     retry_after_ms: int | None
+
+
+TOO_LATE = "TOO_LATE"
+"""The detail of the failure of a part that was not begun, as it came later than `Part.begin_by_ms`. Clients get it from no server."""
 
 
 class PartAnswer(NamedTuple):
@@ -241,14 +249,36 @@ def workers_question_of(part: Part) -> WorkersQuestion:
     return _decoded(_workers_question, part.items)
 
 
-def callers_left(left: Sequence[CallersLeft]) -> Part:
-    """Says which callers wait no longer."""
-    return Part(LEFT, LEFT, "", msgspec.Raw(_encoder.encode(left)), NO_END_MS)
+def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:
+    """Says which callers wait no longer. Each message goes into a frame of its own."""
+    told: list[CallersLeft] = []
+    free = LEFT_PLACES_MAX
+    for number, places in left:
+        rest = places
+        while rest:
+            told.append(CallersLeft(number, rest[:free]))
+            free, rest = free - len(told[-1].places), rest[free:]
+            if not free:
+                yield _left(told)
+                told, free = [], LEFT_PLACES_MAX
+    if told:
+        yield _left(told)
+
+
+def _left(told: Sequence[CallersLeft]) -> Part:
+    return Part(LEFT, LEFT, "", msgspec.Raw(_encoder.encode(told)), NO_END_MS)
 
 
 def callers_left_of(part: Part) -> list[CallersLeft]:
-    """What `callers_left` was told. Raises `BadMessage`."""
-    return _decoded(_callers_left, part.items)
+    """What a message of `callers_left` says. Raises `BadMessage`, for a long one before it is decoded."""
+    size_bytes = memoryview(part.items).nbytes
+    if size_bytes > _LEFT_BYTES_MAX:
+        raise BadMessage(f"{size_bytes} bytes about callers that left; at most {_LEFT_BYTES_MAX} are taken")
+    left = _decoded(_callers_left, part.items)
+    places = sum([len(each.places) for each in left])
+    if places > LEFT_PLACES_MAX:
+        raise BadMessage(f"{places} callers that left; at most {LEFT_PLACES_MAX} are told at once")
+    return left
 
 
 def workers_page(page: WorkersPage) -> PartAnswer:

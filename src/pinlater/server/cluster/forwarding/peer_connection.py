@@ -15,7 +15,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import OutcomeUnknown
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.forward_lane import Call, NotSent
@@ -24,11 +24,12 @@ from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
     GOODBYE,
     RUNNING,
-    VERSION,
+    TOO_LATE,
     WAITS,
     WORKERS,
     BadMessage,
     CallersLeft,
+    Failure,
     Part,
     PartAnswer,
     Told,
@@ -85,7 +86,6 @@ class PeerConnection(asyncio.Protocol):
         self._frames = Frames(handshake.WELCOME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._welcome = True
-        self._version = 0  # which both sides speak
         self._numbers = 0
         self._turn: list[Call[Any, Any]] = []
         self._sent: dict[int, Call[Any, Any]] = {}
@@ -211,7 +211,6 @@ class PeerConnection(asyncio.Protocol):
         answered = handshake.decoded(message, handshake.Welcome)
         self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret, self._binding)))
         self._welcome = False
-        self._version = answered.version
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
         self._ready.set()
@@ -247,12 +246,27 @@ class PeerConnection(asyncio.Protocol):
 
     def _answer(self, call: Call[Any, Any], part: PartAnswer) -> None:
         if part.failure is not None:
-            call.fail(messages.error_of(part.failure))
+            self._refused(call, part.failure)
             return
         answers: Sequence[Any] = messages.answers_of(call.lane.kind, part)
         if len(answers) != len(call.items):
             raise BadMessage(f"{len(answers)} answers to {len(call.items)} items")
         call.answer(answers)
+
+    def _refused(self, call: Call[Any, Any], failure: Failure) -> None:
+        """A call that came too late by the clock of the owner alone goes to the shard itself."""
+        if failure.detail != TOO_LATE:
+            call.fail(messages.error_of(failure))
+            return
+        error = messages.error_of(failure._replace(detail=ShardConnectionFailed.detail))
+        if self._clock.monotonic() - call.sent_s >= self.limit_s:
+            call.fail(error)
+            return
+        logger.warning(
+            "calls to a server go to the shards instead: it refuses them as too late, by a clock that is ahead of this one's",
+            extra={"server": self.address},
+        )
+        call.pass_owner(error)
 
     def _lose(self, call: Call[Any, Any], error: OutcomeUnknown) -> None:
         self._traffic.count_lost(call.fail(error))
@@ -293,8 +307,6 @@ class PeerConnection(asyncio.Protocol):
 
     def _tell_who_left(self, sent_by_s: float) -> None:
         """Says which callers of calls that were sent by then have gone: what has not begun for them is left out."""
-        if self._version < VERSION:
-            return
         left = []
         for number, call in self._sent.items():
             if call.sent_s > sent_by_s:
@@ -302,8 +314,8 @@ class PeerConnection(asyncio.Protocol):
             places = call.newly_left()
             if places:
                 left.append(CallersLeft(number, places))
-        if left:
-            self._write(messages.frame([messages.callers_left(left)]))
+        for part in messages.callers_left(left):
+            self._write(messages.frame([part]))
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
         """What the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the connection

@@ -144,6 +144,7 @@ class Ownership:
         """Hands over all that this server owns, and takes no more. On a shard that fails, the others notice that it is gone."""
         self._leaving = True
         began_s, slices = self._clock.monotonic(), sum(self.owned().values())
+        self._shards.register_as(NO_OWNER)
         stores = [shard.coordinator for shard in members if shard.coordinator is not None]
         await asyncio.gather(*(store.announce(NO_OWNER) for store in stores), return_exceptions=True)
         # A look under way is not waited for: it may hang on a shard. If it changes owners first, this tries again.

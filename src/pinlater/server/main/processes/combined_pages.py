@@ -38,6 +38,7 @@ class Joined:
         self._clock = clock
         self._state = state
         self._started_at_ms = clock.now_ms()
+        self._started_s = clock.monotonic()
         self._past: Reading = NOTHING
         self._over: dict[int, int] = {}  # up to which start of a slot the past reaches
         self._known: Collection[str] = ()
@@ -155,7 +156,7 @@ class Joined:
             "version": __version__,
             "state": self._state(),
             "started_at_ms": self._started_at_ms,
-            "uptime_ms": self._clock.now_ms() - self._started_at_ms,
+            "uptime_ms": round((self._clock.monotonic() - self._started_s) * 1000),
             "processes": [_process(slot, answer) for slot, answer in zip(self._slots, answers, strict=True)],
         }
 

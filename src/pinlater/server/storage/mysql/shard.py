@@ -196,6 +196,9 @@ class MysqlShard(RelationalShard):
     async def shard_time(self) -> ShardTime:
         return await self._opened.readers.read(self._membership.shard_time)
 
+    def register_as(self, address: str) -> None:
+        self._membership.address = address
+
     async def announce(self, address: str) -> str:
         return await self._opened.readers.read(lambda c: self._membership.announce(c, address))
 

@@ -211,6 +211,9 @@ class RedisShard:
     async def shard_time(self) -> ShardTime:
         return await self._membership.shard_time(self._opened.readers.run)
 
+    def register_as(self, address: str) -> None:
+        self._membership.address = address
+
     async def announce(self, address: str) -> str:
         return await self._membership.announce(self._opened.readers.run, address)
 
