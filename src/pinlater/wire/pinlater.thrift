@@ -991,7 +991,7 @@ struct JobsAhead {
 struct QueueFacts {
   1: required bool paused
   2: optional i64 pausedAtMillis
-  // The source of the caller, with its token if it sent one. Absent: not paused, or by a server that did not keep it.
+  // The source of the caller, with its token if it sent one, else with its callerAddress. Absent: not paused, or by a server that did not keep it.
   3: optional string pausedBy
   // Of all servers together; absent without a limit.
   4: optional double maxJobsPerSecond
