@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.missing_group import say_if_no_group
 from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
 from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanFilter, scan_by_task
 from pinlater.domain.job_criteria import JobCriteria
@@ -56,7 +57,10 @@ def scan(
 
     async def ask(client: AsyncClient) -> ScannedQueues:
         names = queues or await client.queue_names()
-        return await _scan_all(client, names, request, wanted, limit, after)
+        found = await _scan_all(client, names, request, wanted, limit, after)
+        if len(names) == 1 and not found.scanned.jobs:
+            await say_if_no_group(client, names[0], wanted.group)
+        return found
 
     found, cut = options.ask(server, timeout, ask)
     more = None if found.continuation == SCAN_END else found.continuation
