@@ -431,6 +431,23 @@ def test_explain_tells_the_last_error_of_a_failed_job_and_what_runs_it_again(pin
     assert ("last error" in told, "run-now" in told) == (False, True)
 
 
+def test_explain_tells_what_runs_a_quarantined_job_again(pinlater: Pinlater, queue: str) -> None:
+    """Both commands do, and an operator must not choose between them without knowing what may happen."""
+    deadline_s = time.monotonic() + 60
+    with Client(pinlater.address) as client:
+        job = Job(b"x", headers={"pinlater-task": "resize"}, attempts_allowed=9, claim_timeout_ms=1)
+        [descriptor] = client.enqueue(queue, [job]).descriptors
+        while client.lookup([descriptor])[descriptor].state is not JobState.FAILED:
+            assert time.monotonic() < deadline_s
+            client.dequeue(queue, wait_ms=1_000)
+    told = pinlater.ok("explain", descriptor).out
+    assert (
+        f"- `pinlater run-now {descriptor}` runs it again, and so does `pinlater retry-failed`, which takes quarantined jobs as other "
+        "failed ones. Find out first what its workers died of: if its next claim times out on the same day, it is quarantined again.\n"
+    ) in told
+    assert pinlater.ok("retry-failed", queue).out == "retried 1 job; it is due now\n"
+
+
 def test_explain_fits_a_terminal_of_80_columns(pinlater: Pinlater, queue: str) -> None:
     with Client(pinlater.address) as client:
         [_, second] = client.enqueue(queue, [b"", b""]).descriptors
