@@ -147,6 +147,16 @@ def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinl
     assert set(seen) == wanted
 
 
+def test_a_scan_of_a_shard_takes_its_name_as_in_descriptors(pinlater: Pinlater, queue: str) -> None:
+    [descriptor] = put(pinlater.address, queue, "send")
+    for name in ("1", "s1"):
+        found = pinlater.ok("scan", queue, "--shard", name, "--json").json["jobs"]
+        assert [job["descriptor"] for job in found] == [descriptor]
+    refused = pinlater("scan", queue, "--shard", "7")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == "error: There is no shard '7'; this server has 1\n"
+
+
 def test_a_scan_goes_across_queues(pinlater: Pinlater, queue: str) -> None:
     other = f"{queue}_other"
     pinlater.ok("queue", "create", other)

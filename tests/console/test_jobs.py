@@ -262,6 +262,15 @@ async def test_named_jobs_get_another_priority(caller: Caller) -> None:
     assert error["code"] == "PRIORITY_NOT_SUPPORTED"
 
 
+async def test_the_jobs_of_one_shard_are_listed(caller: Caller) -> None:
+    [name] = await enqueue(caller, "a")
+    for shard in ("1", "s1"):
+        found = await caller.ok("GET", f"{JOBS}?shard={shard}")
+        assert [job["descriptor"] for job in found["jobs"]] == [name]
+    error = await caller.refused("GET", f"{JOBS}?shard=7")
+    assert (error["status"], error["reason"]) == (400, "SHARD_NOT_FOUND")
+
+
 async def test_jobs_are_deleted_by_state_and_by_name(caller: Caller) -> None:
     first, second, third = await enqueue(caller, "a", "b", "c")
     assert (await caller.ok("POST", f"{JOBS}/delete", {"descriptors": [first]}))["jobs"] == 1

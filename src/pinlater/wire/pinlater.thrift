@@ -342,6 +342,9 @@ struct PinLaterScanJobsRequest {
   // Asks for a continuation where there is more; without it the answer's is always CONTINUATION_END.
   100: optional bool paged
   101: optional bool includeBody
+  // Only jobs on this shard, named as in descriptors, with or without the `s`. A name that is no shard's is refused (SHARD_NOT_FOUND), and
+  // a shard that is unreachable, too. Older servers do not read it and answer the jobs of all shards.
+  102: optional string shard
 }
 
 struct PinLaterScanJobsResponse {

@@ -37,6 +37,9 @@ def scan(
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
     group: options.OfGroup = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", metavar="NAME", help="Only jobs on this shard: 2, or s2 as in descriptors.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
     after: Annotated[
         str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")
@@ -52,7 +55,7 @@ def scan(
     """
     if after != SCAN_START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
-    request = ScanFilter(state.wire, priority, future, regex, body)
+    request = ScanFilter(state.wire, priority, future, regex, body, shard)
     wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
 
     async def ask(client: AsyncClient) -> ScannedQueues:

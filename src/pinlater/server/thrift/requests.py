@@ -194,7 +194,8 @@ def scan_command(request: received.PinLaterScanJobsRequest) -> ScanCommand:
     """Which jobs to show."""
     state = _state(request.jobState)
     jobs = JobFilter(request.queueName, state, request.priority, request.scanFutureJobs, request.bodyRegexToMatch)
-    return ScanCommand(jobs, request.limit, request.continuation, bool(request.paged), bool(request.includeBody))
+    paged, bodies = bool(request.paged), bool(request.includeBody)
+    return ScanCommand(jobs, request.limit, request.continuation, paged, bodies, request.shard or "")
 
 
 def delete_filter(request: received.PinLaterDeleteJobsRequest) -> JobFilter:
