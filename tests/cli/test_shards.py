@@ -17,6 +17,7 @@ import pytest
 from pinlater.cli import exits
 from pinlater.cli.shard_queries import look_at
 from pinlater.client import Ack, AuditEntry, Client, Job, UniqueKey, UniqueScope
+from pinlater.client.errors import PinLaterError
 from pinlater.testing.real_server import RealServer
 from tests.cli.conftest import Done, Pinlater
 from tests.databases.ports import free_port
@@ -357,6 +358,53 @@ def test_a_change_of_a_queue_says_that_an_unreachable_shard_gets_it_later(
         done = offline("queue", *words, "--server", address)
         assert (done.code, done.err) == (0, note)
     assert offline("queue", "config", "emails", "--server", address).err == ""
+
+
+def test_a_shard_whose_data_are_lost_is_given_up_while_servers_run(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: ServedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the servers refuse the unique keys of the shard; afterwards other shards take them. Its name stays in the file."""
+    place.write({"1": {}, "2": unreachable_shard()})
+    place.write({"1": {}, "2": {**unreachable_shard(), "dequeueOnly": True}})
+    grown_old(place)
+    refused = shards("remove", "2")
+    assert refused.code == exits.BUSY
+    assert "`pinlater shards remove 2 --lost` gives it up" in refused.err
+    assert '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md' in refused.err
+    with Client(serve().address) as client:
+        client.create_queue("emails")
+        with pytest.raises(PinLaterError, match="it is unknown whether the unique key 'k' is taken there"):
+            client.enqueue("emails", [Job(b"x", unique=UniqueKey("k"))])
+        monkeypatch.setenv("SUDO_USER", "carol")
+        done = shards("remove", "2", "--lost")
+        assert done.out.startswith("2 is marked as lost: servers give it up, with all its jobs, within ")
+        assert place.entry(json.loads(place.path.read_text()), "2")["lostForGood"] is True
+        assert audited(client, "shardRemoved").who == "carol (via sudo)"
+        assert client.enqueue("emails", [Job(b"x", unique=UniqueKey("k"))]).descriptors[0].startswith("emails:s1:")
+    assert [shard["name"] for shard in shards("list", "--json").json["shards"]] == ["1"]
+    gone = shards("drain", "2")
+    assert (gone.code, "2 is marked as lost" in gone.err) == (exits.REFUSED, True)
+
+
+def test_only_a_shard_that_does_not_answer_can_be_lost(
+    offline: Pinlater, shards: Callable[..., Done], place: ServedShards
+) -> None:
+    assert offline("migrate", "--shards", str(place.path)).code == 0
+    before = place.path.read_bytes()
+    done = shards("remove", "2", "--lost")
+    assert (done.code, "2 answers, so its data are not lost" in done.err) == (exits.REFUSED, True)
+    assert place.path.read_bytes() == before
+    place.write({"1": unreachable_shard(), "2": {"dequeueOnly": True}})
+    done = shards("remove", "1", "--lost")
+    assert done.err == "error: 1 can't be given up: no other shard takes enqueues; add one first\n"
+    assert done.code == exits.REFUSED
+
+
+def test_a_shard_with_an_empty_database_in_place_of_its_own_can_be_lost(
+    shards: Callable[..., Done], place: ServedShards
+) -> None:
+    done = shards("remove", "2", "--lost", "--json")
+    assert done.json == {"removed": ["2"], "lost": True}
 
 
 @ON_MYSQL

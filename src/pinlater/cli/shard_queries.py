@@ -32,15 +32,25 @@ class Seen(NamedTuple):
 
 
 def places_of(settings: Settings) -> Sequence[ConfiguredShard]:
-    """The shards; ends the command with a line if the store has none to speak of, or the file is broken."""
-    from pinlater.server.config.files import FileBroken
+    """The shards but the lost ones; ends the command with a line if the store has none to speak of, or the file is broken."""
     from pinlater.server.config.kinds import SHARDED
-    from pinlater.server.config.shard_file import find_shards
 
     if not settings.store.is_sharded:
         titles = " or ".join(kind.title for kind in SHARDED.values())
         hint = default_store_hint(settings.store, "--shards, --store or --config")
         exits.fail(f"{settings.store} is no {titles} store, and has but one shard{hint}", exits.REFUSED)
+    return [place for place in _all_places(settings) if not place.lost]
+
+
+def find_lost(settings: Settings) -> Sequence[ConfiguredShard]:
+    """The shards that are marked as lost."""
+    return [place for place in _all_places(settings) if place.lost]
+
+
+def _all_places(settings: Settings) -> Sequence[ConfiguredShard]:
+    from pinlater.server.config.files import FileBroken
+    from pinlater.server.config.shard_file import find_shards
+
     try:
         return find_shards(settings)
     except FileBroken as error:
