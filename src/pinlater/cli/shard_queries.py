@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.kinds.kind import ShardedKind
     from pinlater.server.config.settings import Settings
-    from pinlater.server.storage.offline import Look, Migrated
+    from pinlater.server.storage.offline import LiveJobs, Look, Migrated
 
 _HEALTHY = "shard-healthy-"
 
@@ -69,6 +69,11 @@ async def look_at(places: Sequence[ConfiguredShard], settings: Settings) -> list
             return Seen(place, None, error.message)
 
     return list(await asyncio.gather(*(one(place) for place in places)))
+
+
+async def find_live_jobs(place: ConfiguredShard, settings: Settings, limit: int) -> LiveJobs:
+    """Some of the jobs that wait or run on the shard. Raises `Unavailable`."""
+    return await _kind(settings).live_jobs(place, settings, SystemClock().now_ms(), limit)
 
 
 async def forget_timed_keys(place: ConfiguredShard, settings: Settings) -> int:

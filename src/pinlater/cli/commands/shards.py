@@ -27,6 +27,7 @@ from pinlater.cli.shard_queries import (
     look_at,
     places_of,
 )
+from pinlater.cli.shard_standstill import DrainStandstill, why_jobs_remain
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.wording import counted
@@ -204,7 +205,8 @@ def drain(
     ] = True,
     json: options.Json = False,
 ) -> None:
-    """Write dequeueOnly into the shard file: the shard gets no new jobs, and workers finish its jobs. Then `remove` removes it.
+    """Write dequeueOnly into the shard file: the shard gets no new jobs, and workers finish its jobs. Then `remove` removes it. If the
+    number of live jobs stands still, some of them are named, with the reason.
 
     Example: pinlater shards drain 3 --shards shards.json --no-wait
     """
@@ -227,6 +229,7 @@ async def _wait_until_empty(
 ) -> list[Seen]:
     """Looks again and again; empty counts once every server has had the time to learn that it drains."""
     said = ""
+    standstill = DrainStandstill()
     while True:
         seen = await look_at(chosen, settings)
         text = _left(seen)
@@ -236,6 +239,8 @@ async def _wait_until_empty(
             if not said:
                 notes.write(_waits_for(seen))
         said = text
+        if wait and not quiet and standstill.begins(text):
+            output.print_text(await why_jobs_remain(seen, settings))
         empty = all(shard.look is not None and not shard.look.live for shard in seen)
         if not wait or (empty and not _too_early_ms(settings)):
             return seen
