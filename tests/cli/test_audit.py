@@ -50,6 +50,21 @@ def test_a_table_for_programs_has_tabs_and_arguments(pinlater: Pinlater, queue: 
     assert "limit=" in line
 
 
+def test_a_rate_limit_that_was_removed_is_said_to_be_none(pinlater: Pinlater, queue: str) -> None:
+    """Also if other settings of the queue stay."""
+    pinlater.ok("queue", "config", queue, "--max-jobs-per-second", "5", "--max-backlog", "9")
+    pinlater.ok("queue", "config", queue, "--max-jobs-per-second", "default")
+    pinlater.ok("queue", "config", queue, "--max-backlog", "default")
+    _, *lines = pinlater.ok("audit", queue, "--operation", "configureQueue").out.splitlines()
+    assert [line.split("\t")[6] for line in lines] == [
+        "maxJobsPerSecond=none",
+        "maxJobsPerSecond=none maxBacklog=9",
+        "maxJobsPerSecond=5.0 maxBacklog=9",
+    ]
+    newest = pinlater.ok("audit", queue, "--operation", "configureQueue", "--json").json["entries"][0]
+    assert newest["arguments"] == {"maxJobsPerSecond": "null"}
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_gets_blocks_that_fit(pinlater: Pinlater, queue: str, columns: int) -> None:
     pinlater.ok("queue", "pause", queue)

@@ -147,6 +147,16 @@ def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinl
     assert set(seen) == wanted
 
 
+def test_a_scan_of_a_shard_takes_its_name_as_in_descriptors(pinlater: Pinlater, queue: str) -> None:
+    [descriptor] = put(pinlater.address, queue, "send")
+    for name in ("1", "s1"):
+        found = pinlater.ok("scan", queue, "--shard", name, "--json").json["jobs"]
+        assert [job["descriptor"] for job in found] == [descriptor]
+    refused = pinlater("scan", queue, "--shard", "7")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == "error: There is no shard '7'; this server has 1\n"
+
+
 def test_a_scan_goes_across_queues(pinlater: Pinlater, queue: str) -> None:
     other = f"{queue}_other"
     pinlater.ok("queue", "create", other)
@@ -429,6 +439,23 @@ def test_explain_tells_the_last_error_of_a_failed_job_and_what_runs_it_again(pin
     pinlater.ok("cancel", descriptor)
     told = pinlater.ok("explain", descriptor).out
     assert ("last error" in told, "run-now" in told) == (False, True)
+
+
+def test_explain_tells_what_runs_a_quarantined_job_again(pinlater: Pinlater, queue: str) -> None:
+    """Both commands do, and an operator must not choose between them without knowing what may happen."""
+    deadline_s = time.monotonic() + 60
+    with Client(pinlater.address) as client:
+        job = Job(b"x", headers={"pinlater-task": "resize"}, attempts_allowed=9, claim_timeout_ms=1)
+        [descriptor] = client.enqueue(queue, [job]).descriptors
+        while client.lookup([descriptor])[descriptor].state is not JobState.FAILED:
+            assert time.monotonic() < deadline_s
+            client.dequeue(queue, wait_ms=1_000)
+    told = pinlater.ok("explain", descriptor).out
+    assert (
+        f"- `pinlater run-now {descriptor}` runs it again, and so does `pinlater retry-failed`, which takes quarantined jobs as other "
+        "failed ones. Find out first what its workers died of: if its next claim times out on the same day, it is quarantined again.\n"
+    ) in told
+    assert pinlater.ok("retry-failed", queue).out == "retried 1 job; it is due now\n"
 
 
 def test_explain_fits_a_terminal_of_80_columns(pinlater: Pinlater, queue: str) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,10 @@ import pytest
 
 from pinlater.cli import exits
 from pinlater.cli.shard_queries import look_at
+from pinlater.cli.shard_standstill import STANDS_STILL_S, DrainStandstill, why_jobs_remain
 from pinlater.client import Ack, AuditEntry, Client, Job, UniqueKey, UniqueScope
+from pinlater.client.errors import PinLaterError
+from pinlater.domain.clock import ManualClock
 from pinlater.testing.real_server import RealServer
 from tests.cli.conftest import Done, Pinlater
 from tests.databases.ports import free_port
@@ -291,6 +294,83 @@ def test_a_drain_of_an_unreachable_shard_says_once_what_it_waits_for(
     assert place.entry(json.loads(place.path.read_text()), "2")["dequeueOnly"] is True
 
 
+def on_second(client: Client, queue: str, job: Job) -> str:
+    """Enqueues the job until the second shard has it; its descriptor there."""
+    while ":s2:" not in (descriptor := client.enqueue(queue, [job]).descriptors[0]):
+        pass
+    return descriptor
+
+
+def test_a_drain_that_stands_still_names_jobs_with_the_reasons_why_they_remain(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: ServedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each kind one, before a second one of a kind: the operator must see all that there is to do."""
+    with Client(serve().address, source="w7") as client:
+        for queue in ("emails", "held"):
+            client.create_queue(queue)
+        running = on_second(client, "emails", Job(b"x"))
+        claimed: set[str] = set()
+        while running not in claimed:
+            claimed |= {job.descriptor for job in client.dequeue("emails", limit=100).jobs}
+        hour_ms = 3_600_000
+        on_second(client, "emails", Job(b"x", run_after_ms=round(time.time() * 1000) + hour_ms))
+        later = on_second(client, "emails", Job(b"x", run_after_ms=round(time.time() * 1000) + 2 * hour_ms))
+        held = on_second(client, "held", Job(b"x"))
+        client.pause_queue("held")
+    looks = iter(range(3))
+
+    async def look_until_ctrl_c(*asked: Any) -> Any:
+        if next(looks, None) is None:
+            raise KeyboardInterrupt
+        return await look_at(*asked)
+
+    monkeypatch.setattr("pinlater.cli.commands.shards.look_at", look_until_ctrl_c)
+    monkeypatch.setattr("pinlater.cli.shard_standstill.STANDS_STILL_S", 0.0)
+    count, head, first, second, third, hint = shards("drain", "2").out.splitlines()
+    assert (count, head) == (
+        "2: 4 live jobs left (emails 3, held 1)",
+        "The number has not changed for 0 s. Jobs that remain, and why:",
+    )
+    assert first.startswith(f"- {running}: w7 has claimed it until 20")
+    assert second.startswith(f"- {later}: It is not due until 20")
+    assert third.startswith(f"- {held}: The queue is paused by w7, since 20")
+    assert hint.startswith("`pinlater scan --shard 2` lists")
+
+
+def test_a_drain_that_stands_still_at_due_jobs_says_that_no_worker_takes_them(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(serve().address) as client:
+        client.create_queue("emails")
+        descriptor = on_second(client, "emails", Job(b"x"))
+    monkeypatch.setattr("pinlater.cli.commands.shards.why_jobs_remain", told_then_ctrl_c := ToldThenCtrlC())
+    monkeypatch.setattr("pinlater.cli.shard_standstill.STANDS_STILL_S", 0.0)
+    shards("drain", "2")
+    assert told_then_ctrl_c.lines[1] == (
+        f"- {descriptor}: It is due, and no worker has taken it yet (`pinlater explain {descriptor}` tells more)."
+    )
+
+
+class ToldThenCtrlC:
+    """Keeps what an operator is told, who then ends the command."""
+
+    lines: Sequence[str] = ()
+
+    async def __call__(self, *asked: Any) -> Sequence[str]:
+        self.lines = await why_jobs_remain(*asked)
+        raise KeyboardInterrupt
+
+
+def test_a_standstill_is_told_once_and_again_after_a_change() -> None:
+    clock = ManualClock()
+    standstill = DrainStandstill(clock)
+    told = []
+    for seen in ("7 left", "7 left", "7 left", "6 left", "6 left", "6 left"):
+        told.append(standstill.begins(seen))
+        clock.advance(seconds=STANDS_STILL_S)
+    assert told == [False, True, False, False, True, False]
+
+
 def audited(client: Client, operation: str) -> AuditEntry:
     """The entry of that operation, once it is there."""
     deadline_s = time.monotonic() + 60
@@ -357,6 +437,53 @@ def test_a_change_of_a_queue_says_that_an_unreachable_shard_gets_it_later(
         done = offline("queue", *words, "--server", address)
         assert (done.code, done.err) == (0, note)
     assert offline("queue", "config", "emails", "--server", address).err == ""
+
+
+def test_a_shard_whose_data_are_lost_is_given_up_while_servers_run(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: ServedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the servers refuse the unique keys of the shard; afterwards other shards take them. Its name stays in the file."""
+    place.write({"1": {}, "2": unreachable_shard()})
+    place.write({"1": {}, "2": {**unreachable_shard(), "dequeueOnly": True}})
+    grown_old(place)
+    refused = shards("remove", "2")
+    assert refused.code == exits.BUSY
+    assert "`pinlater shards remove 2 --lost` gives it up" in refused.err
+    assert '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md' in refused.err
+    with Client(serve().address) as client:
+        client.create_queue("emails")
+        with pytest.raises(PinLaterError, match="it is unknown whether the unique key 'k' is taken there"):
+            client.enqueue("emails", [Job(b"x", unique=UniqueKey("k"))])
+        monkeypatch.setenv("SUDO_USER", "carol")
+        done = shards("remove", "2", "--lost")
+        assert done.out.startswith("2 is marked as lost: servers give it up, with all its jobs, within ")
+        assert place.entry(json.loads(place.path.read_text()), "2")["lostForGood"] is True
+        assert audited(client, "shardRemoved").who == "carol (via sudo)"
+        assert client.enqueue("emails", [Job(b"x", unique=UniqueKey("k"))]).descriptors[0].startswith("emails:s1:")
+    assert [shard["name"] for shard in shards("list", "--json").json["shards"]] == ["1"]
+    gone = shards("drain", "2")
+    assert (gone.code, "2 is marked as lost" in gone.err) == (exits.REFUSED, True)
+
+
+def test_only_a_shard_that_does_not_answer_can_be_lost(
+    offline: Pinlater, shards: Callable[..., Done], place: ServedShards
+) -> None:
+    assert offline("migrate", "--shards", str(place.path)).code == 0
+    before = place.path.read_bytes()
+    done = shards("remove", "2", "--lost")
+    assert (done.code, "2 answers, so its data are not lost" in done.err) == (exits.REFUSED, True)
+    assert place.path.read_bytes() == before
+    place.write({"1": unreachable_shard(), "2": {"dequeueOnly": True}})
+    done = shards("remove", "1", "--lost")
+    assert done.err == "error: 1 can't be given up: no other shard takes enqueues; add one first\n"
+    assert done.code == exits.REFUSED
+
+
+def test_a_shard_with_an_empty_database_in_place_of_its_own_can_be_lost(
+    shards: Callable[..., Done], place: ServedShards
+) -> None:
+    done = shards("remove", "2", "--lost", "--json")
+    assert done.json == {"removed": ["2"], "lost": True}
 
 
 @ON_MYSQL

@@ -25,6 +25,8 @@ GROUP = "0123456789abcdef"
         (("console", "--port", "99999"), "--port: 99999 is not from 0 to 65535"),
         (("load", "--dequeue-success-percent", "101"), "'101' is not a whole number from 0 to 100"),
         (("failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' is not more than 0, and at most 30d"),
+        (("retry-failed", "q", "--group", "nope"), "--group: 'nope' is no name of a group: 16 hexadecimal digits"),
+        (("scan", "q", "--group", "nope"), "--group: 'nope' is no name of a group"),
         (("audit", "--since", "soon"), "--since: 'soon' is no time; write 2030-01-31T12:00:00Z"),
         (("audit", "--since", "soon"), "or a span before now such as 2h or 7d"),
         (("import-original",), "--from: name the old database server, as --from mysql://USER@HOST:PORT/"),
@@ -61,6 +63,25 @@ def test_what_does_not_exist_is_told_by_an_answer_that_does_not_need_it(pinlater
     assert pinlater("audit", f"{queue}_no").err.startswith(f"note: there is no queue {queue}_no (")
     muted = pinlater("failures", queue, "--mute", GROUP)
     assert (muted.code, muted.err) == (0, f"note: {queue} has no group {GROUP} now\n")
+
+
+def test_a_group_of_failures_that_the_queue_does_not_have_is_told_as_such(pinlater: Pinlater, queue: str) -> None:
+    """Else a mistyped name looks like a group without failed jobs."""
+    note = f"note: {queue} has no group of failures {GROUP} (`pinlater failures {queue}` shows its groups)\n"
+    for command in (("retry-failed", queue), ("delete-jobs", queue, "--state", "failed"), ("scan", queue)):
+        done = pinlater(*command, "--group", GROUP)
+        assert (done.code, done.err) == (0, note), command
+
+
+def test_a_group_that_has_no_failed_job_any_more_gets_no_such_note(pinlater: Pinlater, queue: str) -> None:
+    job = pinlater.ok("enqueue", queue, "--body", "x").out.strip()
+    pinlater.ok("dequeue", queue)
+    pinlater.ok("ack", job, "--failed", "--final", "--error-text", "no such address")
+    [group] = pinlater.ok("failures", queue, "--json").json["groups"]
+    retry = ("retry-failed", queue, "--group", group["name"])
+    assert pinlater(*retry).out == "retried 1 job; it is due now\n"
+    again = pinlater(*retry)
+    assert (again.out, again.err) == ("retried 0 jobs\n", "")
 
 
 def test_a_server_that_is_away_is_told_with_the_options_of_the_command(offline: Pinlater) -> None:

@@ -526,3 +526,17 @@ async def test_clients_that_share_a_connection_see_only_their_own_unread_answers
             assert other.unread() == []
         assert (await polling).jobs[0].body == b"x"
         assert [job.body for dequeued in unread for job in dequeued.jobs] == [b"x"]
+
+
+async def test_a_scan_of_one_shard_is_refused_if_the_server_answers_the_jobs_of_others() -> None:
+    """A server that is too old for it does not read which shard was asked for."""
+    info = t.PinLaterJobInfo(
+        "q:s1:p1:7", 0, attemptsAllowed=1, attemptsRemaining=1, customStatus="", createdAtTimestampMillis=1
+    )
+    page = t.PinLaterScanJobsResponse([info])
+    async with FakeServer(scanJobs=lambda _: page) as server, AsyncClient(server.address) as client:
+        for name in ("1", "s1"):
+            assert len((await client.scan("q", shard=name)).jobs) == 1
+        with pytest.raises(errors.UnknownMethod, match="older than scans of one shard"):
+            await client.scan("q", shard="2")
+    assert [call.request.shard for call in server.called("scanJobs")] == ["1", "s1", "2"]

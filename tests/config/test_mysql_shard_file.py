@@ -61,6 +61,18 @@ def test_the_originals_file_is_read_as_it_is(path: Path) -> None:
     ]
 
 
+def test_an_entry_that_is_lost_is_told_as_such(path: Path) -> None:
+    """All its databases are."""
+    path.write_text(json.dumps({"db1": ENTRY, "db2": {**ENTRY, "lostForGood": True}}))
+    places = find_shards(settings(path, databases_per_server=2))
+    assert [(place.name, place.lost) for place in places] == [
+        ("1", False),
+        ("1d1", False),
+        ("2", True),
+        ("2d1", True),
+    ]
+
+
 def test_each_database_of_a_replica_set_is_a_shard(path: Path) -> None:
     places = find_shards(settings(path, host_prefix="pinlaterdb", databases_per_server=3, database_prefix="p"))
     assert [place.name for place in places] == ["1", "1d1", "1d2", "2", "2d1", "2d2"]
@@ -94,6 +106,9 @@ def entry(**changes: Any) -> str:
         ("", "Expecting value"),
         ("[]", "it holds no object of shards by name"),
         ("{}", "it names no shard"),
+        (json.dumps({"db1": {**ENTRY, "lostForGood": True}}), "every shard in it is lost"),
+        (json.dumps({"db1": {**ENTRY, "lostForGood": 1}}), "'db1': lostForGood is not true or false"),
+        (json.dumps({"db1": {**ENTRY, "lostForgood": True}}), "did you mean lostForGood"),
         ('{"db": {}}', "'db' has no number at its end"),
         ('{"db1": {}, "db01": {}}', "'db1' has no master with host and port"),
         (json.dumps({"db1": ENTRY, "db01": ENTRY}), "'db1' and 'db01' have the same number"),

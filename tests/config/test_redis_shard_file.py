@@ -92,6 +92,10 @@ def test_our_own_fields_give_the_address_and_the_user(path: Path) -> None:
         ("{}", 'it has no list "shards"'),
         ('{"shards": {}}', 'it has no list "shards"'),
         ('{"shards": []}', "it names no shard"),
+        (
+            json.dumps({"shards": [{"name": "1", "shardConfig": {**CONFIG, "lostForGood": True}}]}),
+            "every shard in it is lost",
+        ),
         ('{"shards": [1]}', "shard 1 of the list is no object with name and shardConfig"),
         ('{"shards": [{}]}', "shard 1 of the list has no name"),
         (shard(1), "shard 1 of the list has no name of letters, digits"),

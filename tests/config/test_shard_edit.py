@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
+from pinlater.server.config.shard_edit import DEQUEUE_ONLY, LOST, read_text, replace_text, with_flag, without_entry
 
 FILE = """\
 {
@@ -28,11 +28,15 @@ FILE = """\
 
 
 def test_the_flag_is_set_where_the_entry_stands() -> None:
-    assert with_dequeue_only(FILE, "db1", True) == FILE.replace(
+    assert with_flag(FILE, "db1", DEQUEUE_ONLY, True) == FILE.replace(
         '"weight": 1.50\n', '"weight": 1.50,\n        "dequeueOnly": true\n'
     )
-    assert with_dequeue_only(FILE, "db2", True) == FILE.replace('"dequeueOnly" : false', '"dequeueOnly" : true')
-    assert with_dequeue_only(FILE, "db3", True) == FILE.replace('"db3": {}', '"db3": {"dequeueOnly": true}')
+    assert with_flag(FILE, "db2", DEQUEUE_ONLY, True) == FILE.replace('"dequeueOnly" : false', '"dequeueOnly" : true')
+    assert with_flag(FILE, "db3", DEQUEUE_ONLY, True) == FILE.replace('"db3": {}', '"db3": {"dequeueOnly": true}')
+
+
+def test_an_entry_is_marked_as_lost_where_it_stands() -> None:
+    assert with_flag(FILE, "db3", LOST, True) == FILE.replace('"db3": {}', '"db3": {"lostForGood": true}')
 
 
 def test_an_entry_is_taken_out_with_its_comma() -> None:
@@ -58,14 +62,14 @@ REDIS_FILE = """\
 
 
 def test_the_flag_of_a_redis_shard_is_set_beside_its_master() -> None:
-    assert with_dequeue_only(REDIS_FILE, "1", True) == REDIS_FILE.replace(
+    assert with_flag(REDIS_FILE, "1", DEQUEUE_ONLY, True) == REDIS_FILE.replace(
         '"slave": {"host": "b", "port": 1}\n',
         '"slave": {"host": "b", "port": 1},\n            "dequeueOnly": true\n',
     )
-    assert with_dequeue_only(REDIS_FILE, "2", True) == REDIS_FILE.replace(
+    assert with_flag(REDIS_FILE, "2", DEQUEUE_ONLY, True) == REDIS_FILE.replace(
         '"dequeueOnly" : false', '"dequeueOnly" : true'
     )
-    third = with_dequeue_only(REDIS_FILE, ']"3', True)
+    third = with_flag(REDIS_FILE, ']"3', DEQUEUE_ONLY, True)
     assert third == REDIS_FILE.replace('"shardConfig": {}', '"shardConfig": {"dequeueOnly": true}')
 
 
@@ -78,7 +82,7 @@ def test_a_redis_shard_is_taken_out_of_the_list_with_its_comma() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [lambda text: without_entry(text, "4"), lambda text: with_dequeue_only(text, "4", True)]
+    "change", [lambda text: without_entry(text, "4"), lambda text: with_flag(text, "4", DEQUEUE_ONLY, True)]
 )
 def test_a_redis_shard_that_is_not_there_is_an_error(change: Any) -> None:
     with pytest.raises(ValueError, match="no entry '4'"):
@@ -86,7 +90,7 @@ def test_a_redis_shard_that_is_not_there_is_an_error(change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [lambda text: without_entry(text, "db4"), lambda text: with_dequeue_only(text, "db4", True)]
+    "change", [lambda text: without_entry(text, "db4"), lambda text: with_flag(text, "db4", DEQUEUE_ONLY, True)]
 )
 def test_an_entry_that_is_not_there_is_an_error(change: Any) -> None:
     with pytest.raises(ValueError, match="no entry 'db4'"):
@@ -121,7 +125,7 @@ def test_in_every_layout_only_the_entry_changes(
 ) -> None:
     key = pick.choice(sorted(document))
     text = mark + json.dumps(document, indent=indent, separators=separators, ensure_ascii=ascii_only)
-    changed = with_dequeue_only(text, key, value)
+    changed = with_flag(text, key, DEQUEUE_ONLY, value)
     assert json.loads(changed.removeprefix("\ufeff")) == {**document, key: {**document[key], "dequeueOnly": value}}
     assert changed.startswith(mark)
     left = {name: entry for name, entry in document.items() if name != key}
@@ -146,7 +150,7 @@ def test_in_every_layout_only_the_redis_shard_changes(
     place = pick.randrange(len(shards))
     text = json.dumps({**others, "shards": shards}, indent=indent)
     wanted = json.loads(text)
-    changed = with_dequeue_only(text, shards[place]["name"], value)
+    changed = with_flag(text, shards[place]["name"], DEQUEUE_ONLY, value)
     wanted["shards"][place]["shardConfig"]["dequeueOnly"] = value
     assert json.loads(changed) == wanted
     del wanted["shards"][place]

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from pinlater.client import Ack, AsyncClient, Job, JobState
+from pinlater.console.endpoints import failures
+from pinlater.domain.access import Role
 from pinlater.domain.clock import ManualClock
+from pinlater.server.main.core import Core
 from tests.console.caller import Caller
-from tests.console.pages.conftest import failed_job, stored
+from tests.console.pages.conftest import failed_job, guarded_console, stored
 
 JOBS = "/v1/queues/mail/jobs"
 
@@ -47,7 +50,56 @@ async def test_failures_that_look_alike_are_one_group(caller: Caller, client: As
     assert await groups(caller, "queue=mail&queue=none") == await groups(caller)
 
 
-@pytest.mark.parametrize(("query", "status"), [("", 400), ("queue=", 404), ("queue=none", 404)])
+async def fail_in(client: AsyncClient, queue: str, *errors: str) -> None:
+    """Creates the queue, with a failed job for each error."""
+    await client.create_queue(queue)
+    for error in errors:
+        await stored(client, queue=queue)
+        [job] = (await client.dequeue(queue, 1)).jobs
+        await client.ack(queue, [Ack(job.descriptor, False, token=job.token, final=True, error_text=error)])
+
+
+async def test_without_a_queue_the_groups_of_all_queues_are_answered(
+    caller: Caller, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with the most failures first, whatever call of a server told them; a queue in which nothing has failed is not asked for."""
+    assert await groups(caller, "") == []
+    for number in range(25):
+        await fail_in(client, f"q{number:02}", "boom", *["late"] * (number == 22))
+    [found] = [await caller.ok("GET", "/v1/failures")]
+    assert (found["left_out"], found["incomplete"], len(found["groups"])) == (0, False, 26)
+    assert [(group["queue"], group["pattern"]) for group in found["groups"] if group["pattern"] == "late"] == [
+        ("q22", "late")
+    ]
+    await fail_in(client, "zz", "no", "no")
+    monkeypatch.setattr(failures, "GROUPS_OF_ALL_MAX", 3)
+    cut = await caller.ok("GET", "/v1/failures")
+    assert (cut["left_out"], len(cut["groups"])) == (24, 3)
+    assert (cut["groups"][0]["queue"], cut["groups"][0]["failures"]) == ("zz", 2)
+
+
+async def test_an_attempt_that_is_retried_counts_among_the_groups_of_all_queues(
+    caller: Caller, client: AsyncClient
+) -> None:
+    """Its job is in no FAILED state."""
+    await stored(client)
+    [job] = (await client.dequeue("mail", 1)).jobs
+    await client.ack("mail", [Ack(job.descriptor, succeeded=False, token=job.token, error_text="boom")])
+    assert [group["pattern"] for group in await groups(caller, "")] == ["boom"]
+
+
+async def test_a_caller_with_a_token_for_some_queues_gets_the_groups_of_these(
+    core: Core, client: AsyncClient, clock: ManualClock
+) -> None:
+    async with guarded_console(core, clock) as guarded:
+        await failed_job(client, "boom")
+        await fail_in(client, "other", "secret")
+        token = guarded.tokens.make("reading", Role.READ, queues=("mail",))
+        found = await guarded.person().ok("GET", "/v1/failures", authorization=f"Bearer {token}")
+    assert [group["queue"] for group in found["groups"]] == ["mail"]
+
+
+@pytest.mark.parametrize(("query", "status"), [("queue=", 404), ("queue=none", 404)])
 async def test_a_wrong_request_is_refused(caller: Caller, query: str, status: int) -> None:
     assert (await caller.get(f"/v1/failures?{query}")).status == status
 

@@ -262,6 +262,15 @@ async def test_named_jobs_get_another_priority(caller: Caller) -> None:
     assert error["code"] == "PRIORITY_NOT_SUPPORTED"
 
 
+async def test_the_jobs_of_one_shard_are_listed(caller: Caller) -> None:
+    [name] = await enqueue(caller, "a")
+    for shard in ("1", "s1"):
+        found = await caller.ok("GET", f"{JOBS}?shard={shard}")
+        assert [job["descriptor"] for job in found["jobs"]] == [name]
+    error = await caller.refused("GET", f"{JOBS}?shard=7")
+    assert (error["status"], error["reason"]) == (400, "SHARD_NOT_FOUND")
+
+
 async def test_jobs_are_deleted_by_state_and_by_name(caller: Caller) -> None:
     first, second, third = await enqueue(caller, "a", "b", "c")
     assert (await caller.ok("POST", f"{JOBS}/delete", {"descriptors": [first]}))["jobs"] == 1
@@ -277,8 +286,9 @@ async def test_the_reasons_why_a_job_waits_come_with_their_figures(caller: Calle
     answer = await caller.ok("GET", f"/v1/jobs/{second}/explain")
     assert (answer["descriptor"], answer["state"]) == (second, "pending")
     paused, worker, behind = answer["reasons"]
-    assert (paused["code"], paused["figures"]["paused_by"]) == ("paused", "console")
-    assert paused["text"].startswith("The queue is paused by console, since 2026-")
+    by = "console for 127.0.0.1 (unverified)"  # a caller of the API says nothing of itself, so its address has to do
+    assert (paused["code"], paused["figures"]["paused_by"]) == ("paused", by)
+    assert paused["text"].startswith(f"The queue is paused by {by}, since 2026-")
     assert (worker["code"], worker["figures"]["servers"]) == ("no_worker", 1)
     assert (behind["code"], behind["figures"]["jobs_ahead"]) == ("behind", 1)
 

@@ -32,7 +32,7 @@ JOBS = "/v1/queues/mail/jobs"
         ("GET", f"{JOBS}?limit=1&limit=2", None, "limit", "given twice"),
         ("GET", f"{JOBS}?priority=null", None, "priority", "'null' is no value"),
         ("DELETE", JOBS, None, "state", "The parameter `state` is missing"),
-        ("GET", "/v1/failures", None, "queue", "The parameter `queue` is missing"),
+        ("GET", "/v1/history?from_ms=1", None, "queue", "The parameter `queue` is missing"),
         ("POST", f"{JOBS}?priority=200", None, "priority", "<= 127"),
         ("POST", f"{JOBS}?header=a", None, "header", "NAME=VALUE"),
         ("POST", f"{JOBS}?run_after_ms=1&delay_ms=1", None, "delay_ms", "exclude each other"),

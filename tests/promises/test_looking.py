@@ -157,6 +157,16 @@ async def test_a_continuation_other_than_the_start_is_invalid(here: Wire, contin
     assert (await refused(here.scan("q", continuation=continuation))).code == 400
 
 
+async def test_a_scan_of_one_shard_is_refused_for_a_name_that_is_no_shards(here: Wire) -> None:
+    """Named with or without the `s` of descriptors; an empty name stands for none."""
+    made = await here.enqueue("q", b"x")
+    for name in ("1", "s1", "", None):
+        assert [job.jobDescriptor for job in (await here.scan("q", shard=name)).scannedJobs] == made
+    for name in ("2", "s", "S1", "ss1", "\0", "1" * 100_000):
+        error = await refused(here.scan("q", shard=name))
+        assert (error.code, error.detail) == (500, "SHARD_NOT_FOUND")
+
+
 async def test_a_paged_scan_sees_each_job_once(here: Wire) -> None:
     made = set()
     for priority in (1, 2, 3):

@@ -125,7 +125,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         131: "string failureGroup",
     },
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
-    "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},
+    "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody", 102: "string shard"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},
     "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf", 131: "string callerAddress"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},

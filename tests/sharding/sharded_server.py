@@ -44,8 +44,8 @@ class ShardedServer:
         """The shard below, made at the first call. Another server's data is another object: `move` makes one."""
         return self.stores.setdefault(name, FaultyShard(MemoryShard(name)))
 
-    def desired(self, name: str, *, takes_enqueues: bool = True, address: str = "") -> DesiredShard:
-        return DesiredShard(name, lambda: self.store(name).as_shard(), address, takes_enqueues)
+    def desired(self, name: str, *, takes_enqueues: bool = True, address: str = "", lost: bool = False) -> DesiredShard:
+        return DesiredShard(name, lambda: self.store(name).as_shard(), address, takes_enqueues, lost=lost)
 
     async def open(self, desired: Sequence[DesiredShard]) -> None:
         self.core = await open_core(

@@ -9,8 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
+from pinlater.domain.calls import Job
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
-from pinlater.domain.job import UniqueScope
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.sharding import unique_places
 from pinlater.server.storage.values import Inserted, InsertRequest
@@ -202,9 +203,26 @@ async def test_a_unique_job_goes_to_its_home_or_nowhere(server: ShardedServer) -
         with pytest.raises(ShardConnectionFailed) as refused:
             await server.enqueue(b"x", unique=keys["1"])
         assert refused.value.retryable
+        assert refused.value.message.endswith(f"; only shard 1 takes jobs with the unique key {keys['1']!r}")
         await server.core.shard_monitor.ping_all()
     assert shards_of(await server.enqueue(b"x", unique=keys["2"])) == ["2"]
     assert await jobs(server) == 1
+
+
+@on_shards()
+async def test_the_refusal_of_several_unique_jobs_names_the_first_key_and_counts_the_others(
+    server: ShardedServer,
+) -> None:
+    """The producer sees one error for the request, and must learn which of its keys and which shard it is about."""
+    await server.learn(after_s=61)
+    keys = [await key_for(server, "2", f"{prefix}-") for prefix in "abc"]
+    server.lanes("2").put_out_of_use("test")
+    wanted = [Job(b"x", unique=UniqueKey(key)) for key in keys]
+    with pytest.raises(ShardConnectionFailed) as refused:
+        await server.service.enqueuing.enqueue("q", wanted)
+    assert refused.value.message == (
+        f"Shard 2 is unreachable; only shard 2 takes jobs with the unique key {keys[0]!r} and 2 other keys of the request"
+    )
 
 
 @on_shards()
@@ -240,7 +258,7 @@ async def test_a_unique_enqueue_is_refused_while_a_shard_that_may_hold_its_key_i
     first = await server.enqueue(b"x", unique=key)
     await server.replace(server.desired("1", takes_enqueues=False), server.desired("2"), server.desired("3"))
     server.lanes("1").put_out_of_use("test")
-    with pytest.raises(ShardConnectionFailed, match="it is unknown whether"):
+    with pytest.raises(ShardConnectionFailed, match=f"it is unknown whether the unique key '{key}' is taken there"):
         await server.enqueue(b"x", unique=key, queue="other")
     server.lanes("1").health.suspect()
     await server.pass_time(400)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pinlater.domain.calls import Claim, Enqueued, Job
+from pinlater.domain.calls import Ack, AckBatch, Claim, Enqueued, Job
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
@@ -17,7 +17,7 @@ from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.faulty import FaultyShard
-from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
 GRACE_S = 151
 
@@ -206,6 +206,73 @@ async def test_an_unreachable_shard_is_not_taken_for_empty(server: ShardedServer
     change = await server.replace(server.desired("1"), server.desired("3"))
     assert "can't be asked" in change.kept["2"]
     assert server.shards.get("2") is not None
+
+
+@on_shards()
+async def test_a_lost_shard_goes_at_once_and_its_unique_keys_and_requests_are_free(server: ShardedServer) -> None:
+    """Otherwise every unique enqueue would be refused until the servers restart: an unreachable shard may hold any key."""
+    await server.learn(after_s=61)
+    job = await server.put("2")
+    key = next(f"k{number}" for number in range(100) if server.shards.home_of(f"k{number}").name == "2")
+    first = await server.enqueue(b"x", unique=key)
+    assert (
+        shards_of(first) == shards_of(await server.enqueue(b"x", key=key)) == ["2"]
+    )  # as a request key it has the same home
+    server.store("2").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    change = await server.replace(server.desired("1"), server.desired("2", lost=True), server.desired("3"))
+    assert (change.removed, change.kept) == (["2"], {})
+    assert server.shards.get("2") is None
+    again = await server.enqueue(b"x", unique=key)
+    assert (shards_of(again) == ["2"], again.existing) == (False, ())
+    assert again.descriptors != first.descriptors
+    assert "2" not in shards_of(await server.enqueue(b"x", key=key, repeat=True))
+    assert list(await server.service.job_queries.lookup([job], bodies=False)) == []
+    [result] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job)]))
+    assert result.outcome.name == "NOT_FOUND"
+
+
+@on_shards()
+async def test_a_lost_shard_that_answers_keeps_its_jobs_and_goes_only_when_it_is_empty(server: ShardedServer) -> None:
+    """The operator may be wrong, or the database may be back."""
+    job = await server.put("2")
+    lost = (server.desired("1"), server.desired("2", lost=True), server.desired("3"))
+    change = await server.replace(*lost)
+    assert "1 live job" in change.kept["2"]
+    assert "2" not in shards_of(await server.enqueue(*[b"x"] * 5))
+    assert job in {each.descriptor for each in (await server.dequeue()).jobs}
+    server.store("2").dead = "gone"
+    assert list(await server.core.shard_map.tidy()) == ["2"]
+
+
+@on_shards()
+async def test_an_unreachable_shard_without_an_entry_is_marked_as_lost_by_a_new_entry(server: ShardedServer) -> None:
+    server.store("2").dead = "gone"
+    change = await server.replace(server.desired("1"), server.desired("3"))
+    assert "lostForGood" in change.kept["2"]
+    change = await server.replace(server.desired("1"), server.desired("2", lost=True), server.desired("3"))
+    assert change.removed == ["2"]
+    change = await server.replace(server.desired("1"), server.desired("2", lost=True), server.desired("3"))
+    assert not any(change)
+
+
+@on_shards()
+async def test_a_shard_that_is_no_longer_called_lost_is_used_again(server: ShardedServer) -> None:
+    server.store("2").dead = "gone"
+    await server.replace(server.desired("1"), server.desired("2", lost=True), server.desired("3"))
+    server.store("2").dead = None
+    change = await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    assert change.added == ["2"]
+    await server.put("2")
+
+
+@on_shards(shards=("1",))
+async def test_a_server_starts_without_a_lost_shard(server: ShardedServer) -> None:
+    other = ShardedServer(server.clock)
+    await other.open([other.desired("1"), other.desired("2", lost=True)])
+    assert [shard.name for shard in other.shards] == ["1"]
+    assert other.store("2").calls["open"] == 0
+    await other.close()
 
 
 @on_shards()

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Job
+from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.operations.merged_rows import ScanPosition
 from pinlater.server.operations.values import JobFilter, ScanCommand
@@ -60,6 +61,47 @@ def test_a_paged_scan_over_several_shards_shows_each_job_once(seed: int, state: 
             assert (len(found), set(found)) == (len(expected), expected), f"limit {limit}"
 
     run_on_shards(scenario, shards=_NAMES)
+
+
+@on_shards(shards=_NAMES)
+async def test_a_scan_of_one_shard_shows_the_jobs_of_that_shard_page_by_page(server: ShardedServer) -> None:
+    """Named as in the map, or as in descriptors."""
+    every = await fill(server, 5)
+    for name in _NAMES:
+        expected = {descriptor for descriptor in every if f":s{name}:" in descriptor}
+        found: list[str] = []
+        continuation = "0"
+        while continuation != "-1":
+            command = ScanCommand(JobFilter("q", JobState.PENDING), 7, continuation, paged=True, shard=name)
+            page = await server.service.job_queries.scan(command)
+            found += [job.descriptor for job in page.jobs]
+            continuation = page.continuation
+            assert not page.incomplete
+        assert (len(found), set(found)) == (len(expected), expected)
+        whole = ScanCommand(JobFilter("q", JobState.PENDING), 1_000, shard=f"s{name}")
+        assert {job.descriptor for job in (await server.service.job_queries.scan(whole)).jobs} == expected
+
+
+@on_shards(shards=("1", "2"))
+async def test_a_scan_of_one_shard_does_not_depend_on_the_others(server: ShardedServer) -> None:
+    """And is refused if it is that shard which is unreachable: an empty answer would be wrong."""
+    [descriptor] = (await server.service.enqueuing.enqueue("q", [Job(b"x")])).descriptors
+    here, away = ("1", "2") if ":s1:" in descriptor else ("2", "1")
+    server.lanes(away).put_out_of_use("test")
+    scan = server.service.job_queries.scan
+    found = await scan(ScanCommand(JobFilter("q", JobState.PENDING), shard=here))
+    assert ([job.descriptor for job in found.jobs], found.incomplete) == ([descriptor], False)
+    with pytest.raises(ShardConnectionFailed, match=f"Shard {away} is unreachable"):
+        await scan(ScanCommand(JobFilter("q", JobState.PENDING), shard=away))
+
+
+@on_shards(shards=("1", "2"))
+async def test_a_scan_of_a_shard_that_does_not_exist_is_refused_with_the_names_of_those_that_do(
+    server: ShardedServer,
+) -> None:
+    with pytest.raises(InvalidArgument, match="There is no shard '9'; this server has 1, 2") as refused:
+        await server.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), shard="9"))
+    assert refused.value.detail == "SHARD_NOT_FOUND"
 
 
 @on_shards(shards=_NAMES)

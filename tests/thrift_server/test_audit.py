@@ -191,6 +191,7 @@ async def test_the_audit_log_shows_the_arguments_without_secrets(desk: ThriftSer
         await client.call(method, **arguments)
     shown = {record.__dict__["method"]: record.__dict__ for record in lines.records}
     assert (shown["configureQueue"]["maxJobsPerSecond"], shown["configureQueue"]["maxBacklog"]) == (2.5, 7)
+    assert shown["configureQueue"].keys().isdisjoint({"claimTimeoutMillis", "defaultAttempts"})  # that it does not set
     assert (shown["retryFailedJobs"]["priority"], shown["retryFailedJobs"]["limit"]) == (2, 9)
     assert shown["retryFailedJobs"]["skipCancelled"] is True
     assert (shown["deleteJobs"]["state"], shown["deleteJobs"]["by_regex"]) == ("FAILED", True)

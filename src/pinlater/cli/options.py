@@ -20,6 +20,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import duration_ms
 from pinlater.domain.errors import DescriptorInvalid
+from pinlater.domain.failures import is_group_name
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 
@@ -250,6 +251,8 @@ def criteria(
     skip_cancelled: bool = False,
 ) -> JobCriteria:
     """What the options of a command that chooses jobs say."""
+    if group is not None and not is_group_name(group):
+        raise typer.BadParameter(f"{group!r} is no name of a group: 16 hexadecimal digits", param_hint="--group")
     now_ms = SystemClock().now_ms()
 
     def ago_ms(text: str | None, option: str) -> int | None:

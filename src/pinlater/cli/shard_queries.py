@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.kinds.kind import ShardedKind
     from pinlater.server.config.settings import Settings
-    from pinlater.server.storage.offline import Look, Migrated
+    from pinlater.server.storage.offline import LiveJobs, Look, Migrated
 
 _HEALTHY = "shard-healthy-"
 
@@ -32,15 +32,25 @@ class Seen(NamedTuple):
 
 
 def places_of(settings: Settings) -> Sequence[ConfiguredShard]:
-    """The shards; ends the command with a line if the store has none to speak of, or the file is broken."""
-    from pinlater.server.config.files import FileBroken
+    """The shards but the lost ones; ends the command with a line if the store has none to speak of, or the file is broken."""
     from pinlater.server.config.kinds import SHARDED
-    from pinlater.server.config.shard_file import find_shards
 
     if not settings.store.is_sharded:
         titles = " or ".join(kind.title for kind in SHARDED.values())
         hint = default_store_hint(settings.store, "--shards, --store or --config")
         exits.fail(f"{settings.store} is no {titles} store, and has but one shard{hint}", exits.REFUSED)
+    return [place for place in _all_places(settings) if not place.lost]
+
+
+def find_lost(settings: Settings) -> Sequence[ConfiguredShard]:
+    """The shards that are marked as lost."""
+    return [place for place in _all_places(settings) if place.lost]
+
+
+def _all_places(settings: Settings) -> Sequence[ConfiguredShard]:
+    from pinlater.server.config.files import FileBroken
+    from pinlater.server.config.shard_file import find_shards
+
     try:
         return find_shards(settings)
     except FileBroken as error:
@@ -59,6 +69,11 @@ async def look_at(places: Sequence[ConfiguredShard], settings: Settings) -> list
             return Seen(place, None, error.message)
 
     return list(await asyncio.gather(*(one(place) for place in places)))
+
+
+async def find_live_jobs(place: ConfiguredShard, settings: Settings, limit: int) -> LiveJobs:
+    """Some of the jobs that wait or run on the shard. Raises `Unavailable`."""
+    return await _kind(settings).live_jobs(place, settings, SystemClock().now_ms(), limit)
 
 
 async def forget_timed_keys(place: ConfiguredShard, settings: Settings) -> int:

@@ -7,6 +7,7 @@ server) shares it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -337,6 +338,7 @@ def scan(
     continuation: str,
     paged: bool,
     bodies: bool,
+    shard: str | None,
 ) -> ClientCall[values.Scanned]:
     request = types.PinLaterScanJobsRequest(
         queueName=queue,
@@ -348,8 +350,9 @@ def scan(
         bodyRegexToMatch=regex,
         paged=True if paged else None,
         includeBody=True if bodies else None,
+        shard=shard,
     )
-    return ClientCall("scanJobs", (request,), _parsing.scanned, Resend.SAFE)
+    return ClientCall("scanJobs", (request,), partial(_parsing.scanned, shard=shard), Resend.SAFE)
 
 
 def retry_failed(

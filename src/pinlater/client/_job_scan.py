@@ -25,6 +25,7 @@ class ScanFilter(NamedTuple):
     future: bool = False
     regex: str | None = None
     bodies: bool = False
+    shard: str | None = None
 
     async def page(self, client: AsyncClient, queue: str, limit: int, after: str) -> Scanned:
         return await client.scan(
@@ -37,6 +38,7 @@ class ScanFilter(NamedTuple):
             continuation=after,
             paged=True,
             bodies=self.bodies,
+            shard=self.shard,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pinlater.client import values
 from pinlater.client._thrift import types
-from pinlater.client.errors import PinLaterError, error_for
+from pinlater.client.errors import PinLaterError, UnknownMethod, error_for
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid, ErrorCode
 from pinlater.domain.job import Attempt, JobState, Outcome
@@ -132,8 +132,13 @@ def _attempt(attempt: types.Attempt) -> Attempt:
     )
 
 
-def scanned(response: types.PinLaterScanJobsResponse) -> values.Scanned:
-    """A page of a scan."""
+def scanned(response: types.PinLaterScanJobsResponse, *, shard: str | None = None) -> values.Scanned:
+    """A page of a scan. Raises `UnknownMethod` if only jobs of one shard were asked for, and the server has not read that."""
+    if shard is not None and any(
+        parse_descriptor(info.jobDescriptor).shard not in (shard, shard.removeprefix("s"))
+        for info in response.scannedJobs
+    ):
+        raise UnknownMethod("The server is older than scans of one shard, and answers the jobs of all shards")
     return values.Scanned(
         [job_info(info) for info in response.scannedJobs],
         response.continuation or "-1",

@@ -278,8 +278,10 @@ class AsyncClient(AsyncClientBase):
         continuation: str = "0",
         paged: bool = False,
         bodies: bool = False,
+        shard: str | None = None,
     ) -> values.Scanned:
-        """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped."""
+        """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped. `shard`: only jobs on that shard;
+        raises UnknownMethod if the server is too old for it."""
         call = _calls.scan(
             queue,
             state,
@@ -290,6 +292,7 @@ class AsyncClient(AsyncClientBase):
             continuation=continuation,
             paged=paged,
             bodies=bodies,
+            shard=shard,
         )
         return await self._run(call)
 

@@ -276,8 +276,10 @@ class Client(SyncClientBase):
         continuation: str = "0",
         paged: bool = False,
         bodies: bool = False,
+        shard: str | None = None,
     ) -> values.Scanned:
-        """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped."""
+        """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped. `shard`: only jobs on that shard;
+        raises UnknownMethod if the server is too old for it."""
         call = _calls.scan(
             queue,
             state,
@@ -288,6 +290,7 @@ class Client(SyncClientBase):
             continuation=continuation,
             paged=paged,
             bodies=bodies,
+            shard=shard,
         )
         return self._run(call)
 

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from pinlater.client._job_scan import PAGE_JOBS
+from pinlater.client._many_failures import QUEUES_A_CALL
 from pinlater.console.endpoint import ApiCall, Endpoint
+from pinlater.console.endpoints.failures import GROUPS_OF_ALL_MAX
 from pinlater.console.endpoints.jobs import SCAN_BOUNDS
 from pinlater.console.endpoints.workers import JOBS_MAX, QUEUES_MAX
 from pinlater.console.problems import no_memory
@@ -62,8 +64,10 @@ def preview(_: ApiCall[Any, Any]) -> int:
 
 
 def failures(call: ApiCall[FailuresQuery, Any]) -> int:
-    """Estimates the groups of the queues, as many as a shard keeps of each."""
-    return 2 * min(len(call.query.queue) * GROUPS_MAX * GROUP_BYTES, FRAME_BYTES_MAX)
+    """Estimates the groups of the queues, as many as a shard keeps of each. For all queues: those to answer, and those of one call."""
+    queues = len(call.query.queue)
+    groups = queues * GROUPS_MAX if queues else GROUPS_OF_ALL_MAX + QUEUES_A_CALL * GROUPS_MAX
+    return 2 * min(groups * GROUP_BYTES, FRAME_BYTES_MAX)
 
 
 @contextmanager

@@ -124,7 +124,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", "/v1/stats", queues.get_stats, StatsQuery, Nothing, StatsAnswer, "queue_stats"),
     Endpoint("GET", f"{_QUEUE}/history", queues.get_queue_history, HistoryQuery, Nothing, HistoryAnswer, "queue_history"),
     Endpoint("GET", "/v1/history", queues.get_history, HistoriesQuery, Nothing, HistoriesAnswer, "queue_history"),
-    Endpoint("GET", "/v1/failures", failures.get_failures, FailuresQuery, Nothing, FailuresAnswer, "failures", cost=costs.failures),
+    Endpoint("GET", "/v1/failures", failures.get_failures, FailuresQuery, Nothing, FailuresAnswer, "failures, queue_stats", cost=costs.failures),
     Endpoint("POST", f"{_QUEUE}/bulk", bulk.start_bulk_run, Nothing, BulkRequest, BulkRunItem, "start_bulk_run", _CREATED),
     Endpoint("GET", f"{_QUEUE}/bulk/preview", bulk.preview_bulk_run, BulkPreviewQuery, Nothing, BulkPreviewAnswer, "count_jobs, scan", cost=costs.preview),
     Endpoint("POST", f"{_QUEUE}/bulk/stop", bulk.stop_bulk_run, Nothing, StopBulkRequest, BulkRunItem, "stop_bulk_run"),

@@ -158,6 +158,16 @@ def _waiting(now_ms: int, job: JobInfo, ahead: JobsAhead | None, queue: QueueFac
         yield _next(queue, now_ms)
 
 
+def known_to_store(now_ms: int, job: JobInfo, queue: QueueFacts) -> list[Reason]:
+    """What an unfinished job waits for, or who runs it, as far as its store tells that, which knows no workers. Empty for a job that is due
+    in a queue that is neither paused nor stopped."""
+    if job.state is JobState.IN_PROGRESS:
+        return [_claimed(job, now_ms)]
+    stopped = _of_limit(queue._replace(claimed_per_second=0.0, next_slot_ms=None))
+    found = [_paused(queue, now_ms) if queue.paused else None, not_due(job, now_ms), stopped]
+    return [reason for reason in found if reason is not None]
+
+
 def not_due(job: JobInfo, now_ms: int) -> Reason | None:
     """Why a waiting job is not due yet; None for one that is, and for others.
 

@@ -342,6 +342,9 @@ struct PinLaterScanJobsRequest {
   // Asks for a continuation where there is more; without it the answer's is always CONTINUATION_END.
   100: optional bool paged
   101: optional bool includeBody
+  // Only jobs on this shard, named as in descriptors, with or without the `s`. A name that is no shard's is refused (SHARD_NOT_FOUND), and
+  // a shard that is unreachable, too. Older servers do not read it and answer the jobs of all shards.
+  102: optional string shard
 }
 
 struct PinLaterScanJobsResponse {
@@ -991,7 +994,7 @@ struct JobsAhead {
 struct QueueFacts {
   1: required bool paused
   2: optional i64 pausedAtMillis
-  // The source of the caller, with its token if it sent one. Absent: not paused, or by a server that did not keep it.
+  // The source of the caller, with its token if it sent one, else with its callerAddress. Absent: not paused, or by a server that did not keep it.
   3: optional string pausedBy
   // Of all servers together; absent without a limit.
   4: optional double maxJobsPerSecond

@@ -66,7 +66,7 @@ async def test_a_queue_page_says_who_paused_it_if_that_is_known(
     assert "Paused by" not in (await visitor.page("/queues/mail")).text
     await client.pause_queue("mail")
     clock.advance(ms=5_000)
-    assert "Paused by no token (console) 5 s ago" in (await visitor.page("/queues/mail")).text
+    assert "Paused by no token (console) from 127.0.0.1 5 s ago" in (await visitor.page("/queues/mail")).text
     await client.resume_queue("mail")
     assert "Paused by" not in (await visitor.page("/queues/mail")).text
     await core.service.queues.set_paused("mail", True)

@@ -116,8 +116,13 @@ def _row(entry: AuditEntry) -> Sequence[object]:
         entry.queue or None,
         entry.jobs,
         f"{entry.outcome}: {entry.detail}" if entry.detail else entry.outcome,
-        " ".join(f"{name}={value}" for name, value in entry.shown_arguments().items()) or None,
+        " ".join(f"{name}={_value(value)}" for name, value in entry.shown_arguments().items()) or None,
         entry.address or None,
         entry.source or None,
         entry.server or None,
     )
+
+
+def _value(in_json: str) -> str:
+    """An argument in a table: a setting that a change has removed is `none`."""
+    return "none" if in_json == "null" else in_json

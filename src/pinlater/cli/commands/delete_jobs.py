@@ -17,6 +17,7 @@ from pinlater.cli.commands.retry_failed import (
     count_left,
     print_changed,
 )
+from pinlater.cli.missing_group import say_if_no_group
 from pinlater.client import AsyncClient, Scanned
 from pinlater.client._job_scan import ScanFilter, scan_by_task
 
@@ -75,6 +76,8 @@ def delete_jobs(
             return await client.delete_jobs_by_descriptor(of_queue, piece)
 
         deleted = await change_in_pieces("deleted", descriptors, delete, json)
+        if not descriptors:
+            await say_if_no_group(client, of_queue, wanted.group)
         return Changed(deleted, incomplete, more=len(descriptors) == limit)
 
     if not wanted.of_any_job:

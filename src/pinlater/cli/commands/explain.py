@@ -62,9 +62,15 @@ def _after_a_failure(answer: JobExplanation) -> list[str]:
     code = answer.reasons()[0].code
     if answer.job is None or code not in ("failed", "quarantined", "cancelled"):
         return []
+    runs_again = f"`pinlater run-now {answer.descriptor}` runs it again"
+    if code == "quarantined":
+        return [
+            f"{runs_again}, and so does `pinlater retry-failed`, which takes quarantined jobs as other failed ones. Find out first "
+            "what its workers died of: if its next claim times out on the same day, it is quarantined again."
+        ]
     error = output.error_of(answer.job) if code == "failed" else None
     told = [f"Its last error: {error}"] if error not in (None, CLAIM_TIMED_OUT_TEXT) else []
-    return [*told, f"`pinlater run-now {answer.descriptor}` runs it again."]
+    return [*told, f"{runs_again}."]
 
 
 def _as_json(answer: JobExplanation) -> dict[str, object]:

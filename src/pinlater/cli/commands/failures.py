@@ -9,11 +9,9 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.client import AsyncClient, FailureGroup, FailureGroups
+from pinlater.client._many_failures import failures_of_many
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.failures import MUTED_MS_MAX, is_group_name
-
-# Groups of a hundred queues with the longest texts are more than one answer holds.
-_QUEUES_A_CALL = 20
 
 
 def failures(
@@ -49,15 +47,8 @@ def failures(
     async def ask(client: AsyncClient) -> FailureGroups:
         for queue, group, until_ms in changes:
             await client.mute_failures(queue, group, until_ms=until_ms)
-        names = queues or sorted(await client.queue_names())
-        groups: list[FailureGroup] = []
-        incomplete = False
-        for start in range(0, len(names), _QUEUES_A_CALL):
-            found = await client.failures(*names[start : start + _QUEUES_A_CALL])
-            groups += found.groups
-            incomplete |= found.incomplete
-        groups.sort(key=lambda group: (group.muted_until_ms > 0, -sum(group.hours), -group.last_ms))
-        return FailureGroups(groups, incomplete)
+        found = await failures_of_many(client, queues or sorted(await client.queue_names()))
+        return FailureGroups(found.groups, found.incomplete)
 
     found = options.ask(server, timeout, ask)
     _print(found, limit, json)

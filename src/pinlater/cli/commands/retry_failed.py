@@ -11,6 +11,7 @@ from pinlater.cli import notes, options, output
 from pinlater.cli.commands.ack import exit_unless_applied
 from pinlater.cli.commands.count import count_jobs
 from pinlater.cli.commands.run_now import print_runs, run_each_queue
+from pinlater.cli.missing_group import say_if_no_group
 from pinlater.client import AsyncClient, JobCount, JobState, Outcome
 from pinlater.client._job_scan import ScanFilter, scan_by_task
 from pinlater.client.errors import PinLaterError
@@ -119,6 +120,8 @@ class _FailedJobsRetry(NamedTuple):
 
         descriptors = [job.descriptor for job in found.jobs]
         retried = await change_in_pieces("retried", descriptors, retry, as_json, _due(self.run_after_ms))
+        if not descriptors:
+            await say_if_no_group(client, self.queue, wanted.group)
         return Changed(retried, found.incomplete, more=len(descriptors) == self.limit)
 
 

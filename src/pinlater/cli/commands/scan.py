@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.missing_group import say_if_no_group
 from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
 from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanFilter, scan_by_task
 from pinlater.domain.job_criteria import JobCriteria
@@ -36,6 +37,9 @@ def scan(
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
     group: options.OfGroup = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", metavar="NAME", help="Only jobs on this shard: 2, or s2 as in descriptors.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
     after: Annotated[
         str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")
@@ -51,12 +55,15 @@ def scan(
     """
     if after != SCAN_START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
-    request = ScanFilter(state.wire, priority, future, regex, body)
+    request = ScanFilter(state.wire, priority, future, regex, body, shard)
     wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
 
     async def ask(client: AsyncClient) -> ScannedQueues:
         names = queues or await client.queue_names()
-        return await _scan_all(client, names, request, wanted, limit, after)
+        found = await _scan_all(client, names, request, wanted, limit, after)
+        if len(names) == 1 and not found.scanned.jobs:
+            await say_if_no_group(client, names[0], wanted.group)
+        return found
 
     found, cut = options.ask(server, timeout, ask)
     more = None if found.continuation == SCAN_END else found.continuation

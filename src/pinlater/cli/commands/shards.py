@@ -17,7 +17,17 @@ import typer
 from pinlater.cli import exits, notes, options, output
 from pinlater.cli.local_user import local_author
 from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_settings, settings_for, store_of
-from pinlater.cli.shard_queries import Seen, ServerView, as_json, ask_server, forget_timed_keys, look_at, places_of
+from pinlater.cli.shard_queries import (
+    Seen,
+    ServerView,
+    as_json,
+    ask_server,
+    find_lost,
+    forget_timed_keys,
+    look_at,
+    places_of,
+)
+from pinlater.cli.shard_standstill import DrainStandstill, why_jobs_remain
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.wording import counted
@@ -39,6 +49,7 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The shard's name (1, or s1 as in descriptors), or its key in the file.")
 ]
 
+_ABOUT_LOST_SHARDS = '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md'
 _LOOK_EVERY_S = 0.5
 _QUEUES_NAMED_MAX = 5
 # A server that looks at its files at the last moment has taken the change over by then.
@@ -194,7 +205,8 @@ def drain(
     ] = True,
     json: options.Json = False,
 ) -> None:
-    """Write dequeueOnly into the shard file: the shard gets no new jobs, and workers finish its jobs. Then `remove` removes it.
+    """Write dequeueOnly into the shard file: the shard gets no new jobs, and workers finish its jobs. Then `remove` removes it. If the
+    number of live jobs stands still, some of them are named, with the reason.
 
     Example: pinlater shards drain 3 --shards shards.json --no-wait
     """
@@ -204,7 +216,7 @@ def drain(
     if not undo and not any(place.takes_enqueues for place in places if place not in chosen):
         exits.fail(f"{name} can't drain: no other shard takes enqueues", exits.REFUSED)
     if any(place.takes_enqueues != undo for place in chosen):
-        _edit(settings, chosen, dequeue_only=not undo)
+        _edit(settings, chosen, flag="dequeueOnly", value=not undo)
     if undo:
         _say_drained(name, chosen, None, json)
         return
@@ -217,6 +229,7 @@ async def _wait_until_empty(
 ) -> list[Seen]:
     """Looks again and again; empty counts once every server has had the time to learn that it drains."""
     said = ""
+    standstill = DrainStandstill()
     while True:
         seen = await look_at(chosen, settings)
         text = _left(seen)
@@ -226,6 +239,8 @@ async def _wait_until_empty(
             if not said:
                 notes.write(_waits_for(seen))
         said = text
+        if wait and not quiet and standstill.begins(text):
+            output.print_text(await why_jobs_remain(seen, settings))
         empty = all(shard.look is not None and not shard.look.live for shard in seen)
         if not wait or (empty and not _too_early_ms(settings)):
             return seen
@@ -284,15 +299,26 @@ def remove(
             "--lose-keys", help="Delete unique keys for a time that have not ended: their jobs can come again."
         ),
     ] = False,
+    lost: Annotated[
+        bool,
+        typer.Option(
+            "--lost",
+            help="Give up a shard that does not answer, with all its jobs and keys: its data are lost for good, and there is no backup.",
+        ),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Remove a drained shard from the shard file, if it holds no live jobs and no unique keys for a time. Its finished jobs cannot be
-    looked up afterwards.
+    looked up afterwards. With --lost, the entry stays and is marked; a new shard needs another name.
 
     Example: pinlater shards remove 3 --shards shards.json
     """
     settings = settings_for(config, store_of(store, shards))
-    chosen = _chosen(name, places_of(settings), settings)
+    places = places_of(settings)
+    chosen = _chosen(name, places, settings)
+    if lost:
+        _give_up(name, chosen, places, settings, json)
+        return
     if any(place.takes_enqueues for place in chosen):
         exits.fail(f"{name} takes enqueues: `pinlater shards drain {name}` first", exits.REFUSED)
     early_ms = _too_early_ms(settings)
@@ -303,29 +329,65 @@ def remove(
         )
     seen = asyncio.run(look_at(chosen, settings))
     for shard in seen:
-        if shard.look is None:
-            exits.fail(f"{shard.place.name} can't be asked whether it is empty: {shard.error}", exits.BUSY)
-        if shard.look.live:
-            exits.fail(
-                f"{shard.place.name} still holds {counted(shard.look.live, 'live job')}, and stays in the file",
-                exits.BUSY,
-            )
-        if shard.look.timed_keys.number and not lose_keys:
-            exits.fail(
-                f"{shard.place.name} still holds {shard.look.timed_keys}, and stays in the file. --lose-keys deletes them; "
-                "jobs with these keys then count as new",
-                exits.BUSY,
-            )
-    lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
-    _edit(settings, chosen, dequeue_only=None)
+        _check_removable(name, shard, lose_keys=lose_keys)
+    keys_lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
+    _edit(settings, chosen)
     finished = sum(shard.look.finished for shard in seen if shard.look is not None)
     if json:
-        output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": lost})
+        output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": keys_lost})
     else:
         kept = f"finished jobs that remain in its database: {finished}" + (
-            f", unique keys that were deleted: {lost}" if lost else ""
+            f", unique keys that were deleted: {keys_lost}" if keys_lost else ""
         )
         output.print_text([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
+
+
+def _check_removable(name: str, shard: Seen, *, lose_keys: bool) -> None:
+    """Ends the command if the shard may hold what would be lost with it."""
+    if shard.look is None:
+        exits.fail(
+            f"{shard.place.name} can't be asked whether it is empty: {shard.error}. If its data are lost for good, "
+            f"`pinlater shards remove {name} --lost` gives it up, with all its jobs (see {_ABOUT_LOST_SHARDS})",
+            exits.BUSY,
+        )
+    if shard.look.live:
+        exits.fail(
+            f"{shard.place.name} still holds {counted(shard.look.live, 'live job')}, and stays in the file",
+            exits.BUSY,
+        )
+    if shard.look.timed_keys.number and not lose_keys:
+        exits.fail(
+            f"{shard.place.name} still holds {shard.look.timed_keys}, and stays in the file. --lose-keys deletes them; "
+            "jobs with these keys then count as new",
+            exits.BUSY,
+        )
+
+
+def _give_up(
+    name: str, chosen: Sequence[ConfiguredShard], places: Sequence[ConfiguredShard], settings: Settings, json: bool
+) -> None:
+    """Marks the shard as lost, unless it answers with data, or no other shard takes enqueues."""
+    if not any(place.takes_enqueues for place in places if place not in chosen):
+        exits.fail(f"{name} can't be given up: no other shard takes enqueues; add one first", exits.REFUSED)
+    for shard in asyncio.run(look_at(chosen, settings)):
+        if shard.look is not None and shard.look.schema:
+            exits.fail(
+                f"{shard.place.name} answers, so its data are not lost: `pinlater shards drain {name}`, then "
+                "`pinlater shards remove` without --lost",
+                exits.REFUSED,
+            )
+    _edit(settings, chosen, flag="lostForGood")
+    names = [place.name for place in chosen]
+    if json:
+        output.print_json({"removed": names, "lost": True})
+    else:
+        within = f"{settings.maintenance.file_interval_ms / 1000:.0f} s"
+        output.print_text(
+            [
+                f"{', '.join(names)} is marked as lost: servers give it up, with all its jobs, within {within}. Its entry stays in the "
+                "file, so that no new shard gets its name"
+            ]
+        )
 
 
 async def _forget_keys(chosen: Sequence[ConfiguredShard], settings: Settings) -> int:
@@ -349,6 +411,8 @@ def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) ->
         name = name if found is None else found.name
     if found is None:
         first, names = places[0].name, ", ".join(place.name for place in places)
+        if any(name in (place.name, place.key, f"s{place.name}") for place in find_lost(settings)):
+            exits.fail(f"{name} is marked as lost (lostForGood); the other shards are {names}", exits.REFUSED)
         exits.fail(f"there is no shard {name}, only {names} (s{first} in a descriptor is shard {first})", exits.REFUSED)
     chosen = [place for place in places if place.key == found.key]
     if name not in (found.key, chosen[0].name):
@@ -358,15 +422,15 @@ def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) ->
     return chosen
 
 
-def _edit(settings: Settings, chosen: Sequence[ConfiguredShard], *, dequeue_only: bool | None) -> None:
-    """Sets the flag of these shards' entry; with None takes the entry out."""
+def _edit(settings: Settings, chosen: Sequence[ConfiguredShard], *, flag: str = "", value: bool = True) -> None:
+    """Sets a flag of these shards' entry; without a flag takes the entry out."""
     from pinlater.server.config.file_authors import note_author
-    from pinlater.server.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
+    from pinlater.server.config.shard_edit import read_text, replace_text, with_flag, without_entry
 
     path, key = settings.store.shard_file or Path(), chosen[0].key
     try:
         before = read_text(path)
-        after = without_entry(before, key) if dequeue_only is None else with_dequeue_only(before, key, dequeue_only)
+        after = with_flag(before, key, flag, value) if flag else without_entry(before, key)
         note_author(path, [shard.name for shard in chosen], local_author(), before.encode(), after.encode())
         replace_text(path, before, after)
     except OSError as error:

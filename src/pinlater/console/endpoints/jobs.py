@@ -190,7 +190,7 @@ async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
     page = await scan_by_task(
         call.client,
         call.queue,
-        ScanFilter(state_of(query.state), query.priority, query.future, regex_of(query), query.bodies),
+        ScanFilter(state_of(query.state), query.priority, query.future, regex_of(query), query.bodies, query.shard),
         criteria_of(query),
         query.limit,
         query.continuation or SCAN_START,

@@ -14,7 +14,13 @@ from pinlater.domain.failures import QUEUES_MAX
 class FailuresQuery(RequestShape, frozen=True, kw_only=True):
     """The queues."""
 
-    queue: Annotated[Sequence[str], Meta(min_length=1, max_length=QUEUES_MAX, description="A queue; may be repeated.")]
+    queue: Annotated[
+        Sequence[str],
+        Meta(
+            max_length=QUEUES_MAX,
+            description="A queue; may be repeated. Without it: all queues that the caller may see.",
+        ),
+    ] = ()
 
 
 class FailureGroupItem(AnswerShape, frozen=True, kw_only=True):
@@ -51,4 +57,5 @@ class FailuresAnswer(AnswerShape, frozen=True, kw_only=True):
     """Groups, those with the most failures of the last 24 hours first, and muted ones last."""
 
     groups: Sequence[FailureGroupItem]
+    left_out: Annotated[int, Meta(description="Groups of all queues beyond the first 1,000.")]
     incomplete: Annotated[bool, Meta(description="A shard was unreachable; its failures are missing.")]

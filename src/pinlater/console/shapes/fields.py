@@ -48,6 +48,9 @@ MinAttempts = Annotated[int, Meta(ge=0, le=I32_MAX, description="Only jobs of wh
 EnqueuedFrom = Annotated[Moment | None, Meta(description="Only jobs that were enqueued then or later.")]
 EnqueuedBefore = Annotated[Moment | None, Meta(description="Only jobs that were enqueued before.")]
 OfGroup = Annotated[str, Meta(description="Only jobs whose last failed attempt is in this group of failures.")]
+OfShard = Annotated[
+    Key | None, Meta(description="Only jobs on this shard, named with or without the `s` of descriptors: `2` or `s2`.")
+]
 Incomplete = Annotated[bool, Meta(description="A shard was unreachable, or a time limit made the answer shorter.")]
 
 

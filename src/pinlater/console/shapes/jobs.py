@@ -25,6 +25,7 @@ from pinlater.console.shapes.fields import (
     OfGroup,
     OfHeaders,
     OfPriority,
+    OfShard,
     OfTasks,
     Priority,
     Regex,
@@ -141,6 +142,7 @@ class ScanQuery(ComparedJobs, frozen=True, kw_only=True):
     state: State = "pending"
     priority: OfPriority = None
     future: Annotated[bool, Meta(description="Pending jobs that are not due yet, instead of those that are.")] = False
+    shard: OfShard = None
     limit: Limit = 100
     continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
     bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False

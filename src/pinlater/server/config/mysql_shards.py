@@ -3,7 +3,7 @@
     {"pinlaterdb001": {"master": {"host": "10.0.0.1", "port": 3306}, "slave": …, "user": "…", "passwd": "…", "dequeueOnly": false}}
 
 A key is a prefix and the replica set's number; every one of its databases is a shard. `slave` is not used. Ours also understands
-`socket` and `tls`, and takes user and password from the settings if an entry has none.
+`lostForGood`, `socket` and `tls`, and takes user and password from the settings if an entry has none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 
 log = logging.getLogger(__name__)
 
-FIELDS = ("master", "slave", "user", "passwd", "dequeueOnly", "socket", "tls")
+FIELDS = ("master", "slave", "user", "passwd", "dequeueOnly", "lostForGood", "socket", "tls")
 _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.ASCII | re.DOTALL)
 _NUMBER_MAX = 999_999_999
 
@@ -37,6 +37,7 @@ class MysqlEntry:
     user: str | None
     password: str | None
     dequeue_only: bool
+    lost: bool
     socket: str | None
     tls: bool | None
 
@@ -72,7 +73,7 @@ class MysqlShards:
             for name in shard_names(entry.number, self._settings.databases_per_server):
                 database = self._settings.database_of(name)
                 where = MysqlEndpoint(entry.host, entry.port, user, password, database, entry.socket, entry.tls)
-                yield ConfiguredShard(name, entry.key, where, not entry.dequeue_only)
+                yield ConfiguredShard(name, entry.key, where, not entry.dequeue_only, entry.lost)
 
     def _login(self, user: str | None, password: str | None, from_file: str | None) -> tuple[str, str]:
         given = (password, from_file, self._settings.password)
@@ -95,6 +96,8 @@ def parse(content: bytes, settings: MysqlSettings) -> Sequence[MysqlEntry]:
         raise ValueError(
             "it names no shard" + (f": no key begins with {prefix!r} (mysql.host_prefix)" if prefix else "")
         )
+    if all(entry.lost for entry in found):
+        raise ValueError("every shard in it is lost (lostForGood)")
     keys: dict[int, str] = {}
     for entry in found:
         if entry.number in keys:
@@ -136,6 +139,7 @@ def _entry(key: str, number: int, value: Any) -> MysqlEntry:
         user=optional_text(key, value, "user"),
         password=optional_text(key, value, "passwd"),
         dequeue_only=bool(optional_flag(key, value, "dequeueOnly")),
+        lost=bool(optional_flag(key, value, "lostForGood")),
         socket=socket,
         tls=optional_flag(key, value, "tls"),
     )

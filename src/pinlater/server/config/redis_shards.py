@@ -2,8 +2,9 @@
 
     {"shards": [{"name": "1", "shardConfig": {"master": {"host": "10.0.0.1", "port": 6379}, "slave": …, "dequeueOnly": false}}]}
 
-`slave` is not used. Ours also understands, beside `master`: `user`, `passwd`, `db`, `socket`, `tls`, and `sentinelMaster` with
-`sentinels` (`["host:port", …]`), which say where the master is in the place of `master`. What an entry leaves out the settings have.
+`slave` is not used. Ours also understands, beside `master`: `lostForGood`, `user`, `passwd`, `db`, `socket`, `tls`, and
+`sentinelMaster` with `sentinels` (`["host:port", …]`), which say where the master is in the place of `master`. What an entry leaves
+out the settings have.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 FIELDS = ("name", "shardConfig")
 CONFIG_FIELDS = (
-    *("master", "slave", "dequeueOnly", "user", "passwd", "db", "socket", "tls", "sentinels"),
+    *("master", "slave", "dequeueOnly", "lostForGood", "user", "passwd", "db", "socket", "tls", "sentinels"),
     "sentinelMaster",
 )
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -35,6 +36,7 @@ class RedisEntry:
     host: str
     port: int
     dequeue_only: bool
+    lost: bool
     user: str | None
     password: str | None
     db: int
@@ -80,7 +82,7 @@ class RedisShards:
                 sentinels,
                 entry.master or "",
             )
-            yield ConfiguredShard(entry.name, entry.name, where, not entry.dequeue_only)
+            yield ConfiguredShard(entry.name, entry.name, where, not entry.dequeue_only, entry.lost)
 
     def _login(self, user: str | None, password: str | None, from_file: str | None) -> tuple[str, str]:
         given = (password, from_file, self._settings.password)
@@ -105,6 +107,8 @@ def parse(content: bytes, settings: RedisSettings) -> Sequence[RedisEntry]:
         found[entry.name] = entry
     if not found:
         raise ValueError("it names no shard")
+    if all(entry.lost for entry in found.values()):
+        raise ValueError("every shard in it is lost (lostForGood)")
     return list(found.values())
 
 
@@ -137,6 +141,7 @@ def _entry(number: int, value: Any, settings: RedisSettings) -> RedisEntry:
         host=host,
         port=port,
         dequeue_only=bool(optional_flag(name, config, "dequeueOnly")),
+        lost=bool(optional_flag(name, config, "lostForGood")),
         user=optional_text(name, config, "user"),
         password=optional_text(name, config, "passwd"),
         db=_database(name, config.get("db")),

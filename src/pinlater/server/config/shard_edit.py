@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pinlater.server.access.whole_files import replace_file
 
 _SPACE = " \t\r\n"
-_FLAG = "dequeueOnly"
+DEQUEUE_ONLY, LOST = "dequeueOnly", "lostForGood"
 _LIST, _CONFIG = "shards", "shardConfig"
 
 
@@ -27,28 +27,28 @@ class JsonMember(NamedTuple):
     end: int
 
 
-def with_dequeue_only(text: str, key: str, dequeue_only: bool) -> str:
-    """`text` with the entry's flag set. Raises ValueError if there is no such entry."""
+def with_flag(text: str, key: str, name: str, value: bool) -> str:
+    """`text` with that flag of the entry set. Raises ValueError if there is no such entry."""
     siblings, place = _entries(text, key)
     entry = siblings[place]
     wanted = _understood(text)
     if _is_list(wanted):
         entry = _member(text, entry.value, _CONFIG)
-        wanted[_LIST][place][_CONFIG][_FLAG] = dequeue_only
+        wanted[_LIST][place][_CONFIG][name] = value
     else:
-        wanted[key][_FLAG] = dequeue_only
-    word = json.dumps(dequeue_only)
+        wanted[key][name] = value
+    word = json.dumps(value)
     inner = _members(text, entry.value)
-    flag = next((member for member in inner if member.name == _FLAG), None)
+    flag = next((member for member in inner if member.name == name), None)
     if flag is not None:
         changed = text[: flag.value] + word + text[flag.end :]
     elif inner:
         last = inner[-1]
         before = inner[-2].end if len(inner) > 1 else entry.value
         gap = text[before : last.start].lstrip(",{ \t") if "\n" in text[before : last.start] else " "
-        changed = f'{text[: last.end]},{gap}"{_FLAG}": {word}{text[last.end :]}'
+        changed = f'{text[: last.end]},{gap}"{name}": {word}{text[last.end :]}'
     else:
-        changed = f'{text[: entry.value]}{{"{_FLAG}": {word}}}{text[entry.end :]}'
+        changed = f'{text[: entry.value]}{{"{name}": {word}}}{text[entry.end :]}'
     return _checked(changed, wanted)
 
 

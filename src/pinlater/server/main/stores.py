@@ -36,6 +36,7 @@ def sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[D
             sha256(repr(astuple(place.endpoint)).encode()).hexdigest(),  # it has the password in it
             place.takes_enqueues,
             str(place.endpoint),
+            place.lost,
         )
         for place in places
     ]

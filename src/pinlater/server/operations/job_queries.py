@@ -38,6 +38,7 @@ from pinlater.server.telemetry.metrics import Metrics
 
 _BODIES_A_LOOKUP = 64
 _QUEUES_A_LOOK = 1_000
+_SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
 
 
@@ -203,11 +204,12 @@ class JobQueries:
         return Scanned(page.jobs, page.continuation, page.incomplete)
 
     async def scan_page(self, command: ScanCommand) -> ScannedPage:
-        """As `scan`, and says how many jobs were compared."""
+        """As `scan`, and says how many jobs were compared. Raises `ShardConnectionFailed` if the named shard is unreachable."""
         if command.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {command.limit}")
         after = parse_continuation(command)
         await self._check(command.filter)
+        only = self._shard_of(command.shard)
         limit = min(command.limit, self._settings.max_scan_limit)
         regex = await self.regex(command.filter)
         if limit == 0 or _names_none(command.filter):
@@ -216,7 +218,7 @@ class JobQueries:
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
         last: ScannedRow | None = None
         seen = 0
-        merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
+        merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies, only=only)
         async for found in merged.rows():
             row = found.row
             seen += 1
@@ -279,11 +281,34 @@ class JobQueries:
         regex: BodyRegex | None,
         *,
         bodies: bool,
+        only: ShardLanes | None = None,
     ) -> MergedRows:
         priorities, now_ms = self._priorities(filter), self._clock.now_ms()
         return MergedRows(
-            self._shards, self._metrics, method, filter, priorities, after, limit, now_ms, regex, bodies=bodies
+            self._shards,
+            self._metrics,
+            method,
+            filter,
+            priorities,
+            after,
+            limit,
+            now_ms,
+            regex,
+            bodies=bodies,
+            only=only,
         )
+
+    def _shard_of(self, name: str) -> ShardLanes | None:
+        """The shard of that name, as the map or as descriptors have it; None for ''. Raises `InvalidArgument`."""
+        if not name:
+            return None
+        found = self._shards.get(name) or self._shards.get(name.removeprefix("s"))
+        if found is None:
+            names = ", ".join([shard.name for shard in self._shards][:_SHARDS_NAMED_MAX])
+            raise InvalidArgument(
+                f"There is no shard {name[:100]!r}; this server has {names}", detail="SHARD_NOT_FOUND"
+            )
+        return found
 
     async def _check(self, filter: JobFilter) -> None:
         check_priority(filter.priority, self._settings)

@@ -15,6 +15,7 @@ from pinlater.server.operations.addressing import left_out, reachable
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Page, PageRow, raise_error
 from pinlater.server.telemetry.metrics import Metrics
@@ -112,7 +113,8 @@ class _BudgetEnded(Exception):
 
 
 class MergedRows:
-    """All shards' rows in one order, newest first, read page by page. A shard that fails is left out from then on."""
+    """All shards' rows in one order, newest first, read page by page. A shard that fails is left out from then on. `only`: no other shard
+    is read; raises `ShardConnectionFailed` if it is unreachable."""
 
     def __init__(
         self,
@@ -127,11 +129,14 @@ class MergedRows:
         regex: BodyRegex | None,
         *,
         bodies: bool,
+        only: ShardLanes | None = None,
     ) -> None:
+        if only is not None and not only.healthy:
+            raise shard_unreachable(only.name)
         bodies = bodies or regex is not None
         self._metrics, self._method = metrics, method
-        found = reachable(shards, self._metrics, method)
-        self.cut = len(found) < len(shards)
+        found = reachable(shards, self._metrics, method) if only is None else [only]
+        self.cut = only is None and len(found) < len(shards)
         self.unsearched = False  # whether a budget of the regex ended before all rows were searched
         self._failures: dict[str, Unavailable] = {}
         self._shards = len(found)

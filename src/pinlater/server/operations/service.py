@@ -77,6 +77,7 @@ FEATURES = (
     "bulk-runs",
     "workers",
     "incomplete-bulk-runs",
+    "scan-of-shard",
 )
 
 

@@ -35,10 +35,13 @@ from pinlater.domain.errors import (
     adding,
 )
 from pinlater.domain.queue import Queue
+from pinlater.domain.wording import counted
 from pinlater.server.operations.unsettled_requests import UnsettledRequests
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, RequestRef, UniqueRef
+
+_KEY_SHOWN = 64  # characters of a unique key in an error
 
 
 class KeyedRequest(NamedTuple):
@@ -247,16 +250,16 @@ class ShardRouter:
             for shard in self._shards.unique.to_ask(queue.name, key, self._shards.home_of(key), self._shards):
                 keys_by_shard.setdefault(shard.name, (shard, []))[1].append(key)
         asked = list(keys_by_shard.values())
-        for shard, _ in asked:
+        for shard, keys in asked:
             if await self._has_unended(shard, queue):
-                raise _cannot_say("whether a unique key is taken there", _unended(shard))
+                raise _cannot_say(_whether_taken(keys), _unended(shard))
         answers = await asyncio.gather(
             *(self._ask(shard, self._look_for(queue, keys)) for shard, keys in asked), return_exceptions=True
         )
         held: dict[int, tuple[str, KeyHolder]] = {}
         for (shard, keys), answer in zip(asked, answers, strict=True):
             if isinstance(answer, Unavailable):
-                raise _cannot_say("whether a unique key is taken there", answer)
+                raise _cannot_say(_whether_taken(keys), answer)
             if isinstance(answer, BaseException):
                 raise answer
             for key, job in zip(keys, answer, strict=True):
@@ -305,9 +308,14 @@ class ShardRouter:
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
         if part.home is not None:
             home = self._shards.get(part.home)
-            if home is None or not home.healthy:
-                raise shard_unreachable(part.home)
-            inserted = await self._insert(home, queue, chosen, now_ms, part.key, request)
+            try:
+                if home is None or not home.healthy:
+                    raise shard_unreachable(part.home)
+                inserted = await self._insert(home, queue, chosen, now_ms, part.key, request)
+            except RequestTooOld:
+                raise
+            except (ShardConnectionFailed, StoreFull) as error:
+                raise adding(error, f"; only shard {part.home} takes jobs with {_keys_of(chosen)}") from error
             return StoredPart(part, home.name, inserted)
         done = await self._anywhere(queue, chosen, now_ms, part.key, request)
         return StoredPart(part, *done)
@@ -404,6 +412,20 @@ def _cannot_say(what: str, failure: Unavailable) -> ShardConnectionFailed:
     error = ShardConnectionFailed(f"{failure.message}, so that it is unknown {what}", retry_after_ms=1000)
     error.__cause__ = failure
     return error
+
+
+def _whether_taken(keys: Sequence[str]) -> str:
+    return f"whether {_named_keys(keys)} {'is' if len(keys) == 1 else 'are'} taken there"
+
+
+def _keys_of(jobs: Sequence[Job]) -> str:
+    """The unique keys of these jobs: the first by its name, the others by their number."""
+    return _named_keys(list(dict.fromkeys(job.unique.key for job in jobs if job.unique is not None)))
+
+
+def _named_keys(keys: Sequence[str]) -> str:
+    others = f" and {counted(len(keys) - 1, 'other key')} of the request" if len(keys) > 1 else ""
+    return f"the unique key {keys[0][:_KEY_SHOWN]!r}{others}"
 
 
 def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:

@@ -66,10 +66,11 @@ class ScannedPage(NamedTuple):
 
 
 class ScanCommand(NamedTuple):
-    """A scan. `paged` asks for a continuation that goes on where this one stopped."""
+    """A scan. `paged` asks for a continuation that goes on where this one stopped. `shard`: of its jobs only, '' for all shards."""
 
     filter: JobFilter
     limit: int = 100
     continuation: str = "0"
     paged: bool = False
     bodies: bool = False
+    shard: str = ""

@@ -5,6 +5,7 @@
 - One that only drains gets no enqueues any more.
 - One that is wanted no longer drains, and goes once it is empty and other servers have had time to learn of it. While it holds live jobs,
   or unique keys that only time frees, it stays, and an error says how many.
+- One whose data are lost goes at once if it can't be asked, with all its jobs. One that answers is treated as one that is wanted no longer.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from pinlater.server.storage.interface import Shard
 
 logger = logging.getLogger(__name__)
 
+_IF_LOST = ' (if its data are lost for good, put its entry back with "lostForGood": true)'
+
 
 class DesiredShard(NamedTuple):
     """A shard as the operator wants it. `make` gives it unopened; it is made anew if `address` differs from before.
 
     `address` holds whatever makes it another one: host, port, database, who logs in. It is compared, never logged.
-    `shown_address` is for operators, without a password.
+    `shown_address` is for operators, without a password. `lost`: its data are gone for good, and it is wanted no longer.
     """
 
     name: str
@@ -40,6 +43,7 @@ class DesiredShard(NamedTuple):
     address: str = ""
     takes_enqueues: bool = True
     shown_address: str = ""
+    lost: bool = False
 
 
 class MapChange(NamedTuple):
@@ -57,12 +61,14 @@ class MapChange(NamedTuple):
 async def open_shards(
     desired: Sequence[DesiredShard], clock: Clock, random: Random, settings: ShardingSettings | None = None
 ) -> Shards:
-    """The map to start with. Those that can't be opened join out of use; raises the first one's `Unavailable` if none can.
+    """The map to start with, without lost shards. Those that can't be opened join out of use; raises the first one's `Unavailable` if
+    none can.
 
     If none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
     """
     settings = settings or ShardingSettings()
-    made = list(await asyncio.gather(*(_made(one, clock, random, settings) for one in desired)))
+    wanted = [one for one in desired if not one.lost]
+    made = list(await asyncio.gather(*(_made(one, clock, random, settings) for one in wanted)))
     while all(error is not None for _, error in made):
         opening = [index for index, (shard, _) in enumerate(made) if shard.opening is not None]
         if not opening:
@@ -119,6 +125,8 @@ class Reload:
 
     async def replace(self, desired: Sequence[DesiredShard]) -> MapChange:
         """Makes the map what is desired, as far as that is possible now; `tidy` does the rest later. Raises ValueError for no shard."""
+        lost = {one.name for one in desired if one.lost}
+        desired = [one for one in desired if not one.lost]
         names = [one.name for one in desired]
         if not desired or len(set(names)) < len(names):
             raise ValueError("a shard map needs shards, each with a name of its own")
@@ -135,6 +143,8 @@ class Reload:
                 if error is None:
                     await self._prepare(shard, unopened)
             change = self._take_over(desired, before, {shard.name: shard for shard, _ in made})
+            for shard in shards:
+                shard.lost = shard.name in lost
             removed, kept = await self._let_go()
         change = change._replace(removed=removed, kept=kept, unopened=unopened)
         self._say(change)
@@ -213,11 +223,19 @@ class Reload:
         return removed, kept
 
     async def _why_it_stays(self, shard: ShardLanes) -> str | None:
+        """None for one that may go."""
         try:
-            rows = await shard.store.count_jobs()
-            keys = await shard.store.timed_keys(shard.clock.now_ms())
+            return await self._why_it_is_needed(shard)
         except PinLaterError as error:
-            return f"it can't be asked whether it is empty: {error.message}"
+            if not shard.lost:
+                return f"it can't be asked whether it is empty: {error.message}{_IF_LOST}"
+            found = {"shard": shard.name, "reason": error.message}
+            logger.warning("a shard that is marked as lost is given up with all its jobs", extra=found)
+            return "it is the only one" if len(self._shards) == 1 else None
+
+    async def _why_it_is_needed(self, shard: ShardLanes) -> str | None:
+        rows = await shard.store.count_jobs()
+        keys = await shard.store.timed_keys(shard.clock.now_ms())
         live = sum(row.counts.pending + row.counts.in_progress for row in rows)
         if live:
             return f"it holds {counted(live, 'live job')}; drain it (dequeueOnly) before it is taken out"

@@ -82,6 +82,7 @@ class ShardLanes:
         self.address = ""  # equal name and address mean the same shard
         self.shown_address = ""
         self.leaving = False  # out of the map as soon as it is empty
+        self.lost = False  # then also if it can't be asked
         self.moved = False  # at a new address, and not reached there yet
         self.is_new = not opened  # never was in use by this server
         self.is_behind = False  # came back while no other shard could be asked for the queues

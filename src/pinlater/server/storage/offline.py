@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias
 
 from pinlater.domain.calls import ShardSize
-from pinlater.domain.queue import QueueCounts
-from pinlater.server.storage.values import Member, TimedKeys
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.server.storage.values import Member, Page, PageRow, TimedKeys
 
 Migrated: TypeAlias = tuple[int, int, Sequence[str]]
 """The schema's version before and after a migration, and what was run."""
+ScanJobs: TypeAlias = Callable[[Page], Awaitable[Sequence[PageRow] | PinLaterError]]
+_QUEUES_MAX = 5  # of which live jobs are shown
 
 
 class Look(NamedTuple):
@@ -32,3 +37,36 @@ class Look(NamedTuple):
     def finished(self) -> int:
         """Finished jobs that are still kept."""
         return sum(row.counts.succeeded + row.counts.failed for row in self.counts)
+
+
+class LiveJobs(NamedTuple):
+    """Some of the jobs that wait or run on a shard, without bodies, and all its queues by name."""
+
+    jobs: Sequence[JobInfo] = ()
+    queues: Mapping[str, Queue] = {}
+
+
+async def find_live(scan: ScanJobs, counts: Sequence[QueueCounts], now_ms: int, limit: int) -> list[JobInfo]:
+    """Up to `limit` live jobs, of the fullest queues: of each queue one that runs, one that is not due yet and one that is due, before a
+    second one of a kind. Of those that are not due the last one comes first, since the shard has to wait for it."""
+    found: list[list[JobInfo]] = []
+    for page in _live_pages(counts, now_ms, limit):
+        rows = await scan(page)
+        if not isinstance(rows, PinLaterError):
+            found.append([row.job for row in rows])
+    in_turns = chain.from_iterable(zip_longest(*found))
+    return [job for job in in_turns if job is not None][:limit]
+
+
+def _live_pages(counts: Sequence[QueueCounts], now_ms: int, limit: int) -> Iterator[Page]:
+    live: dict[str, int] = {}
+    for row in counts:
+        live[row.queue] = live.get(row.queue, 0) + row.counts.pending + row.counts.in_progress
+    for queue in sorted(live, key=lambda name: -live[name])[:_QUEUES_MAX]:
+        used = [row.counts for row in counts if row.queue == queue]
+        running = [each.priority for each in used if each.in_progress]
+        waiting = [each.priority for each in used if each.pending]
+        if running:
+            yield Page(queue, JobState.IN_PROGRESS, running, limit)
+        for future in (True, False) if waiting else ():
+            yield Page(queue, JobState.PENDING, waiting, limit, due_by_ms=now_ms, future=future)

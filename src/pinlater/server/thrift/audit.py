@@ -28,6 +28,7 @@ Fields = Mapping[str, object]
 OK, INTERRUPTED = "ok", "interrupted"
 _TEXT_MAX = 200  # characters of a caller's text in an entry
 _DELETE_QUEUE = "deleteQueue"
+_RATE_LIMIT = "maxJobsPerSecond"
 _TASKS_MAX = 5
 _MOVED_MAX = 5
 _STATES = {int(state): state.name for state in JobState}
@@ -97,8 +98,9 @@ def _named_jobs(call: Any) -> Fields:
 
 
 def _configure_queue(call: Any) -> Fields:
-    config = {name: getattr(call.config, name) for name in WIRE_NAMES.values()}
-    return {"queue": call.queueName} | {name: value for name, value in config.items() if value is not None}
+    """All settings that the queue has from now on. The rate limit is told also where there is none, so that its removal can be seen."""
+    limit = {_RATE_LIMIT: call.config.maxJobsPerSecond}
+    return {"queue": call.queueName, **limit, **_given(call.config, *WIRE_NAMES.values())}
 
 
 def _queue_made(call: Any) -> Fields:

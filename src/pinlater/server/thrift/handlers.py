@@ -13,7 +13,7 @@ from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift import answers, requests
-from pinlater.server.thrift.requests import caller, worker
+from pinlater.server.thrift.requests import caller, named_source, worker
 from pinlater.wire.bulk_runs import wire_list, wire_run
 from pinlater.wire.generated import received
 from pinlater.wire.queue_settings import config_of
@@ -218,7 +218,7 @@ async def get_audit(service: Service, call: received.getAudit_args) -> Any:
 
 
 async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
-    await service.queues.set_paused(call.queueName, True, call.context.source)
+    await service.queues.set_paused(call.queueName, True, named_source(call.context))
 
 
 async def resume_queue(service: Service, call: received.resumeQueue_args) -> None:

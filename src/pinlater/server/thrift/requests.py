@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.audit import AuditFilter
 from pinlater.domain.bulk_runs import BulkOrder
+from pinlater.domain.caller_address import named_address
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
@@ -15,6 +16,7 @@ from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter,
 from pinlater.wire.bulk_runs import order_of
 from pinlater.wire.generated import received
 
+_SOURCE_SHOWN = 120  # characters of a source before an address
 _STATES = {int(state): state for state in JobState}
 _SCOPES = {int(scope): scope for scope in UniqueScope}
 
@@ -22,6 +24,12 @@ _SCOPES = {int(scope): scope for scope in UniqueScope}
 def caller(context: received.RequestContext) -> Caller:
     """The caller."""
     return tuple.__new__(Caller, (context.source, context.requestId, 0, None))  # quicker than the class's own call
+
+
+def named_source(context: received.RequestContext) -> str:
+    """What the caller calls itself, and the address of the client for which it made the call, which nothing proves."""
+    address = named_address(context.callerAddress or "")
+    return f"{context.source[:_SOURCE_SHOWN]} for {address} (unverified)" if address else context.source
 
 
 def worker(
@@ -186,7 +194,8 @@ def scan_command(request: received.PinLaterScanJobsRequest) -> ScanCommand:
     """Which jobs to show."""
     state = _state(request.jobState)
     jobs = JobFilter(request.queueName, state, request.priority, request.scanFutureJobs, request.bodyRegexToMatch)
-    return ScanCommand(jobs, request.limit, request.continuation, bool(request.paged), bool(request.includeBody))
+    paged, bodies = bool(request.paged), bool(request.includeBody)
+    return ScanCommand(jobs, request.limit, request.continuation, paged, bodies, request.shard or "")
 
 
 def delete_filter(request: received.PinLaterDeleteJobsRequest) -> JobFilter:

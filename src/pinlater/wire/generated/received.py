@@ -201,6 +201,7 @@ class PinLaterScanJobsRequest:
     bodyRegexToMatch: str | None = None
     paged: bool | None = None
     includeBody: bool | None = None
+    shard: str | None = None
 
 
 class PinLaterScanJobsResponse:

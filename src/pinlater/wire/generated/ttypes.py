@@ -807,6 +807,7 @@ class PinLaterScanJobsRequest(TBase):
      - bodyRegexToMatch
      - paged
      - includeBody
+     - shard
 
     """
 
@@ -820,10 +821,11 @@ class PinLaterScanJobsRequest(TBase):
         'bodyRegexToMatch',
         'paged',
         'includeBody',
+        'shard',
     )
 
 
-    def __init__(self, queueName=None, jobState=None, priority=None, scanFutureJobs=False, continuation="0", limit=100, bodyRegexToMatch=None, paged=None, includeBody=None,):
+    def __init__(self, queueName=None, jobState=None, priority=None, scanFutureJobs=False, continuation="0", limit=100, bodyRegexToMatch=None, paged=None, includeBody=None, shard=None,):
         self.queueName = queueName
         self.jobState = jobState
         self.priority = priority
@@ -833,6 +835,7 @@ class PinLaterScanJobsRequest(TBase):
         self.bodyRegexToMatch = bodyRegexToMatch
         self.paged = paged
         self.includeBody = includeBody
+        self.shard = shard
 
 
 class PinLaterScanJobsResponse(TBase):
@@ -4286,6 +4289,7 @@ PinLaterScanJobsRequest.thrift_spec = (
     None,  # 99
     (100, TType.BOOL, 'paged', None, None, ),  # 100
     (101, TType.BOOL, 'includeBody', None, None, ),  # 101
+    (102, TType.STRING, 'shard', 'UTF8', None, ),  # 102
 )
 all_structs.append(PinLaterScanJobsResponse)
 PinLaterScanJobsResponse.thrift_spec = (

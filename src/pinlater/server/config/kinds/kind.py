@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.settings import Settings
     from pinlater.server.storage.interface import Shard, SharedShard
-    from pinlater.server.storage.offline import Look, Migrated
+    from pinlater.server.storage.offline import LiveJobs, Look, Migrated
 
 
 class FileTools(Protocol):
@@ -122,6 +122,9 @@ class ShardedKind(Protocol):
 
     async def look_at(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> Look:
         """Schema, servers, counts and keys, without serving the shard. Raises `Unavailable`."""
+
+    async def live_jobs(self, place: ConfiguredShard, settings: Settings, now_ms: int, limit: int) -> LiveJobs:
+        """Some of the jobs that wait or run, without serving the shard. Raises `Unavailable`."""
 
     async def forget_timed_keys(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> int:
         """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""

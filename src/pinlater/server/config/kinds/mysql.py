@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.settings import Settings
     from pinlater.server.storage.interface import SharedShard
-    from pinlater.server.storage.offline import Look, Migrated
+    from pinlater.server.storage.offline import LiveJobs, Look, Migrated
 
 _HINT = "MariaDB's are called mysql, too (did you mean mysql://…?)"
 
@@ -61,6 +61,11 @@ class _MysqlKind:
         from pinlater.server.storage.mysql.offline import look_at_shard
 
         return await look_at_shard(place.endpoint, settings.mysql, now_ms)
+
+    async def live_jobs(self, place: ConfiguredShard, settings: Settings, now_ms: int, limit: int) -> LiveJobs:
+        from pinlater.server.storage.mysql.offline import live_jobs
+
+        return await live_jobs(place.endpoint, settings.mysql, place.name, now_ms, limit)
 
     async def forget_timed_keys(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> int:
         from pinlater.server.storage.mysql.offline import forget_timed_keys

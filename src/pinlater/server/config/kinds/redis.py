@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.settings import Settings
     from pinlater.server.storage.interface import SharedShard
-    from pinlater.server.storage.offline import Look, Migrated
+    from pinlater.server.storage.offline import LiveJobs, Look, Migrated
 
 _HINT = "Valkey's are called redis, too (did you mean redis://…?)"
 
@@ -66,6 +66,11 @@ class _RedisKind:
         from pinlater.server.storage.redis.offline import look_at_shard
 
         return await look_at_shard(place.endpoint, settings.redis, place.name, now_ms)
+
+    async def live_jobs(self, place: ConfiguredShard, settings: Settings, now_ms: int, limit: int) -> LiveJobs:
+        from pinlater.server.storage.redis.offline import live_jobs
+
+        return await live_jobs(place.endpoint, settings.redis, place.name, now_ms, limit)
 
     async def forget_timed_keys(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> int:
         from pinlater.server.storage.redis.offline import forget_timed_keys

@@ -17,7 +17,7 @@ from pinlater.server.storage.mysql.membership import members
 from pinlater.server.storage.mysql.server_requirements import check_server
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
-from pinlater.server.storage.offline import Look
+from pinlater.server.storage.offline import LiveJobs, Look, find_live
 from pinlater.server.storage.relational.reading import timed_keys
 
 _ALTER_MS = 600_000
@@ -53,6 +53,14 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
             return look._replace(members=found, counts=rows, timed_keys=keys, size=size)
     except _NotThere:
         return Look(0)
+
+
+async def live_jobs(endpoint: MysqlEndpoint, settings: MysqlSettings, name: str, now_ms: int, limit: int) -> LiveJobs:
+    """Some of the jobs that wait or run. Raises `Unavailable`."""
+    async with _connection(endpoint, settings) as connection:
+        counts = await reading.counts(connection, None)
+        jobs = await find_live(lambda page: reading.scan(connection, name, page), counts, now_ms, limit)
+        return LiveJobs(jobs, {queue.name: queue for _, queue in await reading.list_queues(connection)})
 
 
 async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms: int) -> int:

@@ -8,7 +8,7 @@ isn't there.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pinlater.domain.errors import ShardRefused
 from pinlater.server.storage.redis.changes import Changes
@@ -26,6 +26,29 @@ Queues = Sequence[tuple[str, bytes]]
 _TRIES = 10
 
 
+class Looking(Protocol):
+    """What a look at jobs uses: of a call of the store, or of a program that serves no shard."""
+
+    @property
+    def readers(self) -> Readers: ...
+
+    @property
+    def queues(self) -> Mapping[str, bytes]: ...
+
+    def ids_of(self, names: Iterable[str]) -> Queues: ...
+
+
+class ReadAccess(NamedTuple):
+    """For looks of a program that serves no shard. `queues`: all, as they were read."""
+
+    readers: Readers
+    queues: Mapping[str, bytes]
+
+    def ids_of(self, names: Iterable[str]) -> Queues:
+        """Returns the named queues that there are, with their ids."""
+        return _named(self.queues, names)
+
+
 class Access(NamedTuple):
     """Holds what one call of the store uses."""
 
@@ -38,7 +61,7 @@ class Access(NamedTuple):
 
     def ids_of(self, names: Iterable[str]) -> Queues:
         """The named queues that there are, with their ids: what scripts are to check."""
-        return [(name, self.queues[name]) for name in dict.fromkeys(names) if name in self.queues]
+        return _named(self.queues, names)
 
     async def names_of(self, ids: Iterable[bytes]) -> dict[bytes, str]:
         """The names of these queues; what is missing is in Redis neither. It is asked if one is not remembered."""
@@ -70,6 +93,10 @@ class Access(NamedTuple):
         if answer != [0]:
             self.stats.conflicts += 1
         return answer
+
+
+def _named(queues: Mapping[str, bytes], names: Iterable[str]) -> Queues:
+    return [(name, queues[name]) for name in dict.fromkeys(names) if name in queues]
 
 
 def conflict() -> ShardRefused:

@@ -17,7 +17,7 @@ from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import walking
-from pinlater.server.storage.redis.access import Access, Queues
+from pinlater.server.storage.redis.access import Access, Looking, Queues
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.claiming import handed_out, time_of
 from pinlater.server.storage.redis.inserting import repeated
@@ -62,7 +62,7 @@ _PEEK_MAX = 1_000
 _EXACT_MAX = 2**53  # a score is a float
 
 
-async def lookup(access: Access, shard: str, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
+async def lookup(access: Looking, shard: str, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
     """All that is known of each; the whole name must match."""
     queues = access.queues
     refs = {
@@ -78,7 +78,7 @@ async def lookup(access: Access, shard: str, keys: Sequence[JobKey], *, bodies: 
     return [jobs.get(refs[key]) if key in refs else None for key in keys]
 
 
-async def _rows(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, LookupRow]:
+async def _rows(access: Looking, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, LookupRow]:
     """The jobs that are there. All `refs` are of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
     names = {queue: name for name, queue in queues}
@@ -126,7 +126,7 @@ def _row(
     return row
 
 
-async def scan(access: Access, shard: str, page: Page) -> list[PageRow] | PinLaterError:
+async def scan(access: Looking, shard: str, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job whose state changed in between is passed over."""
     queue = access.queues.get(page.queue)
     if queue is None:
@@ -169,7 +169,7 @@ async def scan(access: Access, shard: str, page: Page) -> list[PageRow] | PinLat
 
 
 async def _moved_rows(
-    access: Access, refs: Sequence[bytes], lines: Sequence[bytes], queues: Queues, *, bodies: bool
+    access: Looking, refs: Sequence[bytes], lines: Sequence[bytes], queues: Queues, *, bodies: bool
 ) -> dict[bytes, LookupRow]:
     """Jobs that have got another of these priorities, by the names that they had. One script reads all names of a job."""
     found: dict[bytes, LookupRow] = {}
@@ -181,7 +181,7 @@ async def _moved_rows(
     return found
 
 
-async def _check(access: Access, queues: Queues) -> None:
+async def _check(access: Looking, queues: Queues) -> None:
     """Before an empty answer: raises `StaleQueues` if a queue was deleted or made anew since it was read."""
     await load_jobs(access.readers, (), queues=queues)
 
