@@ -1,4 +1,4 @@
-"""One server of three is lost: within five seconds, jobs of every queue on every shard are stored and claimed again."""
+"""One server of three is lost, or does not reach the others: within five seconds each queue is served on each shard."""
 
 from __future__ import annotations
 
@@ -102,13 +102,19 @@ def lose(scene: Scene, load: Load, server: SimulatedServer, how: str) -> None:
         server.loop.pause()
     elif how == "cut off from clients":
         load.cut_off(server)
+    elif how.startswith("split"):
+        for other in scene.cluster.servers:
+            if other is not server:
+                scene.network.cut(server.name, other.name, one_way=how == "split, one way")
     else:
         server.stays_down = True
         server.kill(told=how == "killed")
 
 
 @pytest.mark.parametrize("lost", range(SERVERS))
-@pytest.mark.parametrize("how", ["killed", "without power", "suspended", "cut off from clients"])
+@pytest.mark.parametrize(
+    "how", ["killed", "without power", "suspended", "cut off from clients", "split", "split, one way"]
+)
 def test_each_queue_is_served_on_each_shard_within_five_seconds_of_a_loss(how: str, lost: int) -> None:
     async def work(scene: Scene) -> None:
         load, server = Load(scene), scene.cluster.servers[lost]
