@@ -20,7 +20,7 @@ from pinlater.server.storage.values import NO_OWNER
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
 from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
-from pinlater.simulation.network import Network
+from pinlater.simulation.network import ConnectionEnd, Network
 from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_session import Session
 from pinlater.simulation.store_trouble import StoreTrouble
@@ -105,9 +105,9 @@ class Scene:
             for store in self.stores
         )
 
-    def client(self, name: str, server: SimulatedServer) -> Process:
+    def client(self, name: str, server: SimulatedServer, timeout_ms: int = 20_000) -> Process:
         """A client of one server."""
-        load, trace = Workload(client_timeout_ms=20_000), Trace(self.timeline)
+        load, trace = Workload(client_timeout_ms=timeout_ms), Trace(self.timeline)
         return Process(name, self.timeline, self.network, [server.address], 1, load, trace, self.cluster.wall_ms)
 
     async def done(self, client: Process, call: Coroutine[Any, Any, Any]) -> None:
@@ -196,6 +196,36 @@ def test_a_server_that_stops_answers_what_other_servers_have_sent() -> None:
         while owner in scene.alive:
             assert scene.timeline.now_s < stopped_s
             await asyncio.sleep(0.01)
+
+    Scene(2, 1).run(work)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_an_owner_begins_a_call_only_within_the_time_limit_of_the_server_that_asks(
+    in_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server waits for it after that, and its client may have enqueued the job again with another key."""
+    limit_s = Settings().sharding.call_timeout_ms / 1000
+
+    def hold_back(self: Network, end: ConnectionEnd, what: Callable[[ConnectionEnd], None]) -> bool:
+        self._cut[end.loop.host, end.remote[0]].append((end, what))
+        return True
+
+    async def work(scene: Scene) -> None:
+        [store] = scene.stores
+        owner, asker = scene.cluster.servers
+        queue = next(f"q{i}" for i in range(99) if store.owners.by_slice[slice_of(f"q{i}")] == address_of(owner))
+        client = scene.client("client", asker, timeout_ms=round(limit_s * 1000) - 500)
+        await scene.done(client, client.client.create_queue(queue))
+        monkeypatch.setattr(Network, "holds_back", hold_back)
+        scene.network.cut(asker.name, owner.name, one_way=True)
+        sent = client.start(client.client.enqueue(queue, [Job(b"x")]))
+        await asyncio.sleep(limit_s - 1.0 if in_time else limit_s + 0.5)
+        assert not store.jobs()
+        scene.network.heal(asker.name, owner.name)
+        await asyncio.sleep(2.0)
+        assert len(store.jobs()) == int(in_time)
+        assert (sent.exception() is None) is in_time
 
     Scene(2, 1).run(work)
 
