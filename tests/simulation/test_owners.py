@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any
 
 import pytest
 
 from pinlater.client import Job
-from pinlater.domain.job import JobState
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
@@ -19,10 +18,9 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.storage.values import NO_OWNER
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
 from pinlater.simulation.isolation import collected_at_the_end
-from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.loop import ProcessState, Timeline, new_process
 from pinlater.simulation.network import ConnectionEnd, Network
 from pinlater.simulation.store import SimulatedStore
-from pinlater.simulation.store_session import Session
 from pinlater.simulation.store_trouble import StoreTrouble
 from pinlater.simulation.trace import Trace
 from tests.simulation.workload import Process, Workload
@@ -390,64 +388,6 @@ def test_slices_end_where_they_should_though_changes_have_unknown_outcomes_and_s
         await scene.unchanged(10.0)
 
     Scene(3, 2, seed).run(work)
-
-
-def sweeps_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, str]]:
-    """Sweeps for overdue claims from now on: when, of which shard, and by which server."""
-    swept: list[tuple[float, str, str]] = []
-    plain = Session.time_out_claims
-
-    async def time_out_claims(self: Session, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, ProcessLoop)
-        if limit:
-            swept.append((scene.timeline.now_s, self.store.name, loop.host))
-        return await plain(self, now_ms, limit, quarantine_after)
-
-    monkeypatch.setattr(Session, "time_out_claims", time_out_claims)
-    return swept
-
-
-def test_each_shard_is_swept_by_one_server_and_now_and_then_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(scene: Scene) -> None:
-        await asyncio.sleep(40.0)
-        swept = sweeps_of(scene, monkeypatch)
-        await asyncio.sleep(60.0)
-        for store in scene.stores:
-            [(sweeper, most), *others] = Counter(host for _, shard, host in swept if shard == store.name).most_common()
-            first_owner = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
-            assert sweeper == first_owner.name
-            assert most >= 50
-            assert [count for _, count in others] == [2, 2]
-
-    Scene(3, 2).run(work)
-
-
-@pytest.mark.parametrize("how", ["killed, told", "killed, untold", "paused", "cut off from the shard"])
-def test_claims_of_a_shard_whose_sweeper_is_gone_go_back_soon(how: str) -> None:
-    async def work(scene: Scene) -> None:
-        store = scene.stores[0]
-        sweeper = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
-        other = next(s for s in scene.cluster.servers if s is not sweeper)
-        client = scene.client("client", other)
-        await scene.done(client, client.client.create_queue("q"))
-        for _ in range(8):  # on both shards
-            await scene.done(client, client.client.enqueue("q", [Job(b"x", claim_timeout_ms=1_000)]))
-        await scene.done(client, client.client.dequeue("q", 8))
-        assert store.jobs()
-        assert all(job.state is JobState.IN_PROGRESS for job in store.jobs())
-        if how == "paused":
-            assert sweeper.loop is not None
-            sweeper.loop.pause()
-        elif how.startswith("killed"):
-            sweeper.stays_down = True
-            sweeper.kill(told=how == "killed, told")
-        else:
-            store.gone_for.add(sweeper.name)
-        await asyncio.sleep(1.0 + MOVED_WITHIN_S)
-        assert all(job.state is JobState.PENDING for job in store.jobs())
-
-    Scene(3, 2).run(work)
 
 
 def test_busy_queues_of_one_owner_get_different_owners_and_then_stay() -> None:
