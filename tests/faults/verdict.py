@@ -21,7 +21,7 @@ from tests.faults.stores import Sums
 
 DRAIN_S_MAX = 60.0
 SLOWER_MAX = 3.0
-# The promise is five seconds of servers that run; the simulator holds them to it (`tests/simulation/test_owners.py`). Here three servers,
+# The promise is five seconds of servers that run; the simulator holds them to it (`tests/simulation/test_losses.py`). Here three servers,
 # three databases and the load share two cores with other tests, and the clock on the wall counts what they wait for a core.
 RECOVERED_S_MAX = 15.0
 _LOOKUP_CHUNK = 1_000

@@ -43,7 +43,8 @@ class Network:
         self.timeline = timeline
         self.calm = calm
         self.trouble = calm
-        self._cut: dict[frozenset[str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
+        # By the hosts that something goes from and to: what is held back.
+        self._cut: dict[tuple[str, str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
         self._random = random
         self._wire = new_process(timeline, "network", "")
         self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
@@ -75,7 +76,7 @@ class Network:
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         """Connects as `loop.create_connection` does. There is no answer from beyond a cut, and a host without a listener refuses."""
         await asyncio.sleep(self.delay_s())
-        while self.is_cut(loop.host, host):
+        while self.is_cut(loop.host, host) or self.is_cut(host, loop.host):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)
         found = self._listeners.get((host, port))
         if found is None or found[0].state is ProcessState.DEAD:
@@ -134,22 +135,30 @@ class Network:
 
     # --- cuts -----------------------------------------------------------------------------------------------------------------
 
-    def cut(self, one: str, other: str) -> None:
-        """Nothing passes between the two hosts from now on."""
-        self._cut.setdefault(frozenset((one, other)), [])
+    def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Nothing passes between the two hosts from now on; or, one way, nothing from the first one to the other."""
+        self._cut.setdefault((one, other), [])
+        if not one_way:
+            self._cut.setdefault((other, one), [])
 
     def heal(self, one: str, other: str) -> None:
-        """Connects the two hosts again; what kernels have kept sending arrives."""
-        for end, what in self._cut.pop(frozenset((one, other)), ()):
-            end.say(what)
+        """Connects the two hosts again, both ways; what kernels have kept sending arrives."""
+        for way in ((one, other), (other, one)):
+            for end, what in self._cut.pop(way, ()):
+                end.say(what)
 
-    def is_cut(self, one: str, other: str) -> bool:
-        """Whether nothing passes between two hosts now."""
-        return bool(self._cut) and frozenset((one, other)) in self._cut
+    def heal_all(self) -> None:
+        """Connects all hosts again."""
+        for one, other in list(self._cut):
+            self.heal(one, other)
+
+    def is_cut(self, source: str, to: str) -> bool:
+        """Whether nothing passes from one host to another now."""
+        return bool(self._cut) and (source, to) in self._cut
 
     def holds_back(self, end: ConnectionEnd, what: Callable[[ConnectionEnd], None]) -> bool:
         """Keeps what is sent into a cut until that has healed; or loses it, as where the kernel gives up sooner."""
-        held = self._cut[frozenset((end.loop.host, end.remote[0]))]
+        held = self._cut[end.loop.host, end.remote[0]]
         if self._random.random() < 0.5:
             return False
         held.append((end, what))
