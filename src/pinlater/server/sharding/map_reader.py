@@ -24,7 +24,10 @@ class MapReader:
         self._reading: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
-        """Reads the file, once a second at most, however many callers ask. Waits a second at most: to open a shard may take longer, and goes on then."""
+        """Reads the file, once a second at most, however many callers ask.
+
+        Waits a second at most: to open a shard may take longer, and goes on then.
+        """
         if self._reading is None:
             now_s = self._monotonic()
             if self._began_s is not None and now_s - self._began_s < _INTERVAL_S:
