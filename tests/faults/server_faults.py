@@ -22,6 +22,7 @@ async def a_server_is_killed(stage: Stage) -> None:
     stage.load.spread()
     await stage.lasts(5)
     victim = stage.dice.choice(stage.servers)
+    await stage.owns_slices(victim)
     victim.kill()
     await stage.recovers(victim)
     await stage.lasts(15)
@@ -37,6 +38,7 @@ async def a_server_is_suspended_past_its_lease(stage: Stage) -> None:
     third = await stage.add_server()
     stage.load.spread()
     await stage.lasts(5)
+    await stage.owns_slices(third)
     stage.suspend(third)
     try:
         await stage.recovers(third)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -19,30 +20,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 from bench.servers import PinLaterServer
 from pinlater.domain.slices import SLICES
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
 from tests.databases.servers import DatabaseServers
-from tests.faults.load import QUEUE, Pace, SteadyLoad, client_of
+from tests.faults.load import QUEUES, Pace, SteadyLoad, client_of
+from tests.faults.recovery import DEADLINE_S, CoreWaits, Recovery, served_after
 from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, DatabaseKind, ShardLocation
 
-DEADLINE_S = 60.0
 # May delete queues.
 ADMIN_PASSWORD = "open sesame"
 # In the original's form, which is quick to check.
 _ADMIN_HASH = hashlib.sha256(f"{ADMIN_PASSWORD}VHzMjY2Kb9BYlyrbtpyFvnHVPZAvB5Rm".encode()).hexdigest()
-
-
-class Recovery(NamedTuple):
-    """Seconds by the clock on the wall from the loss of a server: until each shard has taken and done ten jobs, and until the other
-    servers own all slices."""
-
-    served_s: float
-    owned_s: float
 
 
 class Stage:
@@ -71,7 +63,7 @@ class Stage:
         self.rollbacks: list[Rollback] = []  # what shards have forgotten, and were allowed to
         self.lost: set[str] = set()  # jobs that went with it
         self.deleted: set[tuple[str, int]] = set()  # shard and id of jobs whose data a fault has deleted
-        self.recoveries: list[Recovery] = []  # after the loss of a server
+        self.recoveries: list[Recovery] = []  # after the loss of a server or a database
         self.forgetful: set[str] = set()  # shards whose totals, and jobs' pasts, a fault has deleted
         self._databases = list(databases)
         self._server_count = servers
@@ -91,7 +83,8 @@ class Stage:
             for _ in range(self._server_count):
                 await self.add_server()
             async with client_of(self.server_set) as client:
-                await client.create_queue(QUEUE)
+                for queue in QUEUES:
+                    await client.create_queue(queue)
             await self.until(self._all_in_use, "all shards are in use")
             self.load = await self._undo.enter_async_context(
                 SteadyLoad(self.server_set, self._seed, self._pace, list(self.places))
@@ -244,26 +237,40 @@ class Stage:
         await self.until(lambda: self.in_use(shard), f"shard {shard} is in use again")
         await self.flows([shard], jobs=10)
 
-    async def recovers(self, lost: PinLaterServer) -> None:
-        """Call it as soon as a server is lost, and not back: waits until service is back without it, and notes after how long."""
-        began = time.monotonic()
+    async def owns_slices(self, server: PinLaterServer) -> None:
+        """Waits until it owns some; a server that owns none is no loss."""
 
-        async def after_s(wait: Awaitable[None]) -> float:
-            await wait
+        async def owns() -> bool:
+            return any((await self.metric(server, "pinlater_slices_owned")).values())
+
+        await self.until(owns, "the server owns slices")
+
+    async def recovers(self, lost: PinLaterServer | None = None, *, without: str | None = None) -> None:
+        """Call it as soon as a server or the shard `without` is lost, and not back.
+
+        Waits until the servers that are left serve each queue on each shard that is left, and own all slices; notes after how long.
+        """
+        left = [server for server in self.servers if server is not lost]
+        shards = [name for name in self.places if name != without]
+        databases = [self.places[name].database.pid for name in shards]
+        began, waits = time.monotonic(), CoreWaits([os.getpid(), *[server.pid for server in left], *databases])
+
+        async def owned_after() -> float:
+            await self.until(lambda: self._own_all(left), "the servers that are left own all slices")
             return time.monotonic() - began
 
-        served_s, owned_s = await asyncio.gather(
-            after_s(self.flows(list(self.places), jobs=10)),
-            after_s(self.until(lambda: self._own_all(lost), "the other servers own all slices")),
-        )
-        self.recoveries.append(Recovery(served_s, owned_s))
+        served = served_after(self.load, [f"127.0.0.1:{server.port}" for server in left], shards)
+        if lost is None:
+            served_s, owned_s = await served, None
+        else:
+            served_s, owned_s = await asyncio.gather(served, owned_after())
+        self.recoveries.append(Recovery(served_s, owned_s, waits.longest_s()))
 
-    async def _own_all(self, lost: PinLaterServer) -> bool:
-        """Whether the servers but the lost one own every slice of every shard, as they say."""
+    async def _own_all(self, servers: Sequence[PinLaterServer]) -> bool:
+        """Whether these servers own every slice of every shard, as they say."""
         owned = Counter[str]()
-        for server in self.servers:
-            if server is not lost:
-                owned.update({name: int(n) for name, n in (await self.metric(server, "pinlater_slices_owned")).items()})
+        for server in servers:
+            owned.update({name: int(n) for name, n in (await self.metric(server, "pinlater_slices_owned")).items()})
         return all(owned[shard] == SLICES for shard in self.places)
 
     async def flows(self, shards: Sequence[str], *, jobs: int) -> None:
