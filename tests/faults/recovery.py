@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -52,6 +53,30 @@ class Recovery(NamedTuple):
             f"{min(self.served_s.values()):.1f} to {max(self.served_s.values()):.1f} s after a loss, {len(self.served_s)} queues were "
             f"served on every shard{owners}; {self.stalled_s:.1f} s of that a process waited for a core"
         )
+
+
+class HandOver(NamedTuple):
+    """A server that stopped gave away its slices, in `took_ms` milliseconds by its own clock, as it logs."""
+
+    slices: int
+    took_ms: float
+
+    def text(self) -> str:
+        """For the log."""
+        return f"a server that stopped gave {self.slices} slices away in {self.took_ms:.1f} ms"
+
+
+_GAVE_AWAY = re.compile(r"gave its slices away.*", re.MULTILINE)
+_FIELD = re.compile(r"(slices|took_ms)\W{1,3}([\d.]+)")
+
+
+def hand_over_of(log: str) -> HandOver | None:
+    """The last one of a server with this log; None if it had no slices."""
+    lines = _GAVE_AWAY.findall(log)
+    if not lines:
+        return None
+    found = dict(_FIELD.findall(lines[-1]))
+    return HandOver(int(found["slices"]), float(found["took_ms"]))
 
 
 async def served_after(load: SteadyLoad, servers: Sequence[str], shards: Collection[str]) -> dict[str, float]:

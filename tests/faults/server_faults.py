@@ -33,6 +33,20 @@ async def a_server_is_killed(stage: Stage) -> None:
     await stage.lasts(5)
 
 
+async def a_server_is_stopped(stage: Stage) -> None:
+    """In order: it gives its slices away first, and the verdict has how long that took."""
+    third = await stage.add_server()
+    stage.load.spread()
+    await stage.lasts(5)
+    await stage.owns_slices(third)
+    stopping = asyncio.ensure_future(stage.take_out(third))
+    await stage.recovers(third)
+    assert await stopping == 0, "a stop ended badly"
+    assert stage.hand_overs, "it did not log that it gave its slices away"
+    stage.load.spread()
+    await stage.lasts(5)
+
+
 async def a_server_is_suspended_past_its_lease(stage: Stage) -> None:
     """One of three stands still until another server may have its place; then it goes on as if nothing had happened."""
     third = await stage.add_server()
@@ -115,6 +129,7 @@ async def _is_taken_out(stage: Stage, server: PinLaterServer) -> None:
 
 ON_SERVERS = (
     InjectedFault(a_server_is_killed, harmed=None),
+    InjectedFault(a_server_is_stopped, harmed=None),
     InjectedFault(a_server_is_suspended_past_its_lease, harmed=None, slots_lost=True),
     InjectedFault(connections_between_servers_break, harmed=None),
     InjectedFault(servers_are_replaced_by_another_version, harmed=None),

@@ -27,7 +27,7 @@ from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
 from tests.databases.servers import DatabaseServers
 from tests.faults.load import QUEUES, Pace, SteadyLoad, client_of
-from tests.faults.recovery import DEADLINE_S, CoreWaits, Recovery, served_after
+from tests.faults.recovery import DEADLINE_S, CoreWaits, HandOver, Recovery, hand_over_of, served_after
 from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, DatabaseKind, ShardLocation
 
@@ -64,6 +64,7 @@ class Stage:
         self.lost: set[str] = set()  # jobs that went with it
         self.deleted: set[tuple[str, int]] = set()  # shard and id of jobs whose data a fault has deleted
         self.recoveries: list[Recovery] = []  # after the loss of a server or a database
+        self.hand_overs: list[HandOver] = []  # of servers that were stopped
         self.forgetful: set[str] = set()  # shards whose totals, and jobs' pasts, a fault has deleted
         self._databases = list(databases)
         self._server_count = servers
@@ -167,7 +168,10 @@ class Stage:
         """Stops it in an orderly way, clients having been told; its exit code."""
         self.servers.remove(server)
         self._write_servers()
-        return await asyncio.to_thread(server.stop)
+        code = await asyncio.to_thread(server.stop)
+        if (hand_over := hand_over_of(server.output())) is not None:
+            self.hand_overs.append(hand_over)
+        return code
 
     def suspend(self, server: PinLaterServer) -> None:
         """SIGSTOP, until `resume`, or the end of the stage."""

@@ -54,6 +54,11 @@ async def test_one_of_three_servers_on_the_same_shards_is_killed(nothing_is_brok
 
 
 @pytest.mark.thorough
+async def test_a_server_is_stopped_in_order_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
+    await nothing_is_broken_by("a_server_is_stopped")
+
+
+@pytest.mark.thorough
 async def test_a_server_is_suspended_past_its_lease_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     await nothing_is_broken_by("a_server_is_suspended_past_its_lease")
 

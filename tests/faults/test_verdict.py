@@ -12,7 +12,7 @@ from pinlater.simulation.history import SUCCEEDED, History, SeenAck
 from tests.faults import verdict
 from tests.faults.faults import InjectedFault
 from tests.faults.latency import Figures, Latencies
-from tests.faults.recovery import Recovery
+from tests.faults.recovery import HandOver, Recovery, hand_over_of
 from tests.faults.stage import Stage
 from tests.faults.verdict import Compared, suffer, unearned
 
@@ -62,12 +62,25 @@ class QuietStage:
         self.places: dict[str, Any] = {}
         self.lost: set[str] = set()
         self.recoveries: list[Recovery] = []
+        self.hand_overs: list[HandOver] = []
 
     async def lasts(self, seconds: float) -> None:
         """At once."""
 
     async def stalls(self) -> int:
         return 0
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        '{"message": "gave its slices away", "slices": 7, "took_ms": 12.5}\n{"message": "stopped"}\n',
+        "INFO gave its slices away slices=1 took_ms=3\nINFO gave its slices away slices=7 took_ms=12.5\nINFO stopped\n",
+    ],
+)
+def test_how_long_a_server_took_to_give_its_slices_away_is_read_from_its_log(log: str) -> None:
+    assert hand_over_of(log) == HandOver(7, 12.5)
+    assert hand_over_of("INFO stopped\n") is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pinlater.simulation.history import SUCCEEDED, History, check, read_history
 from tests.faults.faults import InjectedFault
 from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUES, client_of, shard_of
-from tests.faults.recovery import Recovery
+from tests.faults.recovery import HandOver, Recovery
 from tests.faults.rollback import judged
 from tests.faults.stage import Stage
 from tests.faults.stores import Sums
@@ -73,6 +73,7 @@ class FaultVerdict:
     trouble: dict[str, int]
     lost: int = 0  # jobs that a replica lacked, or whose keys were deleted
     recoveries: Sequence[Recovery] = ()
+    hand_overs: Sequence[HandOver] = ()
 
     @property
     def slow(self) -> list[str]:
@@ -97,6 +98,7 @@ class FaultVerdict:
                 else []
             ),
             *(f"  {recovery.text()}" for recovery in self.recoveries),
+            *(f"  {hand_over.text()}" for hand_over in self.hand_overs),
             *([f"  servers counted: {', '.join(trouble)}"] if trouble else []),
             *(f"  BROKEN {each}" for each in self.broken[:20]),
         ]
@@ -140,6 +142,7 @@ async def suffer(stage: Stage, fault: InjectedFault, *, normal_s: float) -> Faul
     compared = _compare(stage, fault, quiet_at, began, ended)
     lost = len(stage.lost) - lost
     recoveries, stage.recoveries = stage.recoveries, []
+    hand_overs, stage.hand_overs = stage.hand_overs, []
     return FaultVerdict(
         fault.name,
         ended - began,
@@ -151,6 +154,7 @@ async def suffer(stage: Stage, fault: InjectedFault, *, normal_s: float) -> Faul
         changes,
         lost,
         recoveries,
+        hand_overs,
     )
 
 
