@@ -115,6 +115,12 @@ class Stage:
     def others(self, shard: str) -> list[str]:
         return [name for name in self.places if name != shard]
 
+    def add_place(self, shard: str, place: ShardLocation) -> None:
+        """One more shard in the file; servers may read it from now on."""
+        self.places[shard] = place
+        self.load.shards = list(self.places)
+        self.write_map()
+
     def write_map(self) -> None:
         """The shard file as `places` has it; servers find it within a second."""
         new = self.shard_file.with_suffix(".new")

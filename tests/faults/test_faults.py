@@ -69,6 +69,14 @@ async def test_connections_between_servers_break_under_load(nothing_is_broken_by
 
 
 @pytest.mark.thorough
+async def test_an_empty_shard_is_added_and_servers_read_the_shard_file_one_after_the_other(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    """No job runs twice, and no server says that a job on the new shard does not exist."""
+    await nothing_is_broken_by("an_empty_shard_is_added")
+
+
+@pytest.mark.thorough
 async def test_servers_are_replaced_by_another_version_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     await nothing_is_broken_by("servers_are_replaced_by_another_version")
 
