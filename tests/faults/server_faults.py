@@ -107,9 +107,9 @@ async def _are_used(proxies: list[Proxy]) -> bool:
 
 
 async def servers_are_replaced_by_another_version(stage: Stage) -> None:
-    """One after the other, there and back: one version forwards calls to the owner of a queue, the other knows of no owners."""
+    """One after the other, there and back. Without another build, the other version knows of no owners of queues."""
     before = list(stage.servers)
-    older = [await stage.add_server(module="tests.faults.older_server") for _ in before]
+    older = [await stage.add_older_server() for _ in before]
     stage.load.spread()
     await stage.lasts(5)
     for server in before:

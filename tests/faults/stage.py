@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -26,6 +26,7 @@ from pinlater.domain.slices import SLICES
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
 from tests.databases.servers import DatabaseServers
+from tests.faults.builds import environment_of
 from tests.faults.load import QUEUES, Pace, SteadyLoad, client_of
 from tests.faults.recovery import DEADLINE_S, CoreWaits, HandOver, Recovery, hand_over_of, served_after
 from tests.faults.rollback import Rollback
@@ -52,7 +53,9 @@ class Stage:
         length: float = 1.0,
         pace: Pace | None = None,
         prefix: str = "pinlater",
+        older: Path | None = None,
     ) -> None:
+        """`older`: a checkout of an older build, for servers of another version."""
         self.folder = folder
         self.database_servers = database_servers
         self.store = store
@@ -66,6 +69,7 @@ class Stage:
         self.recoveries: list[Recovery] = []  # after the loss of a server or a database
         self.hand_overs: list[HandOver] = []  # of servers that were stopped
         self.forgetful: set[str] = set()  # shards whose totals, and jobs' pasts, a fault has deleted
+        self._older = older
         self._databases = list(databases)
         self._server_count = servers
         self._length = length
@@ -152,16 +156,24 @@ class Stage:
         """Where clients read which servers there are."""
         return self.folder / "servers"
 
-    async def add_server(self, *more: str, module: str = "pinlater") -> PinLaterServer:
+    async def add_server(
+        self, *more: str, module: str = "pinlater", env: Mapping[str, str] | None = None
+    ) -> PinLaterServer:
         """One more, on ports that it keeps, with `more` options. `module` runs the command in another's way."""
         ports = "--thrift-port", str(free_port()), "--http-port", str(free_port())
         command = [sys.executable, "-m", module, "serve", "--config", str(self.settings), *ports, *more]
-        server = PinLaterServer(command, log=self.folder / f"server-{next(self._numbers)}.log")
+        server = PinLaterServer(command, log=self.folder / f"server-{next(self._numbers)}.log", env=env)
         self._undo.callback(server.kill)
         await asyncio.to_thread(server.start)
         self.servers.append(server)
         self._write_servers()
         return server
+
+    async def add_older_server(self) -> PinLaterServer:
+        """One more, of the older build; without one, of today's as it would be if queues had no owners."""
+        if self._older is None:
+            return await self.add_server(module="tests.faults.older_server")
+        return await self.add_server(env=environment_of(self._older))
 
     async def add_reached_by_proxy(self) -> tuple[PinLaterServer, Proxy]:
         """One more that the other servers reach through a proxy, on another loopback address. Their datagrams do not pass it."""
