@@ -361,9 +361,14 @@ def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, m
     assert done.err.count("error: ") == 1
 
 
+def test_an_invalid_name_of_a_queue_is_refused_with_the_rule_once(pinlater: Pinlater) -> None:
+    done = pinlater("queue", "create", "a b")
+    rule = "a queue's name is 1 to 64 ASCII letters, digits and underscores"
+    assert (done.code, done.err) == (exits.REFUSED, f"error: Invalid queue name: a b; {rule}\n")
+
+
 def test_hints_say_what_to_do_about_a_queue() -> None:
     assert "`pinlater queue create NAME` creates one" in exits.hint_for(errors.QueueNotFound("x"))
-    assert "1 to 64 ASCII letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
     assert "`pinlater bulk list`" in exits.hint_for(errors.CallerError("x", detail="NO_SUCH_RUN"))
     assert "--after takes" in exits.hint_for(errors.ContinuationInvalid("x"))
     assert "--tls-ca FILE" in exits.hint_for(errors.CallerError(f"getQueueNames: {TLS_PORT}"))

@@ -140,6 +140,15 @@ def test_names_too_long_for_a_narrow_table_stay_whole_on_lines_of_their_own(colu
     assert narrow_table(ALL_STATS, rows, Screen(columns), shorter=SHORTER) == lines_of(text)
 
 
+def test_a_long_name_moves_no_other_name_to_a_line_of_its_own_if_columns_that_say_nothing_can_go() -> None:
+    """Without the long name, the columns at the right would go for the sake of the other names, too."""
+    counts = ("120", "3", "12", "4002", "7", "1m 11s", "3.5", "0.0", "0.0", "0", "no")
+    names = ("emails", "emails2", "thumbnails", LONG)
+    lines = narrow_table(ALL_STATS, [(name, *counts) for name in names], Screen(80), shorter=SHORTER)
+    assert [line.split()[0] for line in lines] == ["queue", *names, "120"]
+    assert [len(line.split()) > 1 for line in lines] == [True, True, True, True, False, True]
+
+
 def test_a_narrow_table_of_more_than_two_parts_is_a_block_for_each_row() -> None:
     columns = [SHORTER.get(name, name) for name in ALL_STATS]
     rows = [(name, *COUNTS) for name in ("emails", LONG)]

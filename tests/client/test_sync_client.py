@@ -99,6 +99,13 @@ def test_a_missing_queue_comes_with_a_note_of_how_to_create_it(client: Client) -
     assert "worker.create_queues()" in note
 
 
+def test_an_invalid_name_of_a_queue_comes_with_the_rule_behind_the_servers_text(client: Client) -> None:
+    with pytest.raises(errors.QueueNameInvalid) as caught:
+        client.create_queue("a b")
+    rule = "a queue's name is 1 to 64 ASCII letters, digits and underscores"
+    assert caught.value.message == f"Invalid queue name: a b; {rule}"
+
+
 def test_closing_ends_calls_under_way(server: RealServer, client: Client) -> None:
     poller = Client(server.address)
     with ThreadPoolExecutor(1) as threads:

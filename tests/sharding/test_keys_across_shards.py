@@ -36,8 +36,14 @@ async def key_for(server: ShardedServer, shard: str, prefix: str = "k") -> str:
 @on_shards(shards=("1", "2"), dead=("2",))
 async def test_a_refusal_of_all_unique_keys_is_logged_once_and_its_end(server: ShardedServer) -> None:
     lines: list[tuple[int, str]] = []
+    shards: list[list[str]] = []
+
+    def keep(record: logging.LogRecord) -> None:
+        lines.append((record.levelno, record.getMessage()))
+        shards.extend([vars(record)["shards"]] if "shards" in vars(record) else [])
+
     handler = logging.Handler()
-    handler.emit = lambda record: lines.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = keep  # type: ignore[method-assign]
     unique_places.logger.addHandler(handler)
     level = unique_places.logger.level
     unique_places.logger.setLevel(logging.INFO)
@@ -50,6 +56,7 @@ async def test_a_refusal_of_all_unique_keys_is_logged_once_and_its_end(server: S
         assert [(number, text[:43]) for number, text in lines] == [
             (logging.WARNING, "all jobs with a unique key are refused: a s")
         ]
+        assert shards == [["2"]]
         server.stores["2"].dead = None
         await server.pass_time(5_000)
         await server.learn(after_s=5)

@@ -19,7 +19,6 @@ from pinlater.client.errors import (
     ServerUnreachable,
     TokenRequired,
 )
-from pinlater.domain.queue import QUEUE_NAME_RULE
 from pinlater.wire.wrong_port import TLS_PORT
 
 OK = 0
@@ -75,7 +74,6 @@ DESCRIPTOR_HINT = (
 
 _HINTS = {
     "DESCRIPTOR_INVALID": DESCRIPTOR_HINT,
-    "QUEUE_NAME_INVALID": f"({QUEUE_NAME_RULE})",
     "NO_SUCH_RUN": "(`pinlater bulk list` shows the runs of the last 30 days)",
     "CONTINUATION_INVALID": "(--after takes what the command wrote behind `more: --after`)",
     "NO_HEALTHY_SHARDS": _SHARDS_HINT,

@@ -109,21 +109,26 @@ def narrow_table(
     without_rows: str = NONE,
 ) -> list[str]:
     """As `table`, but one that is too wide gets the `shorter` names, and then leaves out columns that hold only zeros, `no` and `-`, the
-    last ones first, if it fits so. Then names that are too long go on a line of their own; the last resort is a block for each row."""
+    last ones first, if it fits so. If not, the longest names go on lines of their own, as few as possible; the last resort is a block for
+    each row."""
     if screen.columns is None or not rows or _fits(_widths(columns, rows), screen.columns):
         return table(columns, rows, screen, without_rows=without_rows)
-    without_names = [("", *row[1:]) for row in rows]
-    fit_below_names = _fits(_widths(columns, without_names), screen.columns)
-    long_columns, columns = columns, [shorter.get(name, name) for name in columns]
-    if kept := _columns_that_fit(columns, rows, screen.columns):
-        return _columns(*_only(kept, columns, rows), screen)
-    if fit_below_names:
-        return _with_long_names(long_columns, rows, screen, screen.columns)
-    if kept := _columns_that_fit(columns, without_names, screen.columns):
-        return _with_long_names(*_only(kept, columns, rows), screen, screen.columns)
+    short_columns = [shorter.get(name, name) for name in columns]
+    for shown in _with_fewer_names(rows):
+        if _fits(_widths(columns, shown), screen.columns):
+            return _with_long_names(columns, rows, screen, screen.columns)
+        if kept := _columns_that_fit(short_columns, shown, screen.columns):
+            return _with_long_names(*_only(kept, short_columns, rows), screen, screen.columns)
+    columns = short_columns
     if len(list(_parts(_widths(columns, rows), screen.columns))) <= _PARTS_MAX:
         return table(columns, rows, screen)
     return blocks_or_table(columns, rows, screen)
+
+
+def _with_fewer_names(rows: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+    """The rows with all their first cells, then without the longest ones, and so on until there are none."""
+    for longest in (*sorted({cell_len(row[0]) for row in rows}, reverse=True), 0):
+        yield [row if cell_len(row[0]) <= longest else ("", *row[1:]) for row in rows]
 
 
 def _only(

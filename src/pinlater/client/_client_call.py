@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client._retries import Resend
-from pinlater.client.errors import PinLaterError, QueueNotFound
+from pinlater.client.errors import PinLaterError, QueueNameInvalid, QueueNotFound
 from pinlater.domain.errors import adding
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
 
@@ -76,8 +76,10 @@ class ClientCall(NamedTuple, Generic[T]):
         return first if isinstance(first, str) else getattr(first, "queueName", None)
 
     def explained(self, error: PinLaterError) -> PinLaterError:
-        """The server's error; servers answer only that there is no such queue. With the rule for names if no queue can be called so, else
-        with a note, which tracebacks show, of how to create one."""
+        """The server's error; servers answer only that the name is invalid, or that there is no such queue. With the rule for names if no
+        queue can be called so, else with a note, which tracebacks show, of how to create one."""
+        if isinstance(error, QueueNameInvalid):
+            return adding(error, f"; {QUEUE_NAME_RULE}")
         if not isinstance(error, QueueNotFound):
             return error
         queue = self._queue

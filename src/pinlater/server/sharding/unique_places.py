@@ -118,7 +118,7 @@ class UniquePlaces:
             logger.warning(
                 "all jobs with a unique key are refused: a shard is unreachable whose keys this server does not know, and may hold "
                 "any of them; a server learns them at its start, or a minute after the first start on new shards or a change of the map",
-                extra={"shards": ", ".join(sorted(because_of))},
+                extra={"shards": sorted(because_of)},
             )
         elif self._refused_because_of and not because_of:
             logger.info("jobs with a unique key are accepted again")
