@@ -44,6 +44,11 @@ from pinlater.domain.errors import TooManyWaiting as TooManyWaiting
 from pinlater.domain.errors import UnknownMethod as UnknownMethod
 from pinlater.domain.errors import WorldError as WorldError
 
+
+class WrongType(InvalidArgument, TypeError):
+    """A value in a call has a type that no request can carry. Nothing was sent."""
+
+
 _BY_CODE: dict[ErrorCode | None, type[PinLaterError]] = {
     kind.code: kind
     for kind in (
