@@ -9,7 +9,8 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -18,6 +19,9 @@ import pytest
 
 from pinlater.cli.main import main
 from pinlater.domain.passwords import hash_password
+from pinlater.testing.real_server import RealServer
+from tests.databases.ports import free_port
+from tests.shared_shards.serving import ServedShards, place_of
 
 PASSWORD = "open sesame"
 COMMAND = [sys.executable, "-m", "pinlater"]
@@ -109,6 +113,37 @@ def queue(pinlater: Pinlater) -> str:
     name = f"q_{uuid4().hex}"
     pinlater.ok("queue", "create", name)
     return name
+
+
+@pytest.fixture(params=["mysql", "redis"])
+def place(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ServedShards:
+    """Two shards on the session's database server, and settings to go with them in the environment."""
+    place = place_of(request.param, tmp_path, request)
+    for name, value in {**place.environment, "PINLATER_HTTP_PORT": str(free_port())}.items():
+        monkeypatch.setenv(name, value)
+    return place
+
+
+@pytest.fixture
+def shards(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: ServedShards
+) -> Callable[..., Done]:
+    """The command, with the shard file and without PINLATER_SERVERS."""
+    pinlater = Pinlater(monkeypatch, capfd, "")
+    return lambda *arguments: pinlater("shards", *arguments, "--shards", str(place.path))
+
+
+@pytest.fixture
+def serve(tmp_path: Path, place: ServedShards, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RealServer]]:
+    """Starts a server on the shard file, with these options; its HTTP port is where the command looks."""
+    with ExitStack() as running:
+
+        def start(*options: str) -> RealServer:
+            server = running.enter_context(RealServer(tmp_path, *options, store=place.store))
+            monkeypatch.setenv("PINLATER_HTTP_PORT", str(server.http_port))
+            return server
+
+        yield start
 
 
 def on_terminal(address: str, columns: int, colour: bool, *arguments: str, code: int = 0) -> str:

@@ -44,7 +44,8 @@ from pinlater.cli.commands.demo import view
 from pinlater.cli.commands.simulate import printing
 from pinlater.cli.each_queue import Results
 from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
-from pinlater.cli.shard_queries import Seen, ServerView
+from pinlater.cli.server_views import ServerView
+from pinlater.cli.shard_queries import Seen
 from pinlater.client import (
     AckResult,
     AsyncClient,

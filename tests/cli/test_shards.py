@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +23,9 @@ from tests.cli.conftest import Done, Pinlater
 from tests.databases.ports import free_port
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD, as_admin, url_of
-from tests.shared_shards.serving import ServedShards, place_of
+from tests.shared_shards.serving import ServedShards
 
 ON_MYSQL = pytest.mark.parametrize("place", ["mysql"], indirect=True)
-
-
-@pytest.fixture(params=["mysql", "redis"])
-def place(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ServedShards:
-    """Two shards on the session's database server, and settings to go with them in the environment."""
-    place = place_of(request.param, tmp_path, request)
-    for name, value in {**place.environment, "PINLATER_HTTP_PORT": str(free_port())}.items():
-        monkeypatch.setenv(name, value)
-    return place
-
-
-@pytest.fixture
-def shards(offline: Pinlater, place: ServedShards) -> Callable[..., Done]:
-    """The command, with the shard file."""
-    return lambda *arguments: offline("shards", *arguments, "--shards", str(place.path))
-
-
-@pytest.fixture
-def serve(tmp_path: Path, place: ServedShards, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RealServer]]:
-    """Starts a server on the shard file; its HTTP port is where the command looks."""
-    with ExitStack() as running:
-
-        def start() -> RealServer:
-            server = running.enter_context(RealServer(tmp_path, store=place.store))
-            monkeypatch.setenv("PINLATER_HTTP_PORT", str(server.http_port))
-            return server
-
-        yield start
 
 
 def unreachable_shard() -> dict[str, object]:
@@ -156,55 +126,6 @@ def test_status_asks_databases_and_the_server(
 
 
 @ON_MYSQL
-def test_status_names_the_server_that_it_asked(
-    shards: Callable[..., Done], offline: Pinlater, serve: Callable[[], RealServer], place: ServedShards
-) -> None:
-    server = serve()
-    done = shards("status", "--http", f"127.0.0.1:{server.http_port}")
-    port = server.address.rpartition(":")[2]
-    [answer] = offline.ok("cluster", "status", "--server", server.address, "--json").json["answers"]
-    said = rf"in use: according to \S+:{port} at 127.0.0.1:{server.http_port}; other servers reach it at {answer['address']}\n"
-    assert re.fullmatch(said, done.err)
-    found = shards("status", "--http", f"127.0.0.1:{server.http_port}", "--json").json
-    assert found["server"]["name"].endswith(f":{port}")
-    assert found["server"]["cluster_address"] == answer["address"]
-    assert found["server"]["in_use"] == {"1": True, "2": True}
-
-
-@ON_MYSQL
-def test_status_believes_no_server_of_other_shards(
-    shards: Callable[..., Done], offline: Pinlater, place: ServedShards, tmp_path: Path
-) -> None:
-    """One may listen on the usual port, with shards of the same names."""
-    assert offline("migrate", "--shards", str(place.path)).code == 0
-    with RealServer(tmp_path) as other:
-        address = f"127.0.0.1:{other.http_port}"
-        done = shards("status", "--http", address)
-        assert (done.code, done.err.startswith(f"the server at {address} (")) == (exits.REFUSED, True)
-        assert done.err.endswith("does not serve these shards\n")
-        found = shards("status", "--http", address, "--json").json
-    assert [shard["in_use"] for shard in found["shards"]] == [None, None]
-    assert found["server"]["in_use"] is None
-
-
-@ON_MYSQL
-def test_status_asks_no_server_if_no_setting_names_one(
-    shards: Callable[..., Done], place: ServedShards, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PINLATER_HTTP_PORT")
-    assert shards("status", "--json").json["server"] is None
-
-
-@ON_MYSQL
-def test_status_says_that_no_server_answers_where_one_was_named(
-    shards: Callable[..., Done], place: ServedShards
-) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    done = shards("status", "--http", address)
-    assert (done.code, done.err) == (exits.REFUSED, f"no server answers at {address}: [Errno 111] Connection refused\n")
-
-
-@ON_MYSQL
 def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_say(
     shards: Callable[..., Done], offline: Pinlater, place: ServedShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +138,7 @@ def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_sa
     assert 7 * 2**20 < most < 8 * 2**20
     assert f"shard 1: its max_allowed_packet holds bodies of {most} bytes" in done.err
     monkeypatch.setenv("PINLATER_JOBS_MAX_BODY_BYTES", str(most))
-    assert not shards("status").err
+    assert "max_allowed_packet" not in shards("status").err
 
 
 def test_status_fails_if_a_shard_is_unreachable(shards: Callable[..., Done], place: ServedShards) -> None:
@@ -225,7 +146,7 @@ def test_status_fails_if_a_shard_is_unreachable(shards: Callable[..., Done], pla
     place.write({"1": {}, "2": unreachable_shard()})
     done = shards("status")
     assert done.code == exits.BUSY
-    assert done.err.startswith("shard 2: ")
+    assert "\nshard 2: " in done.err
     assert [line.split("\t")[2] for line in done.out.splitlines()[1:]] == ["yes", "no"]
 
 

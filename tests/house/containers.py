@@ -72,7 +72,7 @@ def docker_commands(script: str) -> list[DockerCommand]:
 
 
 @dataclass
-class Machine:
+class ContainerHost:
     """Carries out such commands. `folder`: holds a folder for each volume, and one for each path of the machine that is mounted.
 
     `replaced`: texts of arguments, such as addresses, with what stands for them here. `variables`: what the shell has exported.
@@ -100,7 +100,7 @@ class Machine:
             check=False,
         )
 
-    def start(self, command: DockerCommand) -> Server:
+    def start(self, command: DockerCommand) -> ContainerServer:
         """Starts a server, ready, on ports of its own."""
         process = subprocess.Popen(
             self._words(command), env=self._environment(command), stderr=subprocess.PIPE, text=True
@@ -111,7 +111,7 @@ class Machine:
             said += line
             entry = json.loads(line) if line.startswith("{") else {}
             if entry.get("event") == "ready":
-                return Server(process, entry["thrift_port"], entry["http_port"])
+                return ContainerServer(process, entry["thrift_port"], entry["http_port"])
         process.communicate()
         raise AssertionError(f"the server ended with {process.returncode}: {said}")
 
@@ -143,7 +143,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Server:
+class ContainerServer:
     """A server that runs, and its ports."""
 
     process: subprocess.Popen[str]

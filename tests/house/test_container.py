@@ -13,7 +13,7 @@ import pytest
 
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD
-from tests.house.containers import DockerCommand, Image, Machine, Server, docker_commands
+from tests.house.containers import ContainerHost, ContainerServer, DockerCommand, Image, docker_commands
 from tests.house.snippets import blocks
 from tests.shared_shards.shard_files import RedisShardFile
 
@@ -26,8 +26,8 @@ def image(repository: Path) -> Image:
 
 
 @pytest.fixture
-def machine(image: Image, tmp_path: Path) -> Machine:
-    return Machine(image, tmp_path)
+def machine(image: Image, tmp_path: Path) -> ContainerHost:
+    return ContainerHost(image, tmp_path)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def script_with(scripts: list[list[DockerCommand]], word: str) -> list[DockerCom
 
 
 @contextmanager
-def run_script(machine: Machine, script: list[DockerCommand]) -> Iterator[tuple[Server, str]]:
+def run_script(machine: ContainerHost, script: list[DockerCommand]) -> Iterator[tuple[ContainerServer, str]]:
     """The server that the commands start in the end, and the secret of the token that they make first."""
     *before, serve = script
     assert serve.detached
@@ -61,7 +61,7 @@ def run_script(machine: Machine, script: list[DockerCommand]) -> Iterator[tuple[
 
 
 def create_a_queue(
-    machine: Machine, scripts: list[list[DockerCommand]], server: Server, secret: str
+    machine: ContainerHost, scripts: list[list[DockerCommand]], server: ContainerServer, secret: str
 ) -> tuple[int, str]:
     """Runs the page's command in the container, with this token; its status and output."""
     [command] = [command for script in scripts for command in script if command.verb == "exec"]
@@ -71,7 +71,7 @@ def create_a_queue(
 
 
 def test_with_sqlite_the_page_makes_a_token_and_the_server_answers_it(
-    machine: Machine, scripts: list[list[DockerCommand]]
+    machine: ContainerHost, scripts: list[list[DockerCommand]]
 ) -> None:
     with run_script(machine, scripts[0]) as (server, secret):
         assert create_a_queue(machine, scripts, server, secret) == (0, "created emails\n")
@@ -81,7 +81,7 @@ def test_with_sqlite_the_page_makes_a_token_and_the_server_answers_it(
 
 
 def test_the_health_check_of_the_image_needs_no_token(
-    machine: Machine, scripts: list[list[DockerCommand]], repository: Path
+    machine: ContainerHost, scripts: list[list[DockerCommand]], repository: Path
 ) -> None:
     page = "http://127.0.0.1:9999/healthz"
     assert page in (repository / "deploy/Dockerfile").read_text()
@@ -93,7 +93,7 @@ def test_the_health_check_of_the_image_needs_no_token(
 
 
 def test_with_redis_the_page_makes_a_token_and_the_server_answers_it(
-    machine: Machine, scripts: list[list[DockerCommand]], redis_with_users: RedisServer, redis_prefix: str
+    machine: ContainerHost, scripts: list[list[DockerCommand]], redis_with_users: RedisServer, redis_prefix: str
 ) -> None:
     machine.replaced = {"redis.example": redis_with_users.address}
     machine.variables = {"PINLATER_REDIS_PASSWORD": PASSWORD, "PINLATER_REDIS_KEY_PREFIX": redis_prefix}
@@ -102,7 +102,7 @@ def test_with_redis_the_page_makes_a_token_and_the_server_answers_it(
 
 
 def test_with_a_shard_file_the_page_makes_a_token_and_the_server_answers_it(
-    machine: Machine,
+    machine: ContainerHost,
     scripts: list[list[DockerCommand]],
     redis_with_users: RedisServer,
     redis_prefix: str,
@@ -116,7 +116,7 @@ def test_with_a_shard_file_the_page_makes_a_token_and_the_server_answers_it(
 
 
 def test_without_the_token_the_server_ends_and_says_what_makes_it(
-    machine: Machine, scripts: list[list[DockerCommand]]
+    machine: ContainerHost, scripts: list[list[DockerCommand]]
 ) -> None:
     done = machine.run(scripts[0][-1])
     assert done.returncode == EXIT_SETTINGS
@@ -125,7 +125,7 @@ def test_without_the_token_the_server_ends_and_says_what_makes_it(
 
 
 def test_two_variables_let_every_client_do_everything_instead(
-    machine: Machine, scripts: list[list[DockerCommand]], repository: Path
+    machine: ContainerHost, scripts: list[list[DockerCommand]], repository: Path
 ) -> None:
     """Both the page and the Dockerfile name them."""
     variables = ["PINLATER_ACCESS_TOKENS_FILE=", "PINLATER_ACCESS_INSECURE=true"]

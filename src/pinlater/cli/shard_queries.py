@@ -1,11 +1,8 @@
-"""What is known of shards: from the settings, from the databases themselves, and from a server's pages."""
+"""What is known of shards: from the settings, and from the databases themselves."""
 
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
-import urllib.request
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,8 +16,6 @@ if TYPE_CHECKING:
     from pinlater.server.config.kinds.kind import ShardedKind
     from pinlater.server.config.settings import Settings
     from pinlater.server.storage.offline import LiveJobs, Look, Migrated
-
-_HEALTHY = "shard-healthy-"
 
 
 class Seen(NamedTuple):
@@ -90,55 +85,6 @@ def _kind(settings: Settings) -> ShardedKind:
     from pinlater.server.config.kinds import SHARDED
 
     return SHARDED[settings.store.kind]
-
-
-class ServerView(NamedTuple):
-    """What a server says of these shards. `in_use` by shard; None if it can't say, and then `problem` says why.
-
-    `address`: the HTTP address that was asked. `name` has the Thrift port. `cluster_address`: where the other servers reach it.
-    """
-
-    address: str
-    name: str | None = None
-    in_use: dict[str, bool] | None = None
-    problem: str | None = None
-    answered: bool = True
-    cluster_address: str | None = None
-
-    def of(self, shard: str) -> bool | None:
-        """Whether the server has that shard in use; None if it does not say."""
-        return None if self.in_use is None else self.in_use.get(shard)
-
-
-def ask_server(address: str, seen: Sequence[Seen], timeout_s: float) -> ServerView:
-    """Asks the server at this HTTP address, once it is clear that it is one of the servers that use these shards.
-
-    The shards themselves list their servers. Another server may have shards of the same names, so names alone prove nothing.
-    """
-    try:
-        info = _page(address, "server_info", timeout_s)
-        gauges = _page(address, "stats.json", timeout_s)["gauges"]
-        members = {(member["name"], member["started_at_ms"]) for member in info["members"]}
-    except (OSError, http.client.HTTPException) as error:
-        return ServerView(
-            address,
-            problem=f"no server answers at {address}: {getattr(error, 'reason', None) or error}",
-            answered=False,
-        )
-    except (ValueError, KeyError, TypeError):
-        return ServerView(address, problem=f"what answers at {address} is not a PinLater server")
-    name = info.get("server")
-    known = {(member.name, member.started_at_ms) for shard in seen if shard.look for member in shard.look.members}
-    if not members & known:
-        return ServerView(address, name, problem=f"the server at {address} ({name}) does not serve these shards")
-    health = {key.removeprefix(_HEALTHY): value > 0 for key, value in gauges.items() if key.startswith(_HEALTHY)}
-    return ServerView(address, name, health, cluster_address=info.get("cluster_address"))
-
-
-def _page(address: str, page: str, timeout_s: float) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{address}/{page}", timeout=timeout_s) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
 
 
 def as_json(place: ConfiguredShard) -> dict[str, Any]:

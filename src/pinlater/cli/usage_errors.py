@@ -33,7 +33,12 @@ def say_usage(error: Any) -> int:
         error.show()
     else:
         where = error.ctx.command_path if getattr(error, "ctx", None) else "pinlater"
-        told = _option_of_setting(error) or _option_before_its_command(error) or _in_words(error.format_message())
+        told = (
+            _option_of_setting(error)
+            or _option_before_its_command(error)
+            or _server_of_offline_command(error)
+            or _in_words(error.format_message())
+        )
         exits.write_error(f"{told} (see: {where} --help)", exits.USAGE)
     return int(error.exit_code)
 
@@ -70,3 +75,11 @@ def _option_of_setting(error: Any) -> str:
 
     key = key_of_option(option)
     return "" if key is None else f"No such option: {option}. Write --set {key.path}=VALUE"
+
+
+def _server_of_offline_command(error: Any) -> str:
+    """The message for the option --server of a command that reads the store instead; '' for other errors."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if option != "--server" or context is None or not any("--store" in param.opts for param in context.command.params):
+        return ""
+    return f"No such option: {option}. The command asks the store itself, and no server"

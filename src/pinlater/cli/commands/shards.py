@@ -17,17 +17,17 @@ import typer
 from pinlater.cli import exits, notes, options, output
 from pinlater.cli.local_user import local_author
 from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_settings, settings_for, store_of
+from pinlater.cli.server_views import ServerView, ask_pages, ask_servers
 from pinlater.cli.shard_queries import (
     Seen,
-    ServerView,
     as_json,
-    ask_server,
     find_lost,
     forget_timed_keys,
     look_at,
     places_of,
 )
 from pinlater.cli.shard_standstill import DrainStandstill, why_jobs_remain
+from pinlater.client._servers import SERVERS_VARIABLE
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.wording import counted
@@ -50,6 +50,7 @@ Name = Annotated[
 ]
 
 _ABOUT_LOST_SHARDS = '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md'
+_NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIABLE} names one"
 _LOOK_EVERY_S = 0.5
 _QUEUES_NAMED_MAX = 5
 # A server that looks at its files at the last moment has taken the change over by then.
@@ -74,33 +75,46 @@ def list_shards(
 
 @app.command()
 def status(
+    context: typer.Context,
     config: ConfigFile = None,
     store: Store = None,
     shards: ShardFile = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            "-s",
+            envvar=SERVERS_VARIABLE,
+            metavar="HOST:PORT",
+            help="Also ask this server which shards it uses; of several with commas between, the first that uses these shards.",
+        ),
+    ] = None,
     http: Annotated[
         str | None,
         typer.Option(
             "--http",
             metavar="HOST:PORT",
-            help="Also ask the server with this HTTP port. Default: the one in the settings, if they name one.",
+            help="Ask the HTTP port of a server instead. Default without a server: the one in the settings, if they name one.",
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show for each shard whether it answers, its schema, its servers, its jobs and its size, and whether the server at --http uses it.
+    """Show for each shard whether it answers, its schema, its servers, its jobs and its size, and whether the server at --server uses it.
     The answer of a server that uses other shards does not count.
 
-    Example: pinlater shards status --shards shards.json --http 127.0.0.1:9999 --json
+    Example: pinlater shards status --shards shards.json --server 127.0.0.1:9010 --json
     """
+    source = context.get_parameter_source("server")
+    named = source is not None and source.name == "COMMANDLINE"
+    if named and http is not None:
+        raise typer.BadParameter("--server and --http exclude each other", param_hint="--http")
     if http is not None and "," in http:
         raise typer.BadParameter("the HTTP port of one server is wanted, not of several", param_hint="--http")
     loaded = load_settings(config, None, {"store": store_of(store, shards)})
     settings = loaded.settings
     seen = asyncio.run(look_at(places_of(settings), settings))
-    address = http or _configured_http(loaded)
-    view = None if address is None else ask_server(address, seen, settings.database.connect_timeout_ms / 1000)
-    if view is not None and not view.answered and http is None:
-        view = None  # the databases tell without a server, too
+    configured = None if named else _configured_http(loaded)
+    view = _view(None if http else server, http or configured, seen, settings.database.connect_timeout_ms / 1000)
     if json:
         output.print_json(
             {
@@ -112,8 +126,17 @@ def status(
         _print_status(seen, view, settings.jobs.max_body_bytes)
     if any(shard.look is None for shard in seen):
         raise typer.Exit(exits.BUSY)
-    if http is not None and view is not None and view.problem is not None:
+    if (named or http is not None) and view is not None and view.problem is not None:
         raise typer.Exit(exits.REFUSED)
+
+
+def _view(server: str | None, http: str | None, seen: Sequence[Seen], timeout_s: float) -> ServerView | None:
+    """What the server says; that of the HTTP port counts if the other one does not serve these shards. None if there is none to ask."""
+    view = None if server is None else ask_servers(server, seen, timeout_s)
+    if http is None or (view is not None and view.in_use is not None):
+        return view
+    of_pages = ask_pages(http, seen, timeout_s)
+    return of_pages if view is None or of_pages.in_use is not None else view
 
 
 def _configured_http(loaded: Loaded) -> str | None:
@@ -139,8 +162,7 @@ def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes:
         "size",
     ]
     output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
-    if view is not None:
-        notes.write(view.problem or _source(view))
+    notes.write(_NO_SERVER if view is None else view.problem or _source(view))
     for shard in seen:
         for line in _remarks(shard, max_body_bytes):
             notes.write(f"shard {shard.place.name}: {line}")
