@@ -37,7 +37,7 @@ def job(**fields: Any) -> Job:
 WRONG_TYPES: list[tuple[Call, str]] = [
     (
         lambda client: client.enqueue("q", [b"x", job(run_after_ms=A_MINUTE)]),
-        "enqueue: jobs[1].run_after_ms must be an integer of milliseconds, not '1m'",
+        "enqueue: jobs[1].run_after_ms must be an integer of milliseconds since the epoch, not '1m'",
     ),
     (
         lambda client: client.enqueue("q", [job(claim_timeout_ms=A_MINUTE)]),
@@ -45,7 +45,7 @@ WRONG_TYPES: list[tuple[Call, str]] = [
     ),
     (
         lambda client: client.enqueue("q", [job(expires_at_ms=1.5)]),
-        "enqueue: jobs[0].expires_at_ms must be an integer of milliseconds, not float",
+        "enqueue: jobs[0].expires_at_ms must be an integer of milliseconds since the epoch, not float",
     ),
     (
         lambda client: client.enqueue("q", [job(attempts_allowed="3")]),
@@ -75,7 +75,7 @@ WRONG_TYPES: list[tuple[Call, str]] = [
     (lambda client: client.enqueue("q", 5), "jobs must be a list of jobs, not one int: enqueue(queue, [job])"),
     (
         lambda client: client.dequeue("q", wait_ms="5s"),
-        "dequeue: wait_ms must be an integer of milliseconds, not '5s'",
+        "dequeue: wait_ms must be an integer of milliseconds, not '5s'; write wait_ms=5_000",
     ),
     (lambda client: client.dequeue("q", "5"), "dequeue: limit must be an integer, not '5'"),
     (
@@ -88,7 +88,7 @@ WRONG_TYPES: list[tuple[Call, str]] = [
     ),
     (
         lambda client: client.checkpoint("q", [Checkpoint("q:s1:p1:1", run_after_ms=A_MINUTE)]),
-        "checkpoint: items[0].run_after_ms must be an integer of milliseconds, not '1m'",
+        "checkpoint: items[0].run_after_ms must be an integer of milliseconds since the epoch, not '1m'",
     ),
     (
         lambda client: client.checkpoint("q", ["q:s1:p1:1"]),
@@ -112,7 +112,7 @@ WRONG_TYPES: list[tuple[Call, str]] = [
     (lambda client: client.mute_failures("q", 5), "mute_failures: group must be a text, not int"),
     (
         lambda client: client.add_mark("release", at_ms="now"),
-        "add_mark: at_ms must be an integer of milliseconds, not 'now'",
+        "add_mark: at_ms must be an integer of milliseconds since the epoch, not 'now'",
     ),
     (
         lambda client: client.queue_history("q", from_ms=1, step_s="1"),
@@ -182,7 +182,10 @@ async def test_acks_alone_need_no_place_for_jobs() -> None:
 
 
 async def test_the_batchers_name_the_value_when_the_job_is_handed_in() -> None:
-    wrong, said = Job(b"x", run_after_ms=A_MINUTE), r"^job\.run_after_ms must be an integer of milliseconds, not '1m'$"
+    wrong, said = (
+        Job(b"x", run_after_ms=A_MINUTE),
+        r"^job\.run_after_ms must be an integer of milliseconds since the epoch, not '1m'$",
+    )
     async with AsyncClient("127.0.0.1:1", retries=0) as asynchronous, AsyncEnqueueBatcher(asynchronous) as batcher:
         with pytest.raises(TypeError, match=said):
             await batcher.enqueue("q", wrong)

@@ -40,6 +40,7 @@ _NAMES = {
 # Structs that the client makes of a method's arguments.
 _OF_THE_CLIENT = frozenset({"request", "jobAckRequest", "mark", "mute"})
 _UNIT = re.compile("(Timestamp)?Millis$")
+_TIME = re.compile("(run_after|at|from|since|until)_ms$")
 _CAPITAL = re.compile("[A-Z]")
 
 
@@ -91,6 +92,8 @@ def _errors_of(value: Any, kind: int, argument: Any, name: str, *, numbered: boo
 def _errors_of_integer(value: Any, beyond: int, name: str) -> Iterator[InvalidArgument]:
     if not isinstance(value, int):
         unit = " of milliseconds" if name.endswith("_ms") else ""
+        if _TIME.search(name):
+            unit += " since the epoch"
         yield WrongType(f"{name} must be an integer{unit}, not {_shown(value)}")
     elif not -beyond <= value < beyond:
         yield InvalidArgument(f"{name} must be from {-beyond} to {beyond - 1}, not {value}")

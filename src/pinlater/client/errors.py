@@ -106,3 +106,8 @@ def error_for(
     error = (finer if fits else kind)(message, code=known, detail=detail, retryable=retryable)
     error.retry_after_ms = retry_after_ms  # what the server said, also if that is nothing
     return error
+
+
+# They are imported from here, so tracebacks say so.
+for _kind in [kind for kind in vars().values() if isinstance(kind, type) and issubclass(kind, PinLaterError)]:
+    _kind.__module__ = __name__
