@@ -264,8 +264,8 @@ class PeerConnection(asyncio.Protocol):
 
     def look(self, ask_after_s: float, stall_s: float) -> None:
         """To be called several times a second. A server that has not said for a while that it runs, and which shards it can't work on, is
-        asked; one that doesn't say so in time gets no more calls until it does. Calls that take too long fail; what they bring after all is
-        orphaned."""
+        asked; one that doesn't say so in time gets no more calls until it does. If it says nothing for as long as a call may take, the
+        connection ends. Calls that take too long fail; what they bring after all is orphaned."""
         now_s = self._clock.monotonic()
         before_s, self._looked_s = self._looked_s, now_s
         if now_s - before_s > _LATE_S:  # this process stood still itself
@@ -283,7 +283,10 @@ class PeerConnection(asyncio.Protocol):
                 return
         self._tell_who_left(now_s - ask_after_s)
         if self._asked_s is not None:
-            if now_s - self._asked_s >= stall_s and self.usable:
+            if now_s - self._asked_s >= self.limit_s:  # it may be half open, and the kernel give it up much later
+                logger.info("a server does not answer: connecting again", extra={"server": self.address})
+                self.abort()
+            elif now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed(self)
