@@ -24,14 +24,15 @@ from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
     GOODBYE,
     RUNNING,
-    VERSION,
     WAITS,
+    WAKES_SINCE_VERSION,
     WORKERS,
     BadMessage,
     CallersLeft,
     Part,
     PartAnswer,
     Told,
+    Wake,
     WorkersPage,
     WorkersQuestion,
 )
@@ -43,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 # Of bodies in one call, above which it goes in a frame of its own.
 _FRAME_BYTES = 4 * 1024 * 1024
+# Of what the other server has not taken, above which no wakes are written: it would get them too late to be of use.
+WAKES_UNTAKEN_BYTES_MAX = 4 * 1024 * 1024
 # Between two looks that lie further apart than this the process stood still; that isn't held against the other server.
 _LATE_S = 1.0
 
@@ -296,8 +299,6 @@ class PeerConnection(asyncio.Protocol):
 
     def _tell_who_left(self, sent_by_s: float) -> None:
         """Says which callers of calls that were sent by then have gone: what has not begun for them is left out."""
-        if self._version < VERSION:
-            return
         left = []
         for number, call in self._sent.items():
             if call.sent_s > sent_by_s:
@@ -307,6 +308,17 @@ class PeerConnection(asyncio.Protocol):
                 left.append(CallersLeft(number, places))
         if left:
             self._write(messages.frame([messages.callers_left(left)]))
+
+    def wake(self, wakes: Sequence[Wake]) -> bool:
+        """Says, without delay, of which queues jobs can be claimed. Returns whether it was written: not to a server that stops, one that
+        does not know the message, or one that takes nothing; these find the jobs themselves."""
+        transport = self._transport
+        if transport is None or self._closing or self._stopping or self._version < WAKES_SINCE_VERSION:
+            return False
+        if transport.get_write_buffer_size() > WAKES_UNTAKEN_BYTES_MAX:
+            return False
+        self._write(messages.frame([messages.wakes(wakes)]))
+        return True
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
         """What the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the connection
