@@ -176,7 +176,7 @@ class Stage:
         return await self.add_server(env=environment_of(self._older))
 
     async def add_reached_by_proxy(self) -> tuple[PinLaterServer, Proxy]:
-        """One more that the other servers reach through a proxy, on another loopback address. Their datagrams do not pass it."""
+        """One more that the other servers reach through a proxy, on another loopback address."""
         port = free_port()
         proxy = await self._undo.enter_async_context(Proxy(f"127.0.0.1:{port}", host="127.0.0.2", port=port))
         settings = (f"dispatch.wake_port={port}", "advertised_address=127.0.0.2")

@@ -200,8 +200,6 @@ class Faults:
             split=random.choice((0.0, 0.3)),
             reset=random.choice((0.0, 0.05, 0.3)),
             black_hole=random.choice((0.0, 0.05)),
-            datagram_lost=random.choice((0.0, 0.5, 1.0)),
-            datagram_doubled=0.1,
         )
 
         return f"the network is bad: {trouble}", effects.bad_network(net, trouble)

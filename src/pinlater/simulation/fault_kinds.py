@@ -79,7 +79,7 @@ def _lossy_shard(targets: FaultTargets, index: int) -> Effect:
 
 def _bad_network(targets: FaultTargets, index: int) -> Effect:
     network = targets.cluster.network
-    trouble = network.calm._replace(slow=0.2, split=0.1, reset=0.01, black_hole=0.001, datagram_lost=0.5)
+    trouble = network.calm._replace(slow=0.2, split=0.1, reset=0.01, black_hole=0.001)
     return effects.bad_network(network, trouble)
 
 
@@ -177,7 +177,7 @@ _KINDS = (
         "bad-network",
         Target.NETWORK,
         60,
-        "a fifth of all messages come late, 1 % reset their connection, datagrams are lost",
+        "a fifth of all messages come late, 1 % reset their connection, and some connections become half open",
         _bad_network,
     ),
 )

@@ -18,10 +18,6 @@ from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.frames import Frames
 from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
-    LEFT,
-    LOOK,
-    RUNNING,
-    WORKERS,
     BadMessage,
     CallKind,
     Part,
@@ -76,7 +72,6 @@ class IncomingConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._hello: handshake.Hello | None = None
         self._nonce = b""
-        self._version = 0  # which both sides speak
         self._deadline: asyncio.TimerHandle | None = None
         self._out: deque[_Answered] = deque()
         self._under_way = 0  # parts
@@ -124,18 +119,8 @@ class IncomingConnection(asyncio.Protocol):
         parts = messages.parts_of(message)
         share = len(message) // max(1, len(parts))
         for part in parts:
-            if part.number == RUNNING:
-                self._unconfirmed.confirm(messages.taken_of(part))
-                self.tell()
-                continue
-            if part.number == LOOK:
-                self._listener.look(self.address)
-                continue
-            if part.number == WORKERS:
-                self._tell_workers(messages.workers_question_of(part))
-                continue
-            if part.number == LEFT:
-                self._leave(part, alone=len(parts) == 1)
+            if part.number <= 0:
+                self._hear(part, len(message), alone=len(parts) == 1)
                 continue
             items = messages.items_of(part)
             kind = CallKind(part.kind)
@@ -151,6 +136,23 @@ class IncomingConnection(asyncio.Protocol):
                 )
             )
         self._read_or_not()
+
+    def _hear(self, part: Part, message_bytes: int, *, alone: bool) -> None:
+        """A part that is no call."""
+        match part.number:
+            case messages.WAKES:
+                self._listener.take_wakes(messages.wakes_of(part, message_bytes))
+            case messages.RUNNING:
+                self._unconfirmed.confirm(messages.taken_of(part))
+                self.tell()
+            case messages.LOOK:
+                self._listener.look(self.address)
+            case messages.WORKERS:
+                self._tell_workers(messages.workers_question_of(part))
+            case messages.LEFT:
+                self._leave(part, alone=alone)
+            case unknown:
+                raise BadMessage(f"a message of unknown kind {unknown}")
 
     def _leave(self, part: Part, *, alone: bool) -> None:
         """Leaves out what has not begun for callers that have gone. A message about them is bounded, and so is a frame."""
@@ -285,7 +287,6 @@ class IncomingConnection(asyncio.Protocol):
         if self._hello is None:
             self._hello = handshake.decoded(message, handshake.Hello)
             answered, self._nonce = handshake.welcome(self._hello, self._listener.known_secrets(), self._binding)
-            self._version = answered.version
             self._write(handshake.encoded(answered))
             return
         proof = handshake.decoded(message, handshake.Proof)
@@ -318,7 +319,7 @@ class IncomingConnection(asyncio.Protocol):
     def tell(self) -> None:
         """Says that this server runs, and what it has changed."""
         if self.proven:
-            self._write(messages.frame([messages.running(self._listener.told(), self._version)]))
+            self._write(messages.frame([messages.running(self._listener.told())]))
 
     def _tell_workers(self, question: WorkersQuestion) -> None:
         """A new question ends the answer to the one before. The other server gets none while it does not read."""
