@@ -12,6 +12,7 @@ import pytest
 
 from pinlater.client import Job
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.descriptor import shard_of
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
@@ -81,7 +82,7 @@ class Load:
     async def _enqueue(self, queue: str, shard: str) -> None:
         key = next(key for key in self._keys if rendezvous_home(key, self._shards) == shard)
         with contextlib.suppress(PinLaterError):
-            await self._producer.client.enqueue(queue, [Job(f"{self._round} {shard}".encode())], request_key=key)
+            await self._producer.client.enqueue(queue, [Job(b"%d" % self._round)], request_key=key)
 
     async def _work(self, worker: Process, queue: str) -> None:
         while True:
@@ -91,9 +92,8 @@ class Load:
                 await asyncio.sleep(0.1)
                 continue
             for job in jobs:
-                number, shard = job.body.decode().split()
-                if int(number) == self._round:
-                    self._unclaimed.discard((queue, shard))
+                if int(job.body) == self._round:
+                    self._unclaimed.discard((queue, shard_of(job.descriptor)))
 
 
 def lose(scene: Scene, load: Load, server: SimulatedServer, how: str) -> None:
