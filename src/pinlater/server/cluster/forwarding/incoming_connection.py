@@ -72,6 +72,7 @@ class IncomingConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._hello: handshake.Hello | None = None
         self._nonce = b""
+        self._version = 0  # which both sides speak
         self._deadline: asyncio.TimerHandle | None = None
         self._out: deque[_Answered] = deque()
         self._under_way = 0  # parts
@@ -287,6 +288,7 @@ class IncomingConnection(asyncio.Protocol):
         if self._hello is None:
             self._hello = handshake.decoded(message, handshake.Hello)
             answered, self._nonce = handshake.welcome(self._hello, self._listener.known_secrets(), self._binding)
+            self._version = answered.version
             self._write(handshake.encoded(answered))
             return
         proof = handshake.decoded(message, handshake.Proof)
@@ -319,7 +321,7 @@ class IncomingConnection(asyncio.Protocol):
     def tell(self) -> None:
         """Says that this server runs, and what it has changed."""
         if self.proven:
-            self._write(messages.frame([messages.running(self._listener.told())]))
+            self._write(messages.frame([messages.running(self._listener.told(), self._version)]))
 
     def _tell_workers(self, question: WorkersQuestion) -> None:
         """A new question ends the answer to the one before. The other server gets none while it does not read."""

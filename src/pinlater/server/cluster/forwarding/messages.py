@@ -241,9 +241,10 @@ def taken_of(part: Part) -> int:
     return _decoded(_count, part.items)
 
 
-def running(told: Told) -> PartAnswer:
-    """The answer of a server that runs."""
-    return PartAnswer(RUNNING, msgspec.Raw(_encoder.encode(told)), {})
+def running(told: Told, version: int = VERSION) -> PartAnswer:
+    """The answer of a server that runs. One of the version before takes no fields that it does not know."""
+    known = told if version > OLDEST_VERSION else told[:_TOLD_FIELDS_OLDEST]
+    return PartAnswer(RUNNING, msgspec.Raw(_encoder.encode(known)), {})
 
 
 def told_of(part: PartAnswer) -> Told:
