@@ -1,7 +1,7 @@
 """The row about two servers on the same shards: a worker waits at one, its job is enqueued at the other.
 
-Servers wake each other by datagrams; where none gets through, a server finds the job when it looks, about once a second. To have none get
-through, both advertise an address where nothing listens.
+Servers wake each other over their connections; without one, a server finds the job when it looks, about once a second. To have none, both
+advertise an address where nothing listens.
 """
 
 from __future__ import annotations

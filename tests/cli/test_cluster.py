@@ -44,6 +44,9 @@ def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pin
         "shard\tin reach\tversion\tmoving\towners",
         f"1\tyes\t0\t0\t{address}=16",
         "",
+        "shard\tremembered jobs\tsize\tclaims from memory\tstale claims",
+        "1\t0\t0 B\t0\t0",
+        "",
         "queue\tshard\tslice\towner",
         f"emails\t1\t{slice_of('emails')}\t{address}",
     ]

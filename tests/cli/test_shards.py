@@ -62,11 +62,8 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
     assert PASSWORD not in done.out + done.err
 
 
-@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
-def test_a_taken_port_for_other_servers_is_named_with_its_setting(
-    offline: Pinlater, place: ServedShards, kind: socket.SocketKind
-) -> None:
-    with socket.socket(type=kind) as taken:
+def test_a_taken_port_for_other_servers_is_named_with_its_setting(offline: Pinlater, place: ServedShards) -> None:
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         command = ("serve", "--store", place.store, "--thrift-port", "0", "--http-port", "0")

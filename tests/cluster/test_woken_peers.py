@@ -1,9 +1,9 @@
-"""Which servers a server wakes: it resolves names before it sends anything, and an unknown name does no harm."""
+"""To which servers a server connects: it resolves names before it sends anything, and an unknown name does no harm."""
 
 from __future__ import annotations
 
 from pinlater.domain.clock import ManualClock
-from pinlater.server.cluster.peers import Peers
+from pinlater.server.cluster.peers import Peer, Peers
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import Member
@@ -26,8 +26,11 @@ async def test_names_are_looked_up_and_unknown_ones_left_out() -> None:
 
     await peers.look({lanes: members})
 
-    assert peers.peers == {("127.0.0.1", 7): b"secret", ("127.0.0.1", 8): b"secret"}
+    assert peers.by_address == {
+        "localhost:7": Peer(("127.0.0.1", 7), b"secret"),
+        "127.0.0.1:8": Peer(("127.0.0.1", 8), b"secret"),
+    }
     assert peers.secrets == [b"secret"]
     await peers.look({lanes: members[:1]})
-    assert peers.peers == {}
+    assert peers.by_address == {}
     await lanes.close()

@@ -1,230 +1,171 @@
-"""Wakes between servers, over real sockets on this machine."""
+"""Wakes between servers: which server is told what, and when."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import hmac
-import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
-import uvloop
 
-from pinlater.server.dispatch import wake_datagrams
-from pinlater.server.dispatch.interest import bit_of
-from pinlater.server.dispatch.wake_datagrams import Wakes
-from tests.databases.ports import free_port
+from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
+from pinlater.server.dispatch import wakes as wakes_module
+from pinlater.server.dispatch.interest import EVERY_QUEUE, bit_of
+from pinlater.server.dispatch.wakes import Wakes
 
-SECRET = b"known to all servers"
 WAIT_S = 30.0
 
 
-class ListeningServer:
-    """A server that listens, and what it heard."""
+class LinkToServer:
+    """A connection to another server, and what was written to it. `takes`: whether that server takes what is written."""
 
-    def __init__(self) -> None:
-        self.heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-        self.past_owner: list[str] = []
-        self.wakes = Wakes(self.hear)
-        self.port = 0
+    def __init__(self, *, takes: bool = True) -> None:
+        self.takes = takes
+        self.messages: list[list[Wake]] = []
 
-    def hear(self, queue: str, jobs: int, past_owner: bool) -> None:
-        self.heard.put_nowait((queue, jobs))
-        if past_owner:
-            self.past_owner.append(queue)
+    def wake(self, wakes: Sequence[Wake]) -> bool:
+        if self.takes:
+            self.messages.append(list(wakes))
+        return self.takes
 
-    async def next(self) -> tuple[str, int]:
-        return await asyncio.wait_for(self.heard.get(), WAIT_S)
-
-    async def total(self, jobs: int) -> dict[str, int]:
-        """The jobs announced for each queue, once they add up to this number."""
+    @property
+    def told(self) -> dict[str, int]:
+        """The jobs told for each queue."""
         told: dict[str, int] = {}
-        while sum(told.values()) < jobs:
-            queue, more = await self.next()
-            told[queue] = told.get(queue, 0) + more
+        for wake in [wake for message in self.messages for wake in message]:
+            told[wake.queue] = told.get(wake.queue, 0) + wake.jobs
         return told
 
+    @property
+    def past_owner(self) -> set[str]:
+        return {wake.queue for message in self.messages for wake in message if wake.past_owner}
 
-@contextlib.asynccontextmanager
-async def servers(count: int, secret: bytes = SECRET) -> AsyncIterator[list[ListeningServer]]:
-    listening = [ListeningServer() for _ in range(count)]
-    for server in listening:
-        server.port = await server.wakes.open("127.0.0.1")
-    for server in listening:
-        server.wakes.know([secret], {("127.0.0.1", other.port): secret for other in listening if other is not server})
-    try:
-        yield listening
-    finally:
-        for server in listening:
-            server.wakes.close()
+    async def until_told(self, jobs: int) -> dict[str, int]:
+        """What was told, once the jobs add up to this number."""
+        async with asyncio.timeout(WAIT_S):
+            while sum(self.told.values()) < jobs:
+                await asyncio.sleep(0.001)
+        return self.told
 
 
-async def test_all_others_are_woken() -> None:
-    async with servers(3) as (one, two, three):
-        one.wakes.tell("emails", 2)
-        assert await two.next() == ("emails", 2)
-        assert await three.next() == ("emails", 2)
-        assert one.heard.empty()
+def wakes_over(*links: LinkToServer, waits: int = EVERY_QUEUE) -> Wakes:
+    """Of a server with these connections to others."""
+    wakes = Wakes(lambda *_: None)
+    wakes.has_peers = True
+    for link in links:
+        wakes.know_waits(link, waits)
+    return wakes
+
+
+async def test_all_others_are_told_before_the_enqueue_goes_on() -> None:
+    one, two = LinkToServer(), LinkToServer()
+    wakes_over(one, two).tell("emails", 2)
+    assert one.messages == two.messages == [[Wake("emails", 2, False)]]
 
 
 async def test_a_wake_says_whether_the_owner_knows_of_the_jobs() -> None:
-    async with servers(2) as (one, two):
-        one.wakes.tell("first", 1)  # sent at once; the others share a datagram
-        one.wakes.tell("known", 1)
-        one.wakes.tell("mixed", 1)
-        one.wakes.tell("mixed", 2, past_owner=True)
-        assert await two.total(5) == {"first": 1, "known": 1, "mixed": 3}
-        assert two.past_owner == ["mixed"]
+    link = LinkToServer()
+    wakes = wakes_over(link)
+    wakes.tell("first", 1)  # sent at once; the others share a message
+    wakes.tell("known", 1)
+    wakes.tell("mixed", 1)
+    wakes.tell("mixed", 2, past_owner=True)
+    assert await link.until_told(5) == {"first": 1, "known": 1, "mixed": 3}
+    assert link.past_owner == {"mixed"}
 
 
 async def test_a_server_is_woken_only_for_queues_that_its_dequeues_wait_for() -> None:
-    async with servers(3) as (one, two, three):
-        one.wakes.know_waits(("127.0.0.1", two.port), bit_of("emails"))
-        one.wakes.know_waits(("127.0.0.1", three.port), 0)
-        one.wakes.tell("other", 1)
-        one.wakes.tell("emails", 2)
-        assert await two.next() == ("emails", 2)
-        assert one.wakes.sent == 1
-        one.wakes.know_waits(("127.0.0.1", three.port), None)  # it is not connected any more
-        one.wakes.tell("third", 3)
-        assert dict([await three.next() for _ in range(3)]) == {"other": 1, "emails": 2, "third": 3}
+    emails, nothing, gone = LinkToServer(), LinkToServer(), LinkToServer()
+    wakes = wakes_over(emails, waits=bit_of("emails"))
+    wakes.know_waits(nothing, 0)
+    wakes.know_waits(gone, bit_of("other"))
+    wakes.know_waits(gone, None)
+    wakes.tell("other", 1)
+    wakes.tell("emails", 2)
+    assert emails.messages == [[Wake("emails", 2, False)]]
+    assert nothing.messages == gone.messages == []
+    assert wakes.sent == 1
 
 
 async def test_a_server_that_says_late_that_it_waits_is_woken_for_jobs_that_came_meanwhile() -> None:
-    async with servers(2) as (one, two):
-        there = ("127.0.0.1", two.port)
-        one.wakes.know_waits(there, 0)
-        one.wakes.tell("emails", 2)
-        one.wakes.tell("other", 1)
-        one.wakes.tell("emails", 1)
-        assert one.wakes.sent == 0
-        one.wakes.know_waits(there, bit_of("emails"))
-        assert await two.next() == ("emails", 3)
-        one.wakes.know_waits(there, bit_of("emails") | bit_of("third"))
-        one.wakes.tell("third", 1)
-        assert await two.next() == ("third", 1)  # and nothing again of emails
+    """Also one to which there was no connection."""
+    late, new = LinkToServer(), LinkToServer()
+    wakes = wakes_over(late, waits=0)
+    wakes.tell("emails", 2)
+    wakes.tell("other", 1)
+    wakes.tell("emails", 1)
+    assert wakes.sent == 0
+    wakes.know_waits(late, bit_of("emails"))
+    wakes.know_waits(new, bit_of("emails"))
+    assert late.messages == new.messages == [[Wake("emails", 3, True)]]  # the owner may know of them or not
+    wakes.know_waits(late, bit_of("emails") | bit_of("third"))
+    assert late.told == {"emails": 3}
+    wakes.tell("third", 1)
+    assert late.told == {"emails": 3, "third": 1}
 
 
 async def test_jobs_that_came_long_before_a_server_waits_wake_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake_datagrams, "_NEW_S", 0.0)
-    async with servers(2) as (one, two):
-        one.wakes.know_waits(("127.0.0.1", two.port), 0)
-        one.wakes.tell("emails", 2)
-        one.wakes.know_waits(("127.0.0.1", two.port), bit_of("emails"))
-        one.wakes.tell("emails", 1)
-        assert await two.next() == ("emails", 1)
+    monkeypatch.setattr(wakes_module, "_NEW_S", 0.0)
+    link = LinkToServer()
+    wakes = wakes_over(link, waits=0)
+    wakes.tell("emails", 2)
+    wakes.know_waits(link, bit_of("emails"))
+    assert link.messages == []
+    wakes.tell("emails", 1)
+    assert link.told == {"emails": 1}
 
 
-async def test_wakes_of_one_moment_share_datagrams() -> None:
-    """A thousand enqueues in one moment are a few datagrams, and none of their jobs is forgotten."""
-    async with servers(2) as (one, two):
-        for number in range(1000):
-            one.wakes.tell(f"queue{number % 3}", 1)
-        assert await two.total(1000) == {"queue0": 334, "queue1": 333, "queue2": 333}
-        assert one.wakes.sent <= 3
+async def test_wakes_of_one_moment_share_messages() -> None:
+    """A thousand enqueues in one moment are a few messages, and none of their jobs is forgotten."""
+    link = LinkToServer()
+    wakes = wakes_over(link)
+    for number in range(1000):
+        wakes.tell(f"queue{number % 3}", 1)
+    assert await link.until_told(1000) == {"queue0": 334, "queue1": 333, "queue2": 333}
+    assert wakes.sent == 2
 
 
-async def test_many_queues_are_several_datagrams() -> None:
-    async with servers(2) as (one, two):
-        names = [f"q{'x' * 60}{number}" for number in range(200)]
-        one.wakes.tell("first", 1)
-        for name in names:
-            one.wakes.tell(name, 1)
-        assert set(await two.total(201)) == {"first", *names}
-        assert one.wakes.sent > 2
+async def test_many_queues_are_several_messages() -> None:
+    link = LinkToServer()
+    wakes = wakes_over(link)
+    names = [f"q{number}" for number in range(2 * WAKES_MAX + 1)]
+    wakes.tell("first", 1)
+    for name in names:
+        wakes.tell(name, 1)
+    assert set(await link.until_told(len(names) + 1)) == {"first", *names}
+    assert [len(message) for message in link.messages] == [1, WAKES_MAX, WAKES_MAX, 1]
 
 
-async def test_a_wake_names_queues_and_how_many_jobs_and_nothing_else() -> None:
-    """After sixteen bytes of signature: a listener on the network learns no data."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.setblocking(False)
-        async with servers(1) as (one,):
-            one.wakes.know([SECRET], {listener.getsockname(): SECRET})
-            one.wakes.tell("emails", 2)
-            datagram = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(listener, 65_536), WAIT_S)
-    assert datagram[16:] == b'{"emails":2}'
-    assert datagram[:16] == hmac.digest(SECRET, datagram[16:], "sha256")[:16]
+async def test_the_others_are_woken_although_one_takes_nothing() -> None:
+    full, one = LinkToServer(takes=False), LinkToServer()
+    wakes = wakes_over(full, one)
+    for number in range(5):
+        wakes.tell("emails", number + 1)
+    assert await one.until_told(15) == {"emails": 15}
+    assert wakes.sent == len(one.messages)
 
 
-async def test_an_invalid_datagram_wakes_no_waiter() -> None:
-    """Without the secret, cut short, or no datagram of ours at all: counted and dropped."""
-    async with servers(2) as (one, two), servers(1, b"another secret") as (outsider,):
-        outsider.wakes.know([], {("127.0.0.1", two.port): b"another secret"})
-        outsider.wakes.tell("emails", 1)
-        for data in (b"", b"x" * 10, b"x" * 2000):
-            two.wakes.datagram_received(data, ("127.0.0.1", 1))
-        one.wakes.tell("emails", 7)
-
-        assert await two.next() == ("emails", 7)
-        async with asyncio.timeout(WAIT_S):
-            while two.wakes.refused < 4:  # those of the unauthenticated sender may come later
-                await asyncio.sleep(0)
-        assert two.heard.empty()
+async def test_alone_nothing_is_kept_or_sent() -> None:
+    wakes = Wakes(lambda *_: None)
+    wakes.tell("emails", 1)
+    assert wakes.sent == 0
+    assert not wakes._lately
 
 
-async def test_a_datagram_longer_than_any_wake_is_refused_before_it_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with servers(1) as (one,):
-        one.wakes.know([SECRET], {})
-        monkeypatch.delattr(hmac, "digest")
-        one.wakes.datagram_received(b"x" * 60_000, ("127.0.0.1", 1))
-        assert one.wakes.refused == 1
+async def test_nothing_is_sent_after_the_end() -> None:
+    link = LinkToServer()
+    wakes = wakes_over(link)
+    wakes.tell("emails", 1)
+    wakes.tell("emails", 1)
+    wakes.close()
+    wakes.tell("emails", 1)
+    for _ in range(10):
+        await asyncio.sleep(wakes_module.GAP_S)
+    assert link.messages == [[Wake("emails", 1, False)]]
 
 
-async def test_a_host_without_the_first_family_of_its_name_listens_at_the_next_address(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Such as a kernel without IPv6, where `localhost` is ::1 first."""
-    port = free_port()
-    plain = socket.socket
-
-    def opened(family: int, *more: int) -> socket.socket:
-        if family == socket.AF_INET6:
-            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-        return plain(family, *more)
-
-    async def found(*_: object, **__: object) -> list[object]:
-        kinds = ((socket.AF_INET6, ("::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port)))
-        return [(family, socket.SOCK_DGRAM, 17, "", address) for family, address in kinds]
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
-    monkeypatch.setattr(wake_datagrams, "socket", SimpleNamespace(**vars(socket) | {"socket": opened}))
-    assert await wake_datagrams.refusal_of("localhost", port) is None
-    with plain(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind(("127.0.0.1", port))
-        refused = await wake_datagrams.refusal_of("localhost", port)
-    assert refused is not None
-    assert refused.errno == errno.EADDRINUSE
-
-
-async def test_alone_nothing_is_sent() -> None:
-    async with servers(1) as (one,):
-        one.wakes.tell("emails", 1)
-        assert one.wakes.sent == 0
-
-
-async def test_the_other_peers_get_wakes_although_one_peer_is_gone() -> None:
-    async with servers(3) as (one, two, three):
-        three.wakes.close()
-        for number in range(5):
-            one.wakes.tell("emails", number + 1)
-        assert await two.total(15) == {"emails": 15}
-
-
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_the_other_peers_get_wakes_although_one_address_does_not_resolve(
-    run: Callable[[Coroutine[Any, Any, None]], None],
-) -> None:
-    """On the server's own event loop, too, which refuses names: the enqueue continues, and others are woken."""
-
-    async def tell() -> None:
-        async with servers(2) as (one, two):
-            one.wakes.know([SECRET], {("no.such.host.invalid", 1): SECRET, ("127.0.0.1", two.port): SECRET})
-            one.wakes.tell("emails", 1)
-            assert await two.next() == ("emails", 1)
-
-    run(tell())
+async def test_each_queue_that_another_server_named_is_woken() -> None:
+    woken: list[tuple[str, int, bool]] = []
+    wakes = Wakes(lambda *queue: woken.append(queue))
+    wakes.take([Wake("emails", 2, False), Wake("other", 1, True)])
+    assert woken == [("emails", 2, False), ("other", 1, True)]
+    assert wakes.received == 1

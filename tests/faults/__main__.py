@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from tests.databases.servers import DatabaseServers
+from tests.faults.builds import package_of
 from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
@@ -41,6 +42,7 @@ async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -
             servers=options.servers,
             length=options.length,
             pace=Pace(options.rate),
+            older=options.older,
         ) as stage:
             for number in range(options.rounds):
                 for name in names:
@@ -80,6 +82,12 @@ def main() -> None:
         "--kind", action="append", choices=list(STORES), help="only databases of this kind; may be repeated"
     )
     parser.add_argument("--seed", type=int, default=None, help="the seed a failed run printed")
+    parser.add_argument(
+        "--older",
+        type=_checkout,
+        metavar="CHECKOUT",
+        help="the servers of another version run the code of this checkout, for example a git worktree of an older commit",
+    )
     parser.add_argument("--dir", type=Path, default=Path("var/faults"))
     options = parser.parse_args()
     kinds = options.kind or list(STORES)
@@ -92,6 +100,13 @@ def main() -> None:
         if not options.fault or faults_of(kind).keys() & set(options.fault):
             print(f"on {kind}", flush=True)
             on_one_kind(options, kind, seed)
+
+
+def _checkout(text: str) -> Path:
+    checkout = Path(text).resolve()
+    if package_of(checkout) != checkout / "src" / "pinlater":
+        raise argparse.ArgumentTypeError(f"{checkout} is no checkout: it has no src/pinlater")
+    return checkout
 
 
 def on_one_kind(options: argparse.Namespace, kind: str, seed: int) -> None:

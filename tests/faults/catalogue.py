@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.bulk import ON_BULK_RUNS
 from tests.faults.faults import ANYWHERE, InjectedFault
+from tests.faults.map_faults import ON_MAPS
 from tests.faults.mysql_faults import ON_MYSQL
 from tests.faults.polls import DURING_POLLS
 from tests.faults.queues import ON_QUEUES
@@ -22,5 +23,6 @@ def faults_of(kind: str) -> dict[str, InjectedFault]:
             *ON_BULK_RUNS,
             *DURING_POLLS,
             *(ON_REDIS if kind == "redis" else ON_MYSQL),
+            *ON_MAPS,  # last, as it leaves one more shard
         )
     }

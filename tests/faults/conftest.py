@@ -63,6 +63,9 @@ async def stage(
     ) as stage:
         yield stage
     left = [place.database for place in stage.places.values()]
+    for added in left[len(databases) :]:
+        added.remove()
+    del left[len(databases) :]
     if kind != "mariadb":
         for database in left:
             database.remove()

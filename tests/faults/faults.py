@@ -40,6 +40,7 @@ async def a_database_is_killed(stage: Stage) -> None:
     """kill -9, and its return on the same address."""
     database = stage.places[HARMED].database
     await stage.store.kill(database)
+    await stage.recovers(without=HARMED)
     await stage.lasts(20, without=HARMED)
     await asyncio.to_thread(database.start)
     await stage.back(HARMED)
@@ -50,6 +51,7 @@ async def a_database_stands_still(stage: Stage) -> None:
     database = stage.places[HARMED].database
     database.suspend()
     try:
+        await stage.recovers(without=HARMED)
         await stage.lasts(30, without=HARMED)
     finally:
         database.resume()

@@ -10,22 +10,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.rendezvous import rendezvous_home
+from pinlater.domain.slices import slice_of
 from pinlater.simulation.history import HistoryRecorder
 from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 
-QUEUE = "faults"
+
+def _in_slices_of_their_own(number: int) -> tuple[str, ...]:
+    """Names of `number` queues: each may have an owner of its own on each shard."""
+    found: dict[int, str] = {}
+    for name in (f"faults_{count}" for count in itertools.count()):
+        found.setdefault(slice_of(name), name)
+        if len(found) == number:
+            break
+    return tuple(found.values())
+
+
+QUEUES = _in_slices_of_their_own(5)
 POLLED = "polled"  # has few jobs, so that a worker that waits for them waits for long
+T = TypeVar("T")
 # A worker that can't ack for so long lets the job go; its claim has timed out long before.
 _ACK_DEADLINE_S = 15.0
 _OUTSTANDING_MAX = 2_000
@@ -40,7 +54,7 @@ class Pace(NamedTuple):
 
     requests_per_s: float = 40.0
     jobs_max: int = 4
-    workers: int = 6
+    workers: int = 10
     claim_timeout_ms: int = 3_000
     forgotten: float = 0.005
     failed: float = 0.03
@@ -52,7 +66,7 @@ class SteadyLoad:
 
     def __init__(self, servers: Path, seed: int, pace: Pace, shards: Sequence[str]) -> None:
         self._servers = servers
-        self._shards = shards
+        self.shards = shards
         self._seed = seed
         self._pace = pace
         self.recorder = HistoryRecorder()
@@ -61,6 +75,7 @@ class SteadyLoad:
         self.errors = Counter[str]()
         self.enqueued = Counter[str]()  # jobs, by shard
         self.succeeded = Counter[str]()
+        self.done: set[str] = set()  # descriptors
         self.unexpected: list[str] = []
         self.unanswered: set[str] = set()  # request keys
         self._answered_at: dict[str, float] = {}  # by body, for those that were stored at the first try
@@ -71,7 +86,7 @@ class SteadyLoad:
         self._over = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._puts = 0
-        self._free: list[AsyncClient] = []
+        self._free: dict[str, list[AsyncClient]] = defaultdict(list)  # by the server they go to; '' for any
         self._opened: list[AsyncClient] = []
 
     async def __aenter__(self) -> SteadyLoad:
@@ -110,9 +125,28 @@ class SteadyLoad:
 
     async def put(self, queue: str, jobs: int = 1) -> Sequence[str]:
         """Enqueues until it is answered; the jobs' descriptors."""
-        self._puts += 1
-        key = f"{queue}-{self._seed}-{self._puts}"
+        key = self._new_key(queue)
         return await self._enqueue([f"{key}-{index}" for index in range(jobs)], Random(key), queue)
+
+    def begin_put(self, queue: str, shard: str, server: str) -> asyncio.Task[Sequence[str]]:
+        """The same with one job, by way of a server, and to a shard while that takes jobs. Goes on if nothing waits for it."""
+        key = self._new_key(queue)
+        while rendezvous_home(key, self.shards) != shard:
+            key = self._new_key(queue)
+        return self._start(self._enqueue([f"{key}-0"], Random(key), queue, server))
+
+    def _new_key(self, queue: str) -> str:
+        self._puts += 1
+        return f"{queue}-{self._seed}-{self._puts}"
+
+    def begin_work(self, queue: str, server: str, over: asyncio.Event) -> None:
+        """One more worker, which goes to this server only."""
+        self._start(self._work_at(queue, server, over))
+
+    async def _work_at(self, queue: str, server: str, over: asyncio.Event) -> None:
+        dice = Random(f"{self._seed} {server} {queue}")
+        while not over.is_set() and not self._over.is_set():
+            self._handle(await self._dequeue(f"{queue} {server}", 10, queue, server=server), dice)
 
     @contextlib.asynccontextmanager
     async def polls(self, number: int, *, puts_per_s: float = 0.0) -> AsyncIterator[None]:
@@ -164,10 +198,11 @@ class SteadyLoad:
 
     # --- how it works -------------------------------------------------------------------------------------------------------
 
-    def _start(self, work: Coroutine[Any, Any, object]) -> None:
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -175,17 +210,18 @@ class SteadyLoad:
             self.unexpected.append(repr(error))
 
     @contextlib.asynccontextmanager
-    async def _client(self) -> AsyncIterator[AsyncClient]:
+    async def _client(self, server: str = "") -> AsyncIterator[AsyncClient]:
         """One for a call. It makes no call twice: that is for the load, which writes each one down."""
-        if self._free:
-            client = self._free.pop(0)  # in turn, so that all servers get some
+        free = self._free[server]
+        if free:
+            client = free.pop(0)  # in turn, so that all servers get some
         else:
-            client = await AsyncClient(self._servers, source="load", connections=1, retries=0).open()
+            client = await AsyncClient(server or self._servers, source="load", connections=1, retries=0).open()
             self._opened.append(client)
         try:
             yield client
         finally:
-            self._free.append(client)
+            self._free[server].append(client)
 
     def _count(self, call: str, error: PinLaterError) -> None:
         self.errors[f"{call}: {type(error).__name__} {error.detail}".rstrip()] += 1
@@ -205,11 +241,11 @@ class SteadyLoad:
             bodies = [f"{self._seed}-{made + index}-{'x' * dice.randint(0, 300)}" for index in range(size)]
             made += size
             if len(self._tasks) < _OUTSTANDING_MAX:
-                self._start(self._enqueue(bodies, Random(f"{self._seed} {made}")))
+                self._start(self._enqueue(bodies, Random(f"{self._seed} {made}"), dice.choice(QUEUES)))
             next_at = max(next_at, time.monotonic() - 0.1) + dice.expovariate(self._pace.requests_per_s)
             await self._pause(max(0.0, next_at - time.monotonic()))
 
-    async def _enqueue(self, bodies: Sequence[str], dice: Random, queue: str = QUEUE) -> Sequence[str]:
+    async def _enqueue(self, bodies: Sequence[str], dice: Random, queue: str, server: str = "") -> Sequence[str]:
         """Until it is answered: as a repeat, once it may have taken effect. The descriptors."""
         key = bodies[0].rpartition("-")[0]
         jobs = [
@@ -227,7 +263,7 @@ class SteadyLoad:
         while True:
             began = time.monotonic()
             try:
-                async with self._client() as client:
+                async with self._client(server) as client:
                     enqueued = await client.enqueue(queue, jobs, request_key=key, repeat=repeat)
             except PinLaterError as error:
                 self._count("repeated enqueue" if repeat else "enqueue", error)
@@ -241,11 +277,11 @@ class SteadyLoad:
         now = time.monotonic()
         shards = Counter(shard_of(descriptor) for descriptor in enqueued.descriptors)
         self.enqueued += shards
-        if queue != QUEUE:
+        if queue not in QUEUES or server:
             return enqueued.descriptors
         if len(shards) == 1:
             [shard] = shards
-            kind = ENQUEUE if shard == rendezvous_home(key, self._shards) else SENT_ON
+            kind = ENQUEUE if shard == rendezvous_home(key, self.shards) else SENT_ON
             self.latencies.add(kind, shard, now - began)
         if not failures:
             self._answered_at.update(dict.fromkeys(bodies, now))
@@ -257,17 +293,17 @@ class SteadyLoad:
             await self._working.wait()
             self._dequeues += 1
             try:
-                jobs = await self._dequeue(name, dice.randint(1, 10))
+                jobs = await self._dequeue(name, dice.randint(1, 10), dice.choice(QUEUES))
             finally:
                 self._dequeues -= 1
             self._handle(jobs, dice)
 
     async def _dequeue(
-        self, name: str, limit: int, queue: str = QUEUE, wait_ms: int = _WAIT_MS
+        self, name: str, limit: int, queue: str, wait_ms: int = _WAIT_MS, server: str = ""
     ) -> Sequence[ClaimedJob]:
         call = self.recorder.call("claim", worker=name, timeout_ms=self._pace.claim_timeout_ms)
         try:
-            async with self._client() as client:
+            async with self._client(server) as client:
                 jobs = (await client.dequeue(queue, limit, wait_ms=wait_ms)).jobs
         except PinLaterError as error:
             self._count("dequeue", error)
@@ -339,9 +375,11 @@ class SteadyLoad:
                 continue
             self.latencies.add(ACK, shard, time.monotonic() - began)
             self.recorder.answer(call, outcomes=[int(result.outcome) for result in results])
-            self.succeeded[shard] += sum(
-                ack.succeeded and result.applied for ack, result in zip(acks, results, strict=True)
-            )
+            done = {
+                ack.descriptor for ack, result in zip(acks, results, strict=True) if ack.succeeded and result.applied
+            }
+            self.succeeded[shard] += len(done)
+            self.done |= done
             return
 
 

@@ -8,8 +8,9 @@ import itertools
 from collections.abc import AsyncIterator
 
 from tests.faults.faults import HARMED, InjectedFault
-from tests.faults.load import POLLED, QUEUE, shard_of
-from tests.faults.stage import DEADLINE_S, Stage
+from tests.faults.load import POLLED, QUEUES, shard_of
+from tests.faults.recovery import DEADLINE_S
+from tests.faults.stage import Stage
 
 # Longer than a change's outcome is asked for, so that it stays unknown.
 _REFUSED_S = 4.5
@@ -54,7 +55,7 @@ async def _only_the_harmed_takes_enqueues(stage: Stage) -> AsyncIterator[None]:
     async def known_to_all() -> bool:
         """Whether twenty enqueues in a row went to the harmed shard and to no other."""
         nonlocal in_a_row
-        [descriptor] = await stage.load.put(QUEUE)
+        [descriptor] = await stage.load.put(QUEUES[0])
         if shard_of(descriptor) != HARMED:
             in_a_row = itertools.count()
         return next(in_a_row) >= 20

@@ -22,6 +22,7 @@ async def a_server_is_killed(stage: Stage) -> None:
     stage.load.spread()
     await stage.lasts(5)
     victim = stage.dice.choice(stage.servers)
+    await stage.owns_slices(victim)
     victim.kill()
     await stage.recovers(victim)
     await stage.lasts(15)
@@ -32,11 +33,26 @@ async def a_server_is_killed(stage: Stage) -> None:
     await stage.lasts(5)
 
 
+async def a_server_is_stopped(stage: Stage) -> None:
+    """In order: it gives its slices away first, and the verdict has how long that took."""
+    third = await stage.add_server()
+    stage.load.spread()
+    await stage.lasts(5)
+    await stage.owns_slices(third)
+    stopping = asyncio.ensure_future(stage.take_out(third))
+    await stage.recovers(third)
+    assert await stopping == 0, "a stop ended badly"
+    assert stage.hand_overs, "it did not log that it gave its slices away"
+    stage.load.spread()
+    await stage.lasts(5)
+
+
 async def a_server_is_suspended_past_its_lease(stage: Stage) -> None:
     """One of three stands still until another server may have its place; then it goes on as if nothing had happened."""
     third = await stage.add_server()
     stage.load.spread()
     await stage.lasts(5)
+    await stage.owns_slices(third)
     stage.suspend(third)
     try:
         await stage.recovers(third)
@@ -91,9 +107,9 @@ async def _are_used(proxies: list[Proxy]) -> bool:
 
 
 async def servers_are_replaced_by_another_version(stage: Stage) -> None:
-    """One after the other, there and back: one version forwards calls to the owner of a queue, the other knows of no owners."""
+    """One after the other, there and back. Without another build, the other version knows of no owners of queues."""
     before = list(stage.servers)
-    older = [await stage.add_server(module="tests.faults.older_server") for _ in before]
+    older = [await stage.add_older_server() for _ in before]
     stage.load.spread()
     await stage.lasts(5)
     for server in before:
@@ -113,6 +129,7 @@ async def _is_taken_out(stage: Stage, server: PinLaterServer) -> None:
 
 ON_SERVERS = (
     InjectedFault(a_server_is_killed, harmed=None),
+    InjectedFault(a_server_is_stopped, harmed=None),
     InjectedFault(a_server_is_suspended_past_its_lease, harmed=None, slots_lost=True),
     InjectedFault(connections_between_servers_break, harmed=None),
     InjectedFault(servers_are_replaced_by_another_version, harmed=None),

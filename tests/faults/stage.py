@@ -9,40 +9,33 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 from bench.servers import PinLaterServer
 from pinlater.domain.slices import SLICES
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
 from tests.databases.servers import DatabaseServers
-from tests.faults.load import QUEUE, Pace, SteadyLoad, client_of
+from tests.faults.builds import environment_of
+from tests.faults.load import QUEUES, Pace, SteadyLoad, client_of
+from tests.faults.recovery import DEADLINE_S, CoreWaits, HandOver, Recovery, hand_over_of, served_after
 from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, DatabaseKind, ShardLocation
 
-DEADLINE_S = 60.0
 # May delete queues.
 ADMIN_PASSWORD = "open sesame"
 # In the original's form, which is quick to check.
 _ADMIN_HASH = hashlib.sha256(f"{ADMIN_PASSWORD}VHzMjY2Kb9BYlyrbtpyFvnHVPZAvB5Rm".encode()).hexdigest()
-
-
-class Recovery(NamedTuple):
-    """Seconds by the clock on the wall from the loss of a server: until each shard has taken and done ten jobs, and until the other
-    servers own all slices."""
-
-    served_s: float
-    owned_s: float
 
 
 class Stage:
@@ -60,7 +53,9 @@ class Stage:
         length: float = 1.0,
         pace: Pace | None = None,
         prefix: str = "pinlater",
+        older: Path | None = None,
     ) -> None:
+        """`older`: a checkout of an older build, for servers of another version."""
         self.folder = folder
         self.database_servers = database_servers
         self.store = store
@@ -71,8 +66,10 @@ class Stage:
         self.rollbacks: list[Rollback] = []  # what shards have forgotten, and were allowed to
         self.lost: set[str] = set()  # jobs that went with it
         self.deleted: set[tuple[str, int]] = set()  # shard and id of jobs whose data a fault has deleted
-        self.recoveries: list[Recovery] = []  # after the loss of a server
+        self.recoveries: list[Recovery] = []  # after the loss of a server or a database
+        self.hand_overs: list[HandOver] = []  # of servers that were stopped
         self.forgetful: set[str] = set()  # shards whose totals, and jobs' pasts, a fault has deleted
+        self._older = older
         self._databases = list(databases)
         self._server_count = servers
         self._length = length
@@ -91,7 +88,8 @@ class Stage:
             for _ in range(self._server_count):
                 await self.add_server()
             async with client_of(self.server_set) as client:
-                await client.create_queue(QUEUE)
+                for queue in QUEUES:
+                    await client.create_queue(queue)
             await self.until(self._all_in_use, "all shards are in use")
             self.load = await self._undo.enter_async_context(
                 SteadyLoad(self.server_set, self._seed, self._pace, list(self.places))
@@ -120,6 +118,12 @@ class Stage:
 
     def others(self, shard: str) -> list[str]:
         return [name for name in self.places if name != shard]
+
+    def add_place(self, shard: str, place: ShardLocation) -> None:
+        """One more shard in the file; servers may read it from now on."""
+        self.places[shard] = place
+        self.load.shards = list(self.places)
+        self.write_map()
 
     def write_map(self) -> None:
         """The shard file as `places` has it; servers find it within a second."""
@@ -152,19 +156,27 @@ class Stage:
         """Where clients read which servers there are."""
         return self.folder / "servers"
 
-    async def add_server(self, *more: str, module: str = "pinlater") -> PinLaterServer:
+    async def add_server(
+        self, *more: str, module: str = "pinlater", env: Mapping[str, str] | None = None
+    ) -> PinLaterServer:
         """One more, on ports that it keeps, with `more` options. `module` runs the command in another's way."""
         ports = "--thrift-port", str(free_port()), "--http-port", str(free_port())
         command = [sys.executable, "-m", module, "serve", "--config", str(self.settings), *ports, *more]
-        server = PinLaterServer(command, log=self.folder / f"server-{next(self._numbers)}.log")
+        server = PinLaterServer(command, log=self.folder / f"server-{next(self._numbers)}.log", env=env)
         self._undo.callback(server.kill)
         await asyncio.to_thread(server.start)
         self.servers.append(server)
         self._write_servers()
         return server
 
+    async def add_older_server(self) -> PinLaterServer:
+        """One more, of the older build; without one, of today's as it would be if queues had no owners."""
+        if self._older is None:
+            return await self.add_server(module="tests.faults.older_server")
+        return await self.add_server(env=environment_of(self._older))
+
     async def add_reached_by_proxy(self) -> tuple[PinLaterServer, Proxy]:
-        """One more that the other servers reach through a proxy, on another loopback address. Their datagrams do not pass it."""
+        """One more that the other servers reach through a proxy, on another loopback address."""
         port = free_port()
         proxy = await self._undo.enter_async_context(Proxy(f"127.0.0.1:{port}", host="127.0.0.2", port=port))
         settings = (f"dispatch.wake_port={port}", "advertised_address=127.0.0.2")
@@ -174,7 +186,10 @@ class Stage:
         """Stops it in an orderly way, clients having been told; its exit code."""
         self.servers.remove(server)
         self._write_servers()
-        return await asyncio.to_thread(server.stop)
+        code = await asyncio.to_thread(server.stop)
+        if (hand_over := hand_over_of(server.output())) is not None:
+            self.hand_overs.append(hand_over)
+        return code
 
     def suspend(self, server: PinLaterServer) -> None:
         """SIGSTOP, until `resume`, or the end of the stage."""
@@ -244,26 +259,40 @@ class Stage:
         await self.until(lambda: self.in_use(shard), f"shard {shard} is in use again")
         await self.flows([shard], jobs=10)
 
-    async def recovers(self, lost: PinLaterServer) -> None:
-        """Call it as soon as a server is lost, and not back: waits until service is back without it, and notes after how long."""
-        began = time.monotonic()
+    async def owns_slices(self, server: PinLaterServer) -> None:
+        """Waits until it owns some; a server that owns none is no loss."""
 
-        async def after_s(wait: Awaitable[None]) -> float:
-            await wait
+        async def owns() -> bool:
+            return any((await self.metric(server, "pinlater_slices_owned")).values())
+
+        await self.until(owns, "the server owns slices")
+
+    async def recovers(self, lost: PinLaterServer | None = None, *, without: str | None = None) -> None:
+        """Call it as soon as a server or the shard `without` is lost, and not back.
+
+        Waits until the servers that are left serve each queue on each shard that is left, and own all slices; notes after how long.
+        """
+        left = [server for server in self.servers if server is not lost]
+        shards = [name for name in self.places if name != without]
+        databases = [self.places[name].database.pid for name in shards]
+        began, waits = time.monotonic(), CoreWaits([os.getpid(), *[server.pid for server in left], *databases])
+
+        async def owned_after() -> float:
+            await self.until(lambda: self._own_all(left), "the servers that are left own all slices")
             return time.monotonic() - began
 
-        served_s, owned_s = await asyncio.gather(
-            after_s(self.flows(list(self.places), jobs=10)),
-            after_s(self.until(lambda: self._own_all(lost), "the other servers own all slices")),
-        )
-        self.recoveries.append(Recovery(served_s, owned_s))
+        served = served_after(self.load, [f"127.0.0.1:{server.port}" for server in left], shards)
+        if lost is None:
+            served_s, owned_s = await served, None
+        else:
+            served_s, owned_s = await asyncio.gather(served, owned_after())
+        self.recoveries.append(Recovery(served_s, owned_s, waits.longest_s()))
 
-    async def _own_all(self, lost: PinLaterServer) -> bool:
-        """Whether the servers but the lost one own every slice of every shard, as they say."""
+    async def _own_all(self, servers: Sequence[PinLaterServer]) -> bool:
+        """Whether these servers own every slice of every shard, as they say."""
         owned = Counter[str]()
-        for server in self.servers:
-            if server is not lost:
-                owned.update({name: int(n) for name, n in (await self.metric(server, "pinlater_slices_owned")).items()})
+        for server in servers:
+            owned.update({name: int(n) for name, n in (await self.metric(server, "pinlater_slices_owned")).items()})
         return all(owned[shard] == SLICES for shard in self.places)
 
     async def flows(self, shards: Sequence[str], *, jobs: int) -> None:

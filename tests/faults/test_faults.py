@@ -54,6 +54,11 @@ async def test_one_of_three_servers_on_the_same_shards_is_killed(nothing_is_brok
 
 
 @pytest.mark.thorough
+async def test_a_server_is_stopped_in_order_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
+    await nothing_is_broken_by("a_server_is_stopped")
+
+
+@pytest.mark.thorough
 async def test_a_server_is_suspended_past_its_lease_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     await nothing_is_broken_by("a_server_is_suspended_past_its_lease")
 
@@ -61,6 +66,14 @@ async def test_a_server_is_suspended_past_its_lease_under_load(nothing_is_broken
 @pytest.mark.thorough
 async def test_connections_between_servers_break_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     await nothing_is_broken_by("connections_between_servers_break")
+
+
+@pytest.mark.thorough
+async def test_an_empty_shard_is_added_and_servers_read_the_shard_file_one_after_the_other(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    """No job runs twice, and no server says that a job on the new shard does not exist."""
+    await nothing_is_broken_by("an_empty_shard_is_added")
 
 
 @pytest.mark.thorough

@@ -12,7 +12,8 @@ from pinlater.simulation.history import SUCCEEDED, History, SeenAck
 from tests.faults import verdict
 from tests.faults.faults import InjectedFault
 from tests.faults.latency import Figures, Latencies
-from tests.faults.stage import Recovery, Stage
+from tests.faults.recovery import HandOver, Recovery, hand_over_of
+from tests.faults.stage import Stage
 from tests.faults.verdict import Compared, suffer, unearned
 
 
@@ -61,6 +62,7 @@ class QuietStage:
         self.places: dict[str, Any] = {}
         self.lost: set[str] = set()
         self.recoveries: list[Recovery] = []
+        self.hand_overs: list[HandOver] = []
 
     async def lasts(self, seconds: float) -> None:
         """At once."""
@@ -70,11 +72,30 @@ class QuietStage:
 
 
 @pytest.mark.parametrize(
+    "log",
+    [
+        '{"message": "gave its slices away", "slices": 7, "took_ms": 12.5}\n{"message": "stopped"}\n',
+        "INFO gave its slices away slices=1 took_ms=3\nINFO gave its slices away slices=7 took_ms=12.5\nINFO stopped\n",
+    ],
+)
+def test_how_long_a_server_took_to_give_its_slices_away_is_read_from_its_log(log: str) -> None:
+    assert hand_over_of(log) == HandOver(7, 12.5)
+    assert hand_over_of("INFO stopped\n") is None
+
+
+@pytest.mark.parametrize(
     ("recovery", "broken"),
     [
-        (Recovery(2.0, 4.0), []),
-        (Recovery(16.0, 4.0), ["every shard did jobs only 16.0 s after a server's loss"]),
-        (Recovery(2.0, 16.0), ["the other servers owned all slices only 16.0 s after a server's loss"]),
+        (Recovery({"a": 2.0, "b": 5.0}, 4.0, 0.0), []),
+        (Recovery({"a": 2.0, "b": 6.5}, 4.0, 2.0), []),
+        (
+            Recovery({"a": 2.0, "b": 6.5}, None, 1.0),
+            ["b was served only 6.5 s after a loss, 1.0 s of which may be due to the machine"],
+        ),
+        (
+            Recovery({"a": 2.0}, 6.0, 0.1),
+            ["the other servers owned all slices only 6.0 s after a loss, 0.1 s of which may be due to the machine"],
+        ),
     ],
 )
 async def test_service_or_owners_that_are_back_too_late_after_the_loss_of_a_server_are_a_broken_promise(

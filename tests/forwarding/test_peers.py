@@ -205,6 +205,23 @@ async def test_a_server_that_does_not_say_that_it_runs_is_left_aside_until_it_do
     await until(lambda: asker.orphans)
 
 
+async def test_the_connection_to_a_server_that_says_nothing_for_the_time_of_a_call_ends(
+    asker: Asker, owner: Owner
+) -> None:
+    """It may be half open, and then another one is better."""
+    await until(lambda: [each for each in owner.listener.connections if each.proven])
+    [incoming] = owner.listener.connections
+    incoming.data_received = lambda data: None  # type: ignore[method-assign]
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    assert asker.link.usable
+    asker.link.limit_s = 0.0
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    assert not asker.link.usable
+    async with asyncio.timeout(20):
+        await asker.link.wait_lost()
+
+
 async def test_shards_that_a_server_can_not_reach_any_more_are_known_though_it_answers_calls_all_the_time(
     asker: Asker, owner: Owner
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from pinlater.client import AsyncClient, Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
+from pinlater.server.cluster.peers import Peer
 from pinlater.server.config.load import load
 from pinlater.server.dispatch import rate_limits
 from pinlater.server.main.app import App
@@ -123,8 +124,7 @@ async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start)
         await producer.enqueue(queue, [Job(b"over there")])
         dequeued = await waiting
     assert [job.body for job in dequeued.jobs] == [b"over there"]
-    assert other.wakes is not None
-    assert other.wakes.received >= 1
+    assert other.cluster.wakes.received >= 1
 
 
 async def owned_by(one: App, other: App) -> str:
@@ -140,10 +140,10 @@ async def owned_by(one: App, other: App) -> str:
     return found[0]
 
 
-async def test_each_server_says_in_the_store_where_it_can_be_woken(
+async def test_each_server_says_in_the_store_where_the_others_reach_it(
     start: Start, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
-    """At its advertised address, where it has one; a server that signs with another secret than the store's wakes none."""
+    """At its advertised address, where it has one, and with the secret that the store keeps."""
     one, other = await start(), await start(advertised_address="localhost")
     await one.cluster.look()
     [first, second] = [member.address for member in one.members.known]
@@ -151,22 +151,20 @@ async def test_each_server_says_in_the_store_where_it_can_be_woken(
     assert re.fullmatch(r"localhost:\d+", second)
     database = f"{mariadb_prefix}jobs"
     [(secret,)] = await mariadb.execute(f"SELECT value FROM {database}.meta WHERE name = 'wake_secret'")
-    assert one.wakes is not None
-    assert other.wakes is not None
     port = int(second.rpartition(":")[2])
-    assert one.wakes._peers == {("127.0.0.1", port): secret.encode()}
-    one.wakes.know([], {("127.0.0.1", port): b"guessed"})
-    one.wakes.know_waits(("127.0.0.1", port), None)  # unknown, so that it is woken for each queue
-    one.wakes.tell("q", 1)
-    await until(lambda: other.wakes is not None and other.wakes.refused == 1)
-    assert other.wakes.received == 0
+    assert one.cluster._peers is not None
+    assert one.cluster._peers.by_address == {second: Peer(("127.0.0.1", port), secret.encode())}
+    await until(lambda: connected_to(one) == {second} and connected_to(other) == {first})
+
+
+def connected_to(app: App) -> set[str]:
+    return set() if app.cluster.forwarding is None else set(app.cluster.forwarding.connections)
 
 
 async def test_where_no_wake_arrives_a_look_finds_the_job(start: Start) -> None:
     one, other = await start(), await start()
     for app in (one, other):
-        assert app.wakes is not None
-        app.wakes.close()
+        app.cluster.listener.take_wakes = lambda _: None
     async with (
         AsyncClient([f"127.0.0.1:{one.thrift.port}"]) as producer,
         AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,

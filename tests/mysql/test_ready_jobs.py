@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Callable
+from itertools import count, islice
 from random import Random
 
 import pytest
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, UniqueKey, UniqueScope
+from pinlater.server.storage.mysql import ready_jobs
 from pinlater.server.storage.mysql.ready_jobs import (
     JOB_BYTES,
+    ROWS_MAX,
     ROWS_MIN,
     TRUSTED_S,
     JobContent,
@@ -183,6 +186,22 @@ async def test_a_claim_of_many_jobs_remembers_no_others(database: ProxiedMysql) 
     assert took() == 1
 
 
+async def test_a_long_backlog_is_read_in_ever_larger_parts(
+    database: ProxiedMysql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that reads rows takes one round trip more than one from memory: 6 of these 200, and 30 if each read as many as the first."""
+    monkeypatch.setattr(ready_jobs, "TRUSTED_S", 1_000.0)  # a slow machine takes more than a second
+    desk = await database.desk(direct=True)
+    jobs, claims = 2_000, 200
+    for first in range(0, jobs, 500):
+        await desk.insert(*[desk.job(b"%d" % number) for number in range(first, first + 500)])
+    await claim(desk, 1, from_memory=False)
+    took = round_trips(desk)
+    found = [body for _ in range(claims) for body in bodies(await claim(desk, jobs // claims))]
+    assert found == [b"%d" % number for number in range(1, jobs)]
+    assert took() <= claims + 8
+
+
 async def test_jobs_with_a_past_are_searched(database: ProxiedMysql) -> None:
     desk = await database.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number, attempts=3) for number in range(ROWS_MIN + 20)])
@@ -317,6 +336,25 @@ def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> Non
     ready.search_found_enough([99], 2.0)  # another server's
     assert not ready.has_next(1, 5, 2.0)
     assert len(ready) == 0
+
+
+def test_a_search_reads_twice_as_many_rows_as_were_taken_since_the_last_one() -> None:
+    """Within bounds: a steady consumer searches ever more rarely, and rows that are not taken cost little."""
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
+    job_ids = count(1)
+
+    def search_and_take(share: float) -> int:
+        """How many rows a search wanted and got; then that share of them is taken."""
+        ready.search_begins(1, 0, 0.0)
+        wanted = ready.rows_wanted
+        rows = [(1, 0, job_id, 0, 1) for job_id in islice(job_ids, wanted)]
+        ready.search_read_on([], rows, wanted, None, 0.0)
+        assert len(taken(ready, round(wanted * share))) == round(wanted * share)
+        return wanted
+
+    assert [search_and_take(1.0) for _ in range(7)] == [ROWS_MIN, 128, 256, 512, 1_024, ROWS_MAX, ROWS_MAX]
+    assert search_and_take(0.1) == ROWS_MAX
+    assert [search_and_take(0.1) for _ in range(3)] == [ROWS_MAX // 5, 80, ROWS_MIN]
 
 
 def test_after_a_check_of_the_first_jobs_a_search_looks_at_those_behind_them() -> None:

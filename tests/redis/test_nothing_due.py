@@ -56,6 +56,7 @@ async def test_polls_of_an_empty_queue_ask_once_a_second(desk: Desk, asked: Aske
         assert await desk.claim() == []
         desk.clock.advance(ms=round(TRUSTED_S * 1000 / 50))
     assert asked.times == 2
+    assert desk.shard.figures()["claims_from_memory"] == 98, "the claims that asked nothing are counted"
 
 
 async def test_a_server_that_does_not_own_the_queue_always_asks(desk: Desk, asked: Asked) -> None:

@@ -104,7 +104,9 @@ async def test_the_kind_of_a_failure_tells_what_happened_without_names(server: S
 
 
 @on_shards()
-async def test_a_store_that_remembers_due_jobs_says_how_many_and_others_say_nothing(server: ShardedServer) -> None:
+async def test_a_store_that_answers_claims_from_memory_says_how_many_and_others_say_nothing(
+    server: ShardedServer,
+) -> None:
     found = {
         "transactions": 9,
         "remembered_jobs": 2,
@@ -115,6 +117,8 @@ async def test_a_store_that_remembers_due_jobs_says_how_many_and_others_say_noth
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server.lanes("1").unguarded, "figures", lambda: found, raising=False)
         assert (await details_of(server, "1")).memory == ShardMemory(2, 700, 5, 1)
+        found = {"transactions": 9, "claims_from_memory": 5}
+        assert (await details_of(server, "1")).memory == ShardMemory(claims=5), "of a store that remembers no jobs"
     assert (await details_of(server, "2")).memory is None
 
 

@@ -4,7 +4,7 @@ One seed is one history: the seed decides the cluster's shape, its load, every d
 milliseconds, so thousands of them look for what a run on real databases meets once a month.
 
 - `loop`: virtual time, and an event loop for each process
-- `network`: connections and datagrams between the processes
+- `network`: connections between the processes
 - `store`: shards that several servers share
 - `cluster`: the processes that are servers, and what befalls them
 - `workload`: the processes that are clients

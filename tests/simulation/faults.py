@@ -94,14 +94,26 @@ class Faults:
             faults.append(SimulatedFault(name, random.random() * within_s, lasts_s, effect.begin, effect.end))
         return sorted(faults, key=lambda fault: fault.at_s)
 
+    def draw_split(self, random: Random, within_s: float) -> list[SimulatedFault]:
+        """Two servers that do not reach each other, or only one way; nothing where there is one server. With dice of its own, so that the
+        other faults of a seed do not depend on it."""
+        servers = self._cluster.servers
+        if len(servers) < 2:
+            return []
+        one, other = (server.name for server in random.sample(servers, 2))
+        one_way = random.random() < 0.5
+        name = f"nothing passes from {one} to {other}" if one_way else f"{one} and {other} do not reach each other"
+        begin, end = effects.hosts_cut_off(self._cluster.network, one, [other], one_way=one_way)
+        lasts_s = random.choice((within_s * random.random(), self._long_s))
+        return [SimulatedFault(name, random.random() * within_s, lasts_s, begin, end)]
+
     def heal(self) -> None:
         """Nothing goes wrong any more."""
         net = self._cluster.network
         net.trouble = network.CALM
+        net.heal_all()
         for client in self._clients:
             client.resume()
-            for server in self._cluster.servers:
-                net.heal(client.name, server.name)
         for shared in self._cluster.stores:
             shared.trouble = CALM
             shared.gone_for.clear()
@@ -188,8 +200,6 @@ class Faults:
             split=random.choice((0.0, 0.3)),
             reset=random.choice((0.0, 0.05, 0.3)),
             black_hole=random.choice((0.0, 0.05)),
-            datagram_lost=random.choice((0.0, 0.5, 1.0)),
-            datagram_doubled=0.1,
         )
 
         return f"the network is bad: {trouble}", effects.bad_network(net, trouble)

@@ -54,6 +54,7 @@ class SimulationPlan(NamedTuple):
     scratch: bool
     operated: bool  # whether settings change meanwhile
     owned: bool  # whether the load begins only once the servers own all slices and forward to each other
+    split: bool  # whether two servers do not reach each other for a while
     load: Workload
     settings: Settings
     lease_s: float
@@ -87,6 +88,7 @@ class Scale(NamedTuple):
     scratch: float = 0.2  # share of the runs in which a queue is deleted and created again
     operated: float = 0.3  # share of the runs in which settings change
     owned: float = 0.8  # share of the runs that begin with all slices owned
+    split: float = 0.3  # share of the runs in which two servers do not reach each other for a while
     client_timeout_ms: Sequence[int] = (500, 2_000, 10_000)
     call_timeout_ms: Sequence[int] = (500, 5_000)
     work_timeout_ms: Sequence[int] = (1_000, 10_000)
@@ -189,6 +191,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
         scratch,
         more.random() < scale.operated,
         more.random() < scale.owned,
+        more.random() < scale.split,
         load,
         settings,
         scale.lease_s,
@@ -339,6 +342,8 @@ class SimulationRun:
         dice = Random(f"{plan.seed} faults")
         faults = Faults(self.cluster, dice, self.processes, plan.lease_s * 1.5, plan.late_s)
         drawn = faults.draw(plan.faults, plan.busy_s)
+        if plan.split:
+            drawn += faults.draw_split(Random(f"{plan.seed} cut"), plan.busy_s)
         loop = self._driver
         over_s = plan.busy_s
         for fault in drawn:

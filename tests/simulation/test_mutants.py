@@ -11,6 +11,10 @@ from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Queue
+from pinlater.server.cluster.forwarding.forward_lane import Call, NotSent
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.dispatch import claiming as dispatch_claiming
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.wakeups import Wakeups
@@ -130,14 +134,14 @@ def test_a_repeat_that_is_not_looked_for_on_other_shards_is_caught(monkeypatch: 
 
 
 def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Giving one of them back by its token takes the others along. One seed in twenty of this load finds it."""
+    """Giving one of them back by its token takes the others along. One seed in thirty of this load finds it."""
     plain = Identity.holder
 
     def holder(self: Identity, source: str, now_ms: int) -> Holder:
         return plain(self, source, now_ms)._replace(token="the one")
 
     monkeypatch.setattr(Identity, "holder", holder)
-    busy = TINY._replace(servers=(1,), busy_s=(1.0,), requests=(8,), workers=(3,))
+    busy = TINY._replace(servers=(1,), stores=(1,), busy_s=(1.0,), requests=(8,), workers=(3,))
     assert caught(lambda seed: simulate(seed, busy)) & {"TWICE", "STALE_APPLIED", "UNDONE"}
 
 
@@ -147,6 +151,47 @@ def test_one_token_for_all_attempts_of_a_long_poll_is_caught(monkeypatch: pytest
     monkeypatch.setattr(Faults, "kinds", lambda self: [self._answers_of_claims_lost])
     scale = TINY._replace(servers=(1,), faults=(3,), busy_s=(1.0,), requests=(8,), workers=(3,), wait_ms=(1_000,))
     assert caught(lambda seed: simulate(seed, scale)) & {"TWICE", "STALE_APPLIED", "UNDONE"}
+
+
+# Servers that own all slices and forward to each other over connections that break.
+FORWARDING = TINY._replace(owned=1.0, faults=(2,), busy_s=(1.0,), requests=(8,))
+
+
+def caught_by_broken_connections(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    monkeypatch.setattr(Faults, "kinds", lambda self: [self._connections_broken])
+    return caught(lambda seed: simulate(seed, FORWARDING))
+
+
+def test_a_forwarded_call_that_was_sent_and_is_reported_as_not_sent_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its connection is lost; the server then stores the jobs on another shard. One seed in thirty finds it."""
+    monkeypatch.setattr(PeerConnection, "_unknown", lambda _: NotSent("The connection is lost", retry_after_ms=100))
+    assert caught_by_broken_connections(monkeypatch) & {"DOUBLED", "STORED"}
+
+
+def test_a_forwarded_claim_that_came_and_is_said_to_be_lost_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner then gives jobs back that a worker has. One seed in forty finds it."""
+    monkeypatch.setattr(PeerConnection, "as_lost", property(lambda self: Lost(self.nonce, 0)))
+    assert "TWICE" in caught_by_broken_connections(monkeypatch)
+
+
+def test_a_forwarded_claim_whose_answer_is_given_to_a_second_caller_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one that would get nothing from the same queue. Every other seed finds it."""
+    plain, last = Call.answer, dict[tuple[object, str], Claimed]()
+
+    def given(call: Call[Any, Any], request: Any, answer: Any) -> Any:
+        place = (call.lane, request.queue)
+        if isinstance(answer, Claimed) and any(answer.jobs):
+            last[place] = answer
+            return answer
+        return last.pop(place, answer)
+
+    def answer(self: Call[Any, Any], answers: Sequence[Any]) -> None:
+        if self.lane.kind is CallKind.CLAIM:
+            answers = [given(self, caller[0], each) for caller, each in zip(self.callers, answers, strict=True)]
+        plain(self, answers)
+
+    monkeypatch.setattr(Call, "answer", answer)
+    assert "TWICE" in caught()
 
 
 class HastySession(Session):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any
 
 import pytest
 
 from pinlater.client import Job
-from pinlater.domain.job import JobState
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
@@ -19,10 +18,9 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.storage.values import NO_OWNER
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
 from pinlater.simulation.isolation import collected_at_the_end
-from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
-from pinlater.simulation.network import Network
+from pinlater.simulation.loop import ProcessState, Timeline, new_process
+from pinlater.simulation.network import ConnectionEnd, Network
 from pinlater.simulation.store import SimulatedStore
-from pinlater.simulation.store_session import Session
 from pinlater.simulation.store_trouble import StoreTrouble
 from pinlater.simulation.trace import Trace
 from tests.simulation.workload import Process, Workload
@@ -105,9 +103,9 @@ class Scene:
             for store in self.stores
         )
 
-    def client(self, name: str, server: SimulatedServer) -> Process:
+    def client(self, name: str, server: SimulatedServer, timeout_ms: int = 20_000) -> Process:
         """A client of one server."""
-        load, trace = Workload(client_timeout_ms=20_000), Trace(self.timeline)
+        load, trace = Workload(client_timeout_ms=timeout_ms), Trace(self.timeline)
         return Process(name, self.timeline, self.network, [server.address], 1, load, trace, self.cluster.wall_ms)
 
     async def done(self, client: Process, call: Coroutine[Any, Any, Any]) -> None:
@@ -196,6 +194,36 @@ def test_a_server_that_stops_answers_what_other_servers_have_sent() -> None:
         while owner in scene.alive:
             assert scene.timeline.now_s < stopped_s
             await asyncio.sleep(0.01)
+
+    Scene(2, 1).run(work)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_an_owner_begins_a_call_only_within_the_time_limit_of_the_server_that_asks(
+    in_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server waits for it after that, and its client may have enqueued the job again with another key."""
+    limit_s = Settings().sharding.call_timeout_ms / 1000
+
+    def hold_back(self: Network, end: ConnectionEnd, what: Callable[[ConnectionEnd], None]) -> bool:
+        self._cut[end.loop.host, end.remote[0]].append((end, what))
+        return True
+
+    async def work(scene: Scene) -> None:
+        [store] = scene.stores
+        owner, asker = scene.cluster.servers
+        queue = next(f"q{i}" for i in range(99) if store.owners.by_slice[slice_of(f"q{i}")] == address_of(owner))
+        client = scene.client("client", asker, timeout_ms=round(limit_s * 1000) - 500)
+        await scene.done(client, client.client.create_queue(queue))
+        monkeypatch.setattr(Network, "holds_back", hold_back)
+        scene.network.cut(asker.name, owner.name, one_way=True)
+        sent = client.start(client.client.enqueue(queue, [Job(b"x")]))
+        await asyncio.sleep(limit_s - 1.0 if in_time else limit_s + 0.5)
+        assert not store.jobs()
+        scene.network.heal(asker.name, owner.name)
+        await asyncio.sleep(2.0)
+        assert len(store.jobs()) == int(in_time)
+        assert (sent.exception() is None) is in_time
 
     Scene(2, 1).run(work)
 
@@ -360,64 +388,6 @@ def test_slices_end_where_they_should_though_changes_have_unknown_outcomes_and_s
         await scene.unchanged(10.0)
 
     Scene(3, 2, seed).run(work)
-
-
-def sweeps_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, str]]:
-    """Sweeps for overdue claims from now on: when, of which shard, and by which server."""
-    swept: list[tuple[float, str, str]] = []
-    plain = Session.time_out_claims
-
-    async def time_out_claims(self: Session, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, ProcessLoop)
-        if limit:
-            swept.append((scene.timeline.now_s, self.store.name, loop.host))
-        return await plain(self, now_ms, limit, quarantine_after)
-
-    monkeypatch.setattr(Session, "time_out_claims", time_out_claims)
-    return swept
-
-
-def test_each_shard_is_swept_by_one_server_and_now_and_then_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(scene: Scene) -> None:
-        await asyncio.sleep(40.0)
-        swept = sweeps_of(scene, monkeypatch)
-        await asyncio.sleep(60.0)
-        for store in scene.stores:
-            [(sweeper, most), *others] = Counter(host for _, shard, host in swept if shard == store.name).most_common()
-            first_owner = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
-            assert sweeper == first_owner.name
-            assert most >= 50
-            assert [count for _, count in others] == [2, 2]
-
-    Scene(3, 2).run(work)
-
-
-@pytest.mark.parametrize("how", ["killed, told", "killed, untold", "paused", "cut off from the shard"])
-def test_claims_of_a_shard_whose_sweeper_is_gone_go_back_soon(how: str) -> None:
-    async def work(scene: Scene) -> None:
-        store = scene.stores[0]
-        sweeper = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
-        other = next(s for s in scene.cluster.servers if s is not sweeper)
-        client = scene.client("client", other)
-        await scene.done(client, client.client.create_queue("q"))
-        for _ in range(8):  # on both shards
-            await scene.done(client, client.client.enqueue("q", [Job(b"x", claim_timeout_ms=1_000)]))
-        await scene.done(client, client.client.dequeue("q", 8))
-        assert store.jobs()
-        assert all(job.state is JobState.IN_PROGRESS for job in store.jobs())
-        if how == "paused":
-            assert sweeper.loop is not None
-            sweeper.loop.pause()
-        elif how.startswith("killed"):
-            sweeper.stays_down = True
-            sweeper.kill(told=how == "killed, told")
-        else:
-            store.gone_for.add(sweeper.name)
-        await asyncio.sleep(1.0 + MOVED_WITHIN_S)
-        assert all(job.state is JobState.PENDING for job in store.jobs())
-
-    Scene(3, 2).run(work)
 
 
 def test_busy_queues_of_one_owner_get_different_owners_and_then_stay() -> None:

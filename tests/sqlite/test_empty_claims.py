@@ -57,6 +57,25 @@ async def until_committing(bench: Bench) -> None:
         await asyncio.sleep(0)
 
 
+async def test_claims_that_memory_answers_are_counted_and_claims_that_look_are_not(
+    bench: Bench, clock: ManualClock
+) -> None:
+    before = bench.shard.figures()["claims_from_memory"]
+
+    def counted() -> float:
+        return bench.shard.figures()["claims_from_memory"] - before
+
+    assert await bench.claim() == await bench.claim() == []
+    assert counted() == 2
+    await bench.insert()
+    assert len(await bench.claim()) == 1
+    clock.advance(ms=TRUSTED_MS)
+    assert await bench.claim() == []
+    assert counted() == 2
+    assert await bench.claim() == []
+    assert counted() == 3
+
+
 # --- nothing is asked -----------------------------------------------------------------------------------------------------------
 
 

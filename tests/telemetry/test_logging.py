@@ -167,9 +167,10 @@ def test_a_traceback_comes_along(format: str) -> None:
 def test_a_traceback_from_another_process_is_lines_in_text_and_a_field_in_json() -> None:
     text, json_lines = io.StringIO(), io.StringIO()
     trace = '  File "shop.py", line 1, in send\n    raise KeyError("\x1b")'
+    record = logging.makeLogRecord({"name": log.name, "levelno": logging.WARNING, "msg": "failed", "exc_text": trace})
     for name, stream in (("text", text), ("json", json_lines)):
         setup(name, "info", stream)
-        log.warning("failed", extra={"traceback": trace})
+        log.handle(record)
     assert text.getvalue().endswith('failed\n      File "shop.py", line 1, in send\n        raise KeyError("\\x1b")\n')
     assert json.loads(json_lines.getvalue())["traceback"] == trace
 

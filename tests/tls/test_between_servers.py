@@ -12,6 +12,7 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.messages import Wake
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.peer_tls import connecting_side
@@ -81,6 +82,42 @@ async def test_calls_are_answered_over_tls(listen: Listen, certificate: Certific
     asker.link = await connect(owner.port)
     assert (await asker.insert(request(1, body=bytes(3_000_000)))).ids == [1]
     asker.link.abort()
+
+
+async def passed_over_the_network(port: int, connect: Callable[[int], Awaitable[PeerConnection]]) -> bytes:
+    """What crosses the network when a server wakes another that listens at this port."""
+    crossed = bytearray()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            crossed.extend(data)
+            writer.write(data)
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, to_there = await asyncio.open_connection(HOST, port)
+        with contextlib.suppress(OSError):
+            await asyncio.gather(pass_on(reader, to_there), pass_on(there, writer))
+
+    async with await asyncio.start_server(relay, HOST, 0) as listener:
+        asker = Asker()
+        asker.link = await connect(listener.sockets[0].getsockname()[1])
+        assert asker.link.wake([Wake("very_secret_emails", 1, False)])
+        await asker.insert(request(1))
+        asker.link.abort()
+        await asker.link.wait_lost()
+    return bytes(crossed)
+
+
+async def test_names_of_queues_in_wakes_are_encrypted(listen: Listen, certificate: CertificateSource) -> None:
+    plain, encrypted = await listen(None), await listen(certificate)
+
+    async def connect_without_tls(port: int) -> PeerConnection:
+        plain.port = port
+        return await Asker().connect(plain)
+
+    assert b"very_secret_emails" in await passed_over_the_network(plain.port, connect_without_tls)
+    assert b"very_secret_emails" not in await passed_over_the_network(encrypted.port, connect)
 
 
 async def test_a_server_that_does_not_know_the_secret_is_refused_over_tls(

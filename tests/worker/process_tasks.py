@@ -140,3 +140,12 @@ def tell(folder: str) -> None:
     with open(os.path.join(folder, "told"), "a") as file:  # noqa: PTH123, PTH118 - plain on purpose
         file.write(",".join(told()) + "\n")
     fail_once()
+
+
+@worker.task("p", process=True, attempts=1)
+def fail(how: str) -> None:
+    if how == "checkpoint":
+        current_job().checkpoint({"other": 1})
+    if how == "lines":
+        raise ValueError("a message\nof two lines")
+    _ = 1 / 0

@@ -132,7 +132,13 @@ async def test_clients_given_to_a_worker_are_checked(given: Any, kind: type[Exce
 @pytest.mark.parametrize(
     ("make", "options", "kind", "text"),
     [
-        (WorkerSettings, {"grace_ms": "10m"}, TypeError, "grace_ms must be an integer of milliseconds, not '10m'"),
+        (
+            WorkerSettings,
+            {"grace_ms": "10m"},
+            TypeError,
+            "grace_ms must be an integer of milliseconds, not '10m'; write grace_ms=600_000",
+        ),
+        (WorkerSettings, {"grace_ms": "10 min"}, TypeError, "not '10 min'; write grace_ms=600_000"),
         (WorkerSettings, {"wait_ms": None}, TypeError, "wait_ms must be an integer of milliseconds, not NoneType"),
         (WorkerSettings, {"stuck_ms": 0}, ValueError, "stuck_ms must be at least 1, not 0"),
         (WorkerSettings, {"recycle_jobs_max": 1.5}, TypeError, "recycle_jobs_max must be an integer, not float"),
@@ -155,7 +161,12 @@ async def test_clients_given_to_a_worker_are_checked(given: Any, kind: type[Exce
             "queue emails: weight must be an integer, not '2'",
         ),
         (task_of, {"concurrency": 0}, ValueError, "queue q: concurrency must be at least 1, not 0"),
-        (Client, {"timeout_ms": "10s"}, TypeError, "timeout_ms must be an integer of milliseconds, not '10s'"),
+        (
+            Client,
+            {"timeout_ms": "10s"},
+            TypeError,
+            "timeout_ms must be an integer of milliseconds, not '10s'; write timeout_ms=10_000",
+        ),
         (Client, {"retries": -1}, ValueError, "retries must be at least 0, not -1"),
         (AsyncClient, {"connections": 0}, ValueError, "connections must be at least 1, not 0"),
         (AsyncClient, {"source": 7}, TypeError, "source must be a text, not int"),

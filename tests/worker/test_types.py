@@ -47,7 +47,8 @@ def test_wrong_arguments_are_an_error_for_the_type_checker_and_python() -> None:
         without.using(priority=1).job("ada", urgently=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         without()  # type: ignore[call-arg]
-    with_context.job(to=7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        with_context.job(to=7)  # type: ignore[arg-type]
 
 
 def test_calling_a_task_calls_its_function() -> None:

@@ -17,9 +17,11 @@ from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
 from pinlater.client._unique_keys import check_unique_types
+from pinlater.client._wrong_values import wrong_items
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
+from pinlater.domain.setting_types import check_integer
 from pinlater.wire.bulk_runs import list_of, run_of, wire_order
 from pinlater.wire.queue_settings import fields_of
 
@@ -57,7 +59,8 @@ def new_request_key(now_ms: int) -> str:
 def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> ClientCall[values.Enqueued]:
-    if isinstance(jobs, _ONE_JOB):  # each of these has parts, which would be taken for jobs
+    # Each of these has parts, which would be taken for jobs.
+    if isinstance(jobs, _ONE_JOB) or not hasattr(jobs, "__iter__"):
         raise TypeError(f"jobs must be a list of jobs, not one {type(jobs).__name__}: enqueue(queue, [job])")
     request = types.PinLaterEnqueueRequest(
         queueName=queue,
@@ -84,7 +87,7 @@ def with_request_key(call: ClientCall[T], key: str) -> ClientCall[T]:
 def check_job(job: values.Job | bytes, name: str = "job") -> None:
     """Raises TypeError or CallerError if no request could carry this job: a value has the wrong type, or is out of its range."""
     if isinstance(job, values.Job) and job[1:] != _ONLY_A_BODY:
-        check_encodable(_job(name, job), "A job")
+        check_encodable(_job(name, job), name)
     else:
         check_type(job, name)
 
@@ -102,13 +105,20 @@ def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
         runAfterTimestampMillis=job.run_after_ms,
         numAttemptsAllowed=job.attempts_allowed,
         customStatus=job.custom_status,
-        headers=dict(job.headers) if job.headers else None,
+        headers=_headers(job.headers, name) if job.headers else None,
         uniqueKey=unique.key if unique else None,
         uniqueScope=int(unique.scope) if unique else None,
         uniqueForMillis=unique.for_ms if unique and unique.for_ms else None,
         claimTimeoutMillis=job.claim_timeout_ms,
         expiresAtMillis=job.expires_at_ms,
     )
+
+
+def _headers(headers: Mapping[str, str], name: str) -> dict[str, str]:
+    try:
+        return dict(headers)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}.headers must be a mapping of texts by names, not {headers!r}") from None
 
 
 def _check_unique(unique: object) -> None:
@@ -144,6 +154,8 @@ def dequeue(
     coverage: float,
     process: values.WorkingProcess | None = None,
 ) -> ClientCall[values.Dequeued]:
+    check_integer("dequeue: limit", limit, 0 if acks else 1)
+    check_integer("dequeue: wait_ms", wait_ms, 0)
     request = types.PinLaterDequeueRequest(
         queueName=queue,
         limit=limit,
@@ -191,12 +203,9 @@ def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) 
             jobsFailed=[_ack(ack) for ack in acks if not ack.succeeded],
             perItemErrors=True if per_item_errors else None,
         )
-    except AttributeError:  # looked at only then, since acks are many
-        wrong = [ack for ack in acks if not isinstance(ack, values.Ack)]  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not wrong:
-            raise
-        what = f"acks must be a list of Ack, not of {type(wrong[0]).__name__}"
-        raise TypeError(f"{what}: ack(queue, [Ack(job.descriptor, token=job.token)])") from None
+    except (AttributeError, TypeError) as error:  # looked at only then, since acks are many
+        example = "ack(queue, [Ack(job.descriptor, token=job.token)])"
+        raise wrong_items(error, "acks", acks, values.Ack, example) from None
 
 
 def _ack(ack: values.Ack) -> types.PinLaterJobAckInfo:
@@ -242,9 +251,12 @@ def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> ClientCa
 
 
 def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.PinLaterCheckpointJobsRequest:
-    return types.PinLaterCheckpointJobsRequest(
-        queueName=queue, requests=[_checkpoint(index, item) for index, item in enumerate(items)]
-    )
+    try:
+        requests = [_checkpoint(index, item) for index, item in enumerate(items)]
+    except (AttributeError, TypeError) as error:
+        example = "checkpoint(queue, [Checkpoint(job.descriptor, job.token, new_body)])"
+        raise wrong_items(error, "items", items, values.Checkpoint, example) from None
+    return types.PinLaterCheckpointJobsRequest(queueName=queue, requests=requests)
 
 
 def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
@@ -260,7 +272,10 @@ def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpoint
 
 
 def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
-    return [types.ClaimRef(jobDescriptor=claim.descriptor, claimToken=claim.token) for claim in claims]
+    try:
+        return [types.ClaimRef(jobDescriptor=claim.descriptor, claimToken=claim.token) for claim in claims]
+    except (AttributeError, TypeError) as error:
+        raise wrong_items(error, "claims", claims, values.Claim, "[Claim(job.descriptor, job.token)]") from None
 
 
 def heartbeat(

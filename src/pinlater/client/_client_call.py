@@ -66,8 +66,7 @@ class ClientCall(NamedTuple, Generic[T]):
         """The call that the user made and its queue, for messages."""
         if self.made_for:
             return self.made_for
-        name = _CLIENT_NAMES.get(self.method) or _CAPITAL.sub(lambda found: "_" + found[0].lower(), self.method)
-        return on_queue(name, self._queue or "")
+        return on_queue(client_name(self.method), self._queue or "")
 
     @property
     def _queue(self) -> str | None:
@@ -104,6 +103,11 @@ class ClientCall(NamedTuple, Generic[T]):
         request = copy(self.args[0])
         request.waitMillis = wait_ms
         return self._replace(args=(request,), wait_ms=wait_ms)
+
+
+def client_name(method: str) -> str:
+    """The client's name of a method of the protocol."""
+    return _CLIENT_NAMES.get(method) or _CAPITAL.sub(lambda found: "_" + found[0].lower(), method)
 
 
 def on_queue(name: str, queue: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pinlater.client._client_call import client_name
 from pinlater.client._token import TokenForCaller
+from pinlater.client._wrong_values import wrong_value
 from pinlater.client.errors import CallerError, InvalidArgument, PinLaterError, UnknownMethod, WorldError, error_for
 from pinlater.wire import codec
 from pinlater.wire.codec import Decoder, Reply, encode_call
@@ -19,8 +21,10 @@ __all__ = ["AnswerDecoder", "FrameReader", "WireError", "check_encodable", "enco
 
 
 def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...], token: str = "") -> bytes:
-    """A framed call; an empty `token` is not sent. Raises CallerError if a value has the wrong type or is out of its range."""
-    names = METHODS_BY_NAME[method].arguments_class.__slots__[1:]  # type: ignore[attr-defined]
+    """A framed call; an empty `token` is not sent. Raises WrongType or InvalidArgument, which name method and argument, for a
+    value of the wrong type or out of its range."""
+    known = METHODS_BY_NAME[method]
+    names = known.arguments_class.__slots__[1:]  # type: ignore[attr-defined]
     context = types.RequestContext(source=source, authToken=token or None)
     if isinstance(token, TokenForCaller):
         context.source = token.source_of(source)
@@ -28,15 +32,18 @@ def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...
     try:
         return encode_call(method, sequence, context=context, **dict(zip(names, args, strict=True)))
     except WireError as error:
-        raise InvalidArgument(f"{method}: {error.message}") from error
+        arguments = known.arguments_class(context=None, **dict(zip(names, args, strict=True)))
+        wrong = wrong_value(arguments, known.arguments_pair[1])
+        kind = InvalidArgument if wrong is None else type(wrong)
+        raise kind(f"{client_name(method)}: {wrong or error.message}") from None
 
 
-def check_encodable(value: Any, what: str) -> None:
-    """Raises CallerError if a request with this struct, a generated type, could not be encoded. `what` it is, for the message."""
+def check_encodable(value: Any, name: str) -> None:
+    """Raises like `encode_request` if this struct, a generated type, can't be encoded. `name`: the caller's, of the struct."""
     try:
         codec.check_encodable(value)
     except WireError as error:
-        raise InvalidArgument(f"{what} {error.message}") from error
+        raise wrong_value(value, value.thrift_spec, name) or InvalidArgument(f"{name} {error.message}") from None
 
 
 class AnswerDecoder:

@@ -44,6 +44,11 @@ from pinlater.domain.errors import TooManyWaiting as TooManyWaiting
 from pinlater.domain.errors import UnknownMethod as UnknownMethod
 from pinlater.domain.errors import WorldError as WorldError
 
+
+class WrongType(InvalidArgument, TypeError):
+    """A value in a call has a type that no request can carry. Nothing was sent."""
+
+
 _BY_CODE: dict[ErrorCode | None, type[PinLaterError]] = {
     kind.code: kind
     for kind in (
@@ -101,3 +106,8 @@ def error_for(
     error = (finer if fits else kind)(message, code=known, detail=detail, retryable=retryable)
     error.retry_after_ms = retry_after_ms  # what the server said, also if that is nothing
     return error
+
+
+# They are imported from here, so tracebacks say so.
+for _kind in [kind for kind in vars().values() if isinstance(kind, type) and issubclass(kind, PinLaterError)]:
+    _kind.__module__ = __name__

@@ -271,8 +271,8 @@ class ShardDrain(NamedTuple):
 class ShardMemory(NamedTuple):
     """Due jobs that the server that answers remembers, to hand them out without a search, and the `size_bytes` that they take in it.
 
-    Since its start: `claims` of a queue that were answered from them, and `stale_claims`, which searched after all, as a job was gone or
-    locked.
+    Since its start: `claims` of a queue that were answered from memory, with these jobs or because none is due, and `stale_claims`, which
+    searched after all, as a job was gone or locked. On Redis and SQLite a server remembers no jobs, only that none is due.
     """
 
     jobs: int = 0

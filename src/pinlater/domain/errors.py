@@ -97,7 +97,7 @@ class Unavailable(WorldError):
 # --- the caller's fault ------------------------------------------------------------------------------------------------------
 
 
-class InvalidArgument(CallerError):
+class InvalidArgument(CallerError, ValueError):
     """A value out of its range, or one that can't be understood."""
 
     detail = "INVALID_ARGUMENT"
@@ -123,7 +123,7 @@ class BodyTooLarge(CallerError):
         return cls(f"Body of job {index} has {size_bytes} bytes; this server takes at most {limit_bytes} ({bound_by})")
 
 
-class QueueNameInvalid(CallerError):
+class QueueNameInvalid(CallerError, ValueError):
     """Names are one or more ASCII letters, digits and underscores."""
 
     code = ErrorCode.QUEUE_NAME_INVALID
@@ -134,7 +134,7 @@ class QueueNameInvalid(CallerError):
         return cls(f"Invalid queue name: {name[:200]}")
 
 
-class QueueNameTooLong(CallerError):
+class QueueNameTooLong(CallerError, ValueError):
     """The name is longer than the store can keep."""
 
     code = ErrorCode.QUEUE_NAME_TOO_LONG

@@ -6,7 +6,7 @@ operator plans; `tests/simulation` runs thousands of small clusters with random 
 The world:
 
 - `loop`: virtual time, and an event loop for each process
-- `network`: connections and datagrams between the processes
+- `network`: connections between the processes
 - `store`: shards that several servers share
 - `cluster`: the processes that are servers
 - `client`, `worker`: the processes that are clients

@@ -60,13 +60,13 @@ def server_suspended(server: SimulatedServer) -> Effect:
     return Effect(begin, end)
 
 
-def hosts_cut_off(network: Network, host: str, others: Iterable[str]) -> Effect:
-    """Nothing passes between a host and others."""
+def hosts_cut_off(network: Network, host: str, others: Iterable[str], *, one_way: bool = False) -> Effect:
+    """Nothing passes between a host and others; or, one way, nothing from the host to the others."""
     pairs = [(host, other) for other in others if other != host]
 
     def begin() -> None:
         for one, other in pairs:
-            network.cut(one, other)
+            network.cut(one, other, one_way=one_way)
 
     def end() -> None:
         for one, other in pairs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from pinlater.simulation import effects
@@ -55,6 +56,13 @@ def _cut_server(targets: FaultTargets, index: int) -> Effect:
     return Effect(lambda: [part.begin() for part in parts], lambda: [part.end() for part in parts])
 
 
+def _split_server(targets: FaultTargets, index: int, *, one_way: bool) -> Effect:
+    """From the other servers; clients and shards reach it."""
+    cluster = targets.cluster
+    names = [server.name for server in cluster.servers]
+    return effects.hosts_cut_off(cluster.network, names[index], names, one_way=one_way)
+
+
 def _lose_shard(targets: FaultTargets, index: int) -> Effect:
     return effects.shard_gone(targets.cluster.stores[index], [server.name for server in targets.cluster.servers])
 
@@ -71,7 +79,7 @@ def _lossy_shard(targets: FaultTargets, index: int) -> Effect:
 
 def _bad_network(targets: FaultTargets, index: int) -> Effect:
     network = targets.cluster.network
-    trouble = network.calm._replace(slow=0.2, split=0.1, reset=0.01, black_hole=0.001, datagram_lost=0.5)
+    trouble = network.calm._replace(slow=0.2, split=0.1, reset=0.01, black_hole=0.001)
     return effects.bad_network(network, trouble)
 
 
@@ -111,6 +119,20 @@ _KINDS = (
         lambda targets, index: effects.server_suspended(targets.cluster.servers[index]),
     ),
     _kind("cut-server", Target.SERVER, 30, "a server reaches no client, no server and no shard", _cut_server),
+    _kind(
+        "split-server",
+        Target.SERVER,
+        30,
+        "a server and the other servers do not reach each other; clients and shards reach all of them",
+        partial(_split_server, one_way=False),
+    ),
+    _kind(
+        "split-server-one-way",
+        Target.SERVER,
+        30,
+        "nothing that a server sends reaches the other servers; what they send reaches it",
+        partial(_split_server, one_way=True),
+    ),
     _kind("lose-shard", Target.SHARD, 60, "a database refuses all connections", _lose_shard),
     _kind(
         "hang-shard",
@@ -155,7 +177,7 @@ _KINDS = (
         "bad-network",
         Target.NETWORK,
         60,
-        "a fifth of all messages come late, 1 % reset their connection, datagrams are lost",
+        "a fifth of all messages come late, 1 % reset their connection, and some connections become half open",
         _bad_network,
     ),
 )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import socket
 from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -266,18 +265,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         assert self.network is not None
         return self.network.listen(self, protocol_factory, host, port)
 
-    async def create_datagram_endpoint(
-        self, protocol_factory: Any, local_addr: Any = None, remote_addr: Any = None, **more: Any
-    ) -> Any:
-        assert self.network is not None
-        return self.network.open_datagrams(self, protocol_factory, local_addr)
-
-    async def getaddrinfo(
-        self, host: Any, port: Any, *, family: int = 0, type: int = 0, flags: int = 0, **more: Any
-    ) -> Any:
-        """None to listen at: there is no socket of the system to bind."""
-        if flags & socket.AI_PASSIVE:
-            return []
+    async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, **more: Any) -> Any:
         return [(family, type, 0, "", (host, port))]
 
 

@@ -1,7 +1,7 @@
-"""Connections and datagrams between simulated processes.
+"""Connections between simulated processes.
 
 What a connection carries arrives in order or not at all, as with TCP: it may come late, in pieces, after an answer has become useless, or
-the connection may break, with either side knowing of it at once, later, or never (half open). Datagrams may be lost, doubled and late.
+the connection may break, with either side knowing of it at once, later, or never (half open).
 
 Weakness: no window is ever full, so a writer is never told to pause.
 """
@@ -12,9 +12,9 @@ import asyncio
 import socket
 from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline
 
 Address = tuple[str, int]
 _CONNECT_TIMEOUT_S = 75.0  # after which a kernel gives up on a host that says nothing
@@ -29,8 +29,6 @@ class NetworkTrouble(NamedTuple):
     split: float = 0.0  # arrives in two pieces
     reset: float = 0.0  # the connection breaks instead; both sides are told
     black_hole: float = 0.0  # this and all that follows in that direction is lost, and neither side is told
-    datagram_lost: float = 0.0
-    datagram_doubled: float = 0.0
 
 
 CALM = NetworkTrouble()
@@ -43,11 +41,10 @@ class Network:
         self.timeline = timeline
         self.calm = calm
         self.trouble = calm
-        self._cut: dict[frozenset[str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
+        # By the hosts that something goes from and to: what is held back.
+        self._cut: dict[tuple[str, str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
         self._random = random
-        self._wire = new_process(timeline, "network", "")
         self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
-        self._datagrams: dict[Address, DatagramEndpoint] = {}
         self.connections: list[Connected] = []  # open ones
         self._ports = 20_000
         self.resets = self.black_holes = 0
@@ -75,7 +72,7 @@ class Network:
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         """Connects as `loop.create_connection` does. There is no answer from beyond a cut, and a host without a listener refuses."""
         await asyncio.sleep(self.delay_s())
-        while self.is_cut(loop.host, host):
+        while self.is_cut(loop.host, host) or self.is_cut(host, loop.host):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)
         found = self._listeners.get((host, port))
         if found is None or found[0].state is ProcessState.DEAD:
@@ -105,51 +102,32 @@ class Network:
                         end.say(lambda peer: peer.break_off(ConnectionResetError(104, "Connection reset by peer")))
                     end.black_hole = True
 
-    # --- datagrams ------------------------------------------------------------------------------------------------------------
-
-    def open_datagrams(
-        self, loop: ProcessLoop, factory: Callable[[], asyncio.DatagramProtocol], local: Address
-    ) -> tuple[DatagramEndpoint, asyncio.DatagramProtocol]:
-        """Opens a socket as `loop.create_datagram_endpoint` does."""
-        protocol = factory()
-        endpoint = DatagramEndpoint(self, loop, protocol, (local[0], local[1] or self._port()))
-        self._datagrams[endpoint.local] = endpoint
-        protocol.connection_made(endpoint)
-        return endpoint, protocol
-
-    def send_datagram(self, source: DatagramEndpoint, data: bytes, to: Address) -> None:
-        """It arrives once, twice, or not at all."""
-        copies = 1
-        if self._random.random() < self.trouble.datagram_lost or self.is_cut(source.local[0], to[0]):
-            copies = 0
-        elif self._random.random() < self.trouble.datagram_doubled:
-            copies = 2
-        for _ in range(copies):
-            self._wire.call_later(self.delay_s(), self._arrive, data, source.local, to)
-
-    def _arrive(self, data: bytes, source: Address, to: Address) -> None:
-        endpoint = self._datagrams.get(to)
-        if endpoint is not None and not endpoint.closed:
-            endpoint.loop.call_soon(endpoint.protocol.datagram_received, data, source)
-
     # --- cuts -----------------------------------------------------------------------------------------------------------------
 
-    def cut(self, one: str, other: str) -> None:
-        """Nothing passes between the two hosts from now on."""
-        self._cut.setdefault(frozenset((one, other)), [])
+    def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Nothing passes between the two hosts from now on; or, one way, nothing from the first one to the other."""
+        self._cut.setdefault((one, other), [])
+        if not one_way:
+            self._cut.setdefault((other, one), [])
 
     def heal(self, one: str, other: str) -> None:
-        """Connects the two hosts again; what kernels have kept sending arrives."""
-        for end, what in self._cut.pop(frozenset((one, other)), ()):
-            end.say(what)
+        """Connects the two hosts again, both ways; what kernels have kept sending arrives."""
+        for way in ((one, other), (other, one)):
+            for end, what in self._cut.pop(way, ()):
+                end.say(what)
 
-    def is_cut(self, one: str, other: str) -> bool:
-        """Whether nothing passes between two hosts now."""
-        return bool(self._cut) and frozenset((one, other)) in self._cut
+    def heal_all(self) -> None:
+        """Connects all hosts again."""
+        for one, other in list(self._cut):
+            self.heal(one, other)
+
+    def is_cut(self, source: str, to: str) -> bool:
+        """Whether nothing passes from one host to another now."""
+        return bool(self._cut) and (source, to) in self._cut
 
     def holds_back(self, end: ConnectionEnd, what: Callable[[ConnectionEnd], None]) -> bool:
         """Keeps what is sent into a cut until that has healed; or loses it, as where the kernel gives up sooner."""
-        held = self._cut[frozenset((end.loop.host, end.remote[0]))]
+        held = self._cut[end.loop.host, end.remote[0]]
         if self._random.random() < 0.5:
             return False
         held.append((end, what))
@@ -174,7 +152,9 @@ class Network:
 
 
 class SimulatedListener:
-    """As the server of an event loop, as far as it is used."""
+    """As the server of an event loop, and its socket, as far as they are used."""
+
+    family = socket.AF_INET
 
     def __init__(self, network: Network, address: Address) -> None:
         self._network = network
@@ -338,26 +318,3 @@ class Connected(NamedTuple):
 
     near: ConnectionEnd
     far: ConnectionEnd
-
-
-class DatagramEndpoint(asyncio.DatagramTransport):
-    """A process's socket for datagrams."""
-
-    family = socket.AF_INET
-
-    def __init__(self, network: Network, loop: ProcessLoop, protocol: asyncio.DatagramProtocol, local: Address) -> None:
-        super().__init__()
-        self.loop = loop
-        self.protocol = protocol
-        self.local = local
-        self.closed = False
-        self._network = network
-
-    def sendto(self, data: Any, addr: Any = None) -> None:
-        self._network.send_datagram(self, bytes(data), cast("Address", addr))
-
-    def close(self) -> None:
-        self.closed = True
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"sockname": self.local, "socket": self}.get(name, default)

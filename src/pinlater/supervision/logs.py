@@ -24,8 +24,6 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 _VALUE_CHARS_MAX = 2_000
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:/+@%")
 _HANDLER_NAME = "pinlater"
-# A field for the frames of an exception that is in another process.
-TRACEBACK = "traceback"
 
 
 def setup(
@@ -115,8 +113,8 @@ class JsonFormatter(logging.Formatter):
         }
         for name, value in fields(record):
             entry.setdefault(name, value)
-        if record.exc_info:
-            entry[TRACEBACK] = self.formatException(record.exc_info)
+        if trace := _traceback(self, record):
+            entry["traceback"] = trace
         return json.dumps(entry)
 
 
@@ -126,10 +124,14 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = _escaped(str(_showable(record.getMessage())))
         parts = [_time(record), f"{record.levelname:<7}", event]
-        parts += [f"{name}={_quoted(value)}" for name, value in fields(record) if name != TRACEBACK]
+        parts += [f"{name}={_quoted(value)}" for name, value in fields(record)]
         line = " ".join(parts)
-        trace = self.formatException(record.exc_info) if record.exc_info else str(getattr(record, TRACEBACK, ""))
-        return "\n".join([line, *("    " + _printable(text) for text in trace.splitlines())])
+        return "\n".join([line, *("    " + _printable(text) for text in _traceback(self, record).splitlines())])
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """The text that the record has, else that of its exception; '' without one."""
+    return record.exc_text or (formatter.formatException(record.exc_info) if record.exc_info else "")
 
 
 def _escaped(text: str) -> str:

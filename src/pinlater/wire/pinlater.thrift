@@ -883,8 +883,8 @@ struct ShardMemory {
   1: required i64 jobs
   // Which they take in the server.
   2: required i64 bytes
-  // Since the server's start: claims of a queue that were answered from them, and those that searched after all, as a job was gone or
-  // locked.
+  // Since the server's start: claims of a queue that were answered from memory, with these jobs or because none is due, and those that
+  // searched after all, as a job was gone or locked. On Redis and SQLite a server remembers no jobs, only that none is due.
   3: required i64 claims
   4: required i64 staleClaims
 }

@@ -32,12 +32,16 @@ def _with_hints(init: Callable[P, None]) -> Callable[P, None]:
 class Reject(Exception):
     """Gives up at once: the job becomes FAILED, whatever attempts it has left."""
 
+    __module__ = "pinlater"
+
 
 class Retry(Exception):
     """Fails this attempt and runs the job again after `after` (seconds, a timedelta or text such as `5m`), if an attempt is left.
 
     For what says itself when to come back, as HTTP 429 does. The job's retry policy is not asked.
     """
+
+    __module__ = "pinlater"
 
     @_with_hints
     def __init__(self, after: Duration, reason: str = "") -> None:
@@ -49,6 +53,8 @@ class Retry(Exception):
 class Snooze(Exception):
     """Runs the job again after `delay` (seconds, a timedelta or text such as `5m`) without spending an attempt."""
 
+    __module__ = "pinlater"
+
     @_with_hints
     def __init__(self, delay: Duration) -> None:
         self.delay_ms = as_duration_ms(delay, "delay")
@@ -58,18 +64,28 @@ class Snooze(Exception):
 class UnusableHandler(TypeError):
     """A function can't be a task; the text says why."""
 
+    __module__ = "pinlater.worker"
+
 
 class CantDecode(Reject):
     """A job's body does not fit its task. A retry would not help."""
+
+    __module__ = "pinlater.worker"
 
 
 class ClaimLost(Exception):
     """The claim has ended: it timed out, or the job was cancelled. Another worker may be running the job."""
 
+    __module__ = "pinlater.worker"
+
 
 class TimeLimitExceeded(Exception):
     """The job ran longer than its task's time limit."""
 
+    __module__ = "pinlater.worker"
+
 
 class ProcessDied(Exception):
     """The child process that ran the job ended: it was killed, crashed, ran out of memory, or exited."""
+
+    __module__ = "pinlater.worker"

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.client import AsyncClient
 from pinlater.worker import Reject, Retry, Snooze, Worker
-from pinlater.worker._attempts.endings import user_traceback
+from pinlater.worker._attempts.tracebacks import user_traceback
 from pinlater.worker._consumer.job_log import span
 from tests.worker.attempts.test_attempts import FAST
 from tests.worker.conftest import eventually

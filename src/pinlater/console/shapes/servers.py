@@ -129,12 +129,15 @@ class ShardDrainItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class ShardMemoryItem(AnswerShape, frozen=True, kw_only=True):
-    """Due jobs that the server that answered remembers, to hand them out without a search."""
+    """Due jobs that the server that answered remembers, to hand them out without a search; none on Redis and SQLite."""
 
     jobs: int
     size_bytes: Annotated[int, Meta(description="Which they take in the server.")]
     claims: Annotated[
-        int, Meta(description="Of a queue, that were answered from these jobs since the start of the server.")
+        int,
+        Meta(
+            description="Of a queue, since the start of the server, that memory answered: with these jobs, or as none is due."
+        ),
     ]
     stale_claims: Annotated[
         int, Meta(description="Claims from memory that searched after all, as a job was gone or locked.")

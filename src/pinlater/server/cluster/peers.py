@@ -1,6 +1,6 @@
-"""Where the other servers of these shards listen for wakes, and the secrets that sign them: what the stores say.
+"""Where the other servers of these shards listen, and the secrets by which servers know each other: what the stores say.
 
-Every shard has a secret of its own, since none of them is special; a server signs for another with that of a shard where it saw it.
+Every shard has a secret of its own, since none of them is special; a server proves itself to another with that of a shard where it saw it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ class Peers:
         self._family = family
         self._found: dict[str, Address] = {}  # addresses as announced, and what the names in them stand for
         self._announced: dict[ShardLanes, tuple[int, bytes]] = {}  # by shard: the slot that was announced, the secret
-        self.peers: Mapping[Address, bytes] = {}
         self.by_address: Mapping[str, Peer] = {}  # by the address that was announced
 
     @property
     def secrets(self) -> list[bytes]:
-        """The secrets of all shards: any of them may have signed a datagram."""
+        """The secrets of all shards: any of them may prove a server."""
         return [secret for _, secret in self._announced.values()]
 
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
@@ -58,16 +57,15 @@ class Peers:
                 self._announced[shard] = (shard.store.slot, secret.encode())
             elif not isinstance(secret, PinLaterError):
                 raise secret
-        signed = {
+        known_by = {
             member.address: secret_of_shard
             for shard, (_, secret_of_shard) in self._announced.items()
             for member in members[shard]
             if member.address not in {"", self._address}
         }
-        await asyncio.gather(*(self._find(address) for address in signed if address not in self._found))
-        self._found = {address: found for address, found in self._found.items() if address in signed}
-        self.by_address = {address: Peer(found, signed[address]) for address, found in self._found.items()}
-        self.peers = dict(self.by_address.values())
+        await asyncio.gather(*(self._find(address) for address in known_by if address not in self._found))
+        self._found = {address: found for address, found in self._found.items() if address in known_by}
+        self.by_address = {address: Peer(found, known_by[address]) for address, found in self._found.items()}
 
     async def _find(self, address: str) -> None:
         """What a name stands for, asked for once: nothing that is sent may wait for that. Asked again next time if it has no answer."""
@@ -77,10 +75,10 @@ class Peers:
         try:
             async with asyncio.timeout(_NAME_S):
                 answers = await asyncio.get_running_loop().getaddrinfo(
-                    host, int(port), family=self._family, type=socket.SOCK_DGRAM
+                    host, int(port), family=self._family, type=socket.SOCK_STREAM
                 )
         except (OSError, TimeoutError, UnicodeError) as error:
-            logger.info("a server of these shards can't be woken", extra={"address": address, "reason": str(error)})
+            logger.info("a server of these shards can't be reached", extra={"address": address, "reason": str(error)})
             return
         self._found[address] = (str(answers[0][4][0]), int(port))
 

@@ -99,7 +99,7 @@ class Settings:
     host: str = "127.0.0.1"
     """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network, which needs access control or `access.insecure`."""
     advertised_address: str | None = None
-    """Where other servers of the same shards reach this one, to wake its waiting dequeues. Not set: `advertised_host`, or `host`."""
+    """Where other servers of the same shards reach this one. Not set: `advertised_host`, or `host`."""
     advertised_thrift_address: str | None = None
     """Where clients reach this server, `host:port`, for clients that send their calls to the owner of a queue. Not set: the host at which
     other servers reach it, and `thrift.port`."""

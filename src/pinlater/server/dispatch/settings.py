@@ -11,5 +11,5 @@ class DispatchSettings:
 
     max_waiting_dequeues: int = 10_000
     wake_port: int = 0
-    """UDP and TCP port for the other servers of the same shards: they wake this one's waiting dequeues, and send it their calls for queues
-    that it owns; 0 takes a free one."""
+    """TCP port for the other servers of the same shards: they wake this one's waiting dequeues, and send it their calls for queues that it
+    owns; 0 takes a free one."""

@@ -26,7 +26,6 @@ from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched import SharedLimits
-from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
@@ -400,11 +399,6 @@ class App:
     def members(self) -> ClusterMembers:
         """The servers of the shards, as the shards know them."""
         return self.cluster.members
-
-    @property
-    def wakes(self) -> Wakes | None:
-        """The wakes between this server and its peers; None if no other server shares the shards."""
-        return self.cluster.wakes
 
     # --- for pages and probes ---------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
 
 The shards know which servers there are (`cluster.members`), their addresses (`cluster.peers`) and the owner of each slice
-(`ownership`); wakes go from server to server (`dispatch.wake_datagrams`). This module connects these parts.
+(`ownership`); calls and wakes (`dispatch.wakes`) go over connections from server to server (`cluster.forwarding`). This module connects
+these parts.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.gauges import show_owners
 from pinlater.server.cluster.ownership.ownership import UNHEARD_S_MAX, Ownership
 from pinlater.server.cluster.ownership.work import SliceWork, Work
-from pinlater.server.cluster.peers import Address, Peers
+from pinlater.server.cluster.peers import Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest, bit_of
-from pinlater.server.dispatch.wake_datagrams import Wakes
+from pinlater.server.dispatch.wakes import Wakes
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.queue_owners import KnownServer, queue_owners
 from pinlater.server.operations.standstill import Standstill
@@ -43,8 +44,6 @@ from pinlater.tls.certificate import CertificateSource
 
 logger = logging.getLogger(__name__)
 
-# How many port numbers are tried until one is free for datagrams and for connections.
-_TRIES = 20
 # How often the other servers are told of queues that no dequeue waits for any more.
 _INTEREST_S = 1.0
 # How often servers and owners are read while all other servers tell of their changes.
@@ -73,7 +72,7 @@ class Cluster:
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
         self.members_changed: Callable[[], None] = lambda: None
-        self.wakes: Wakes | None = None
+        self.wakes = Wakes(dispatcher.wakeups.wake_from_peer)
         self.ownership: Ownership | None = None
         self.forwarding: Forwarding | None = None
         self._clock = shards.clock
@@ -92,6 +91,7 @@ class Cluster:
             shards.settings.call_timeout_ms / 1000,
             certificate,
         )
+        self.listener.take_wakes = self.wakes.take
         self.workers_elsewhere = WorkersElsewhere(self._connections)
         self._tls = certificate is not None
         self._interest = Interest(self._dequeued, self._tell_waits)
@@ -111,11 +111,10 @@ class Cluster:
 
         `local_path(address)`: where servers of the same supervisor listen; None where there is none. Raises OSError.
         """
-        wakes, bound = await self._open(host, port)
-        address = f"{reached_at}:{bound}"
+        address = f"{reached_at}:{await self.listener.open(host, port)}"
         if local_path is not None:
             await self.listener.open_local(local_path(address))
-        self.wakes, self._peers = wakes, Peers(address, wakes.family)
+        self._peers = Peers(address, self.listener.family)
         self._shards.register_as(address)
         self.ownership = Ownership(
             self._shards, address, self._heard_s, self._serves, self._tell_to_look, self._work_of_all
@@ -125,30 +124,15 @@ class Cluster:
             address,
             self.ownership.owners,
             self._look_soon,
-            self._know_waits,
+            self._waits_changed,
             lambda: self.queues_changed(),
             local_path,
             tls=self._tls,
         )
-        self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
+        self._dispatcher.wakeups.join_others(self.wakes.tell, self._interest.begins)
         self._dispatcher.limits.join_others(self._interest.begins)
         await self._meet()
         return address
-
-    async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
-        """Listens for datagrams and for connections on ports of the same number, which is returned. Raises OSError."""
-        for tries_left in reversed(range(_TRIES if port == 0 else 1)):
-            wakes = Wakes(self._dispatcher.wakeups.wake_from_peer)
-            bound = await wakes.open(host, port)
-            try:
-                await self.listener.open(host, bound)
-            except OSError:  # another program has this number
-                wakes.close()
-                if not tries_left:
-                    raise
-            else:
-                return wakes, bound
-        raise AssertionError("unreachable")
 
     @property
     def address(self) -> str | None:
@@ -217,7 +201,7 @@ class Cluster:
     def _work_of_all(self) -> Sequence[Work] | None:
         """Of the last minute, by server; None unless all others say theirs."""
         links = self._links()
-        told = [link.told.work for link in links if link.told is not None and link.told.work is not None]
+        told = [link.told.work for link in links if link.told is not None]
         return [self._work.last_minute, *told] if links and len(told) == len(links) else None
 
     def _changes_of_others(self, shard: str) -> Hashable | None:
@@ -275,10 +259,10 @@ class Cluster:
         for shard in self.members.by_shard:
             if shard.shared is not None:
                 shard.shared.follow(partial(self._changes_of_others, shard.name))
-        if self.wakes is not None and self._peers is not None:
+        if self._peers is not None:
             await self._peers.look(self.members.by_shard)
             self._secrets = self._peers.secrets
-            self.wakes.know(self._peers.secrets, self._peers.peers)
+            self.wakes.has_peers = bool(self._peers.by_address)
         if self.ownership is not None:
             await self.ownership.look(self.members.by_shard)
         if self.forwarding is not None and self._peers is not None:
@@ -337,9 +321,8 @@ class Cluster:
         """The queues that other servers must know of: dequeues wait for their jobs here, or share their limits."""
         return chain(self._dispatcher.wakeups.count_by_queue(), self._dispatcher.limits.dequeued_lately())
 
-    def _know_waits(self, peer: Address, bits: int | None) -> None:
-        if self.wakes is not None:
-            self.wakes.know_waits(peer, bits)
+    def _waits_changed(self, connection: PeerConnection) -> None:
+        self.wakes.know_waits(connection, connection.waits)
         self._dispatcher.limits.share_again()
 
     def idle_for(self, queue: str) -> int:
@@ -373,8 +356,7 @@ class Cluster:
             self._looking.cancel()
         self.workers_elsewhere.close()
         self.listener.close()
-        if self.wakes is not None:
-            self.wakes.close()
+        self.wakes.close()
 
 
 def most_waited_for(waiting: Mapping[str, int]) -> Mapping[str, int]:

@@ -153,9 +153,9 @@ class ShardReports:
 
 
 def _memory_of(shard: ShardLanes) -> ShardMemory | None:
-    """None if its store remembers no due jobs."""
+    """None if its store answers no claims from memory. Some remember no jobs, but that none is due."""
     figures = shard.store.figures()
-    if "remembered_jobs" not in figures:
+    if "claims_from_memory" not in figures:
         return None
     names = ("remembered_jobs", "remembered_bytes", "claims_from_memory", "stale_claims")
-    return ShardMemory(*[int(figures[name]) for name in names])
+    return ShardMemory(*[int(figures.get(name, 0)) for name in names])

@@ -43,7 +43,7 @@ FIGURES: Mapping[str, str] = {
     "connections": "Connections open now",
     "remembered_jobs": "Due jobs that the server remembers, to hand them out without a search",
     "remembered_bytes": "Bytes that these jobs take in the server",
-    "claims_from_memory": "Claims that were answered from these jobs without a search, or found out from them that none is due",
+    "claims_from_memory": "Claims that were answered from these jobs without a search, or from the memory that none is due",
     "stale_claims": "Claims from memory that searched after all, as a job was gone or locked",
     "conflicts": "Changes that were decided again because another server had changed one of the jobs",
     "jobs_lost": "Jobs whose data was gone, taken out of the indexes",

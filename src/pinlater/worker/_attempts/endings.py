@@ -8,19 +8,16 @@ from __future__ import annotations
 import random
 import traceback
 from enum import Enum
-from types import TracebackType
 from typing import NamedTuple
 
-from pinlater.client import errors
-from pinlater.client.errors import PinLaterError
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
+from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, user_traceback
 from pinlater.worker.context import JobContext, Rescheduling
-from pinlater.worker.errors import ClaimLost, ProcessDied, Reject, Retry, Snooze, TimeLimitExceeded
+from pinlater.worker.errors import ClaimLost, Reject, Retry, Snooze
 from pinlater.worker.retries import RetryPolicy, delay_of
 
 STATUS_CHARS_MAX = 500
 _TRACE_CHARS_MAX = 3_000
-_IN_PINLATER = (Reject, Retry, Snooze)  # the package exports these itself; the others are in `pinlater.worker`
 
 
 class Kind(Enum):
@@ -39,6 +36,7 @@ class Ending(NamedTuple):
     """How an attempt ended. `delay_ms` is the wait before the next one. `status` is for servers without error type and text.
 
     `why_lost`: why the claim has ended, if the job's own call found that out. The error is then another one of the function's.
+    `traceback`: the text of one from a child process, whose exception does not leave it.
     """
 
     kind: Kind
@@ -48,6 +46,7 @@ class Ending(NamedTuple):
     status: str = ""
     rescheduling: Rescheduling | None = None
     why_lost: str = ""
+    traceback: str = ""
 
 
 def ending_of(error: BaseException | None, context: JobContext, retry: RetryPolicy) -> Ending:
@@ -88,8 +87,7 @@ def failure(error: BaseException, attempt: int, retry: RetryPolicy) -> Ending:
 def _failed(error: BaseException, delay_ms: int | None) -> Ending:
     name, text = type_name(type(error)), _text_of(error)
     status = _sendable(f"{name}: {text}"[:STATUS_CHARS_MAX])
-    deliberate = isinstance(error, Reject | Retry | TimeLimitExceeded | ProcessDied)
-    if not deliberate:
+    if not isinstance(error, WITHOUT_TRACEBACK):
         text = _with_trace(text, error)
     text = _sendable(text[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX]
     if delay_ms is None:
@@ -98,12 +96,8 @@ def _failed(error: BaseException, delay_ms: int | None) -> Ending:
 
 
 def type_name(kind: type[BaseException]) -> str:
-    """The type's name, with its module unless that is `builtins`; of PinLater's own with the module to import it from."""
+    """The type's name, with its module unless that is `builtins`, as tracebacks show it."""
     module, name = kind.__module__, kind.__qualname__
-    if module == Retry.__module__:
-        module = "pinlater" if kind in _IN_PINLATER else "pinlater.worker"
-    elif module == PinLaterError.__module__ and hasattr(errors, name):
-        module = errors.__name__
     return name if module == "builtins" else f"{module}.{name}"
 
 
@@ -121,14 +115,6 @@ def _with_trace(text: str, error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - the text alone is worth having
         return text
     return f"{text}\n{frames[-_TRACE_CHARS_MAX:]}".rstrip()
-
-
-def user_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback from the task's own code on, without the worker's frames above it; None if there are only those."""
-    trace = error.__traceback__
-    while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("pinlater.worker."):
-        trace = trace.tb_next
-    return trace
 
 
 def _sendable(text: str) -> str:

@@ -22,6 +22,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.worker._attempts.attempt import AttemptInput
 from pinlater.worker._attempts.calling import call
 from pinlater.worker._attempts.endings import Ending, failure
+from pinlater.worker._attempts.tracebacks import text_of
 from pinlater.worker.context import ServerCalls, attempt_number
 from pinlater.worker.retries import linear
 from pinlater.worker.tasks import Task
@@ -91,9 +92,15 @@ def _run(pickled: bytes, server: ServerCalls) -> Ending:
         if to_run.servers is not None:
             task._enqueuer.use(to_run.servers)  # noqa: SLF001 - of all tasks of its worker, for this process alone
     except Exception as error:  # noqa: BLE001 - importing runs users' code
-        return failure(error, attempt, retry)
+        return _with_traceback(failure(error, attempt, retry), error)
     with with_parent_span(to_run.attempt.trace):
-        return call(task, to_run.attempt, to_run.attempt.context_of(task, server)).ending
+        ending, raised = call(task, to_run.attempt, to_run.attempt.context_of(task, server))
+    return _with_traceback(ending, raised)
+
+
+def _with_traceback(ending: Ending, error: BaseException | None) -> Ending:
+    """If it has an error."""
+    return ending if error is None or not ending.error_type else ending._replace(traceback=text_of(error))
 
 
 def _find(to_run: ToRun) -> Task[..., Any]:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from types import TracebackType
 
 from pinlater.client.values import ClaimedJob
-from pinlater.worker._attempts.endings import Ending, Kind, type_name, user_traceback
+from pinlater.worker._attempts.endings import Ending, Kind, type_name
+from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, text_of, user_traceback
 from pinlater.worker._consumer.held_jobs import HeldJob
 from pinlater.worker.context import attempt_number
-from pinlater.worker.errors import CantDecode, ClaimLost, ProcessDied, Reject, Retry, TimeLimitExceeded
+from pinlater.worker.errors import CantDecode, ClaimLost, Retry
 from pinlater.worker.logs import fields_of
 
 _log = logging.getLogger("pinlater.worker")
-# Their text says all; a traceback would show only the worker, or what the task raised on purpose.
-_WITHOUT_TRACEBACK = (CantDecode, ProcessDied, Reject, Retry, TimeLimitExceeded)
-_OUR_NAMES = {type_name(kind): kind.__name__ for kind in (*_WITHOUT_TRACEBACK, ClaimLost)}  # `Reject` says as much
-_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+_OUR_NAMES = {
+    type_name(kind): kind.__name__ for kind in (*WITHOUT_TRACEBACK, CantDecode, ClaimLost)
+}  # `Reject` says as much
 
 
 def started(job: ClaimedJob, task: str) -> None:
@@ -49,11 +48,8 @@ def ended(held: HeldJob, task: str, ending: Ending, error: BaseException | None,
 def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:
     last = ending.kind is Kind.GIVEN_UP or (job.attempts_allowed > 0 and job.attempts_remaining <= 1)
     then = "gave up" if last else f"again in {span(ending.delay_ms / 1000)}"
-    _log.log(
-        logging.ERROR if last else logging.WARNING,
-        "%s failed in %s, %s: %s", task, took, then, _error_line(ending),
-        exc_info=_exc_info(error), extra=_fields_with_trace(job, task, ending, error),
-    )  # fmt: skip
+    level, line = logging.ERROR if last else logging.WARNING, _error_line(ending)
+    _log_error(level, "%s failed in %s, %s: %s", (task, took, then, line), _fields(job, task), ending, error)
 
 
 def _log_loss(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:
@@ -61,10 +57,27 @@ def _log_loss(job: ClaimedJob, task: str, ending: Ending, error: BaseException |
     if not ending.error_type:
         _log.warning("%s: claim lost after %s: %s", task, took, ending.why_lost, extra=_fields(job, task))
         return
-    _log.warning(
-        "%s: claim lost after %s: %s; its error does not count: %s", task, took, ending.why_lost, _error_line(ending),
-        exc_info=_exc_info(error), extra=_fields_with_trace(job, task, ending, error),
-    )  # fmt: skip
+    text, line = "%s: claim lost after %s: %s; its error does not count: %s", _error_line(ending)
+    _log_error(logging.WARNING, text, (task, took, ending.why_lost, line), _fields(job, task), ending, error)
+
+
+def _log_error(
+    level: int,
+    text: str,
+    args: tuple[str, ...],
+    fields: Mapping[str, object],
+    ending: Ending,
+    error: BaseException | None,
+) -> None:
+    """A line with the traceback, as text for any formatter; one of an error in this process also as objects."""
+    if not _log.isEnabledFor(level):
+        return
+    path, number, function, _ = _log.findCaller()
+    shown = None if error is None or isinstance(error, WITHOUT_TRACEBACK) else error
+    objects = None if shown is None else (type(shown), shown, user_traceback(shown))
+    record = _log.makeRecord(_log.name, level, path, number, text, args, objects, function, fields)
+    record.exc_text = (ending.traceback if error is None else text_of(error)) or None
+    _log.handle(record)
 
 
 def _error_line(ending: Ending) -> str:
@@ -74,18 +87,6 @@ def _error_line(ending: Ending) -> str:
     if name == Retry.__name__:
         text = text.rpartition("; again in ")[0]  # the reason; the line has the delay
     return f"{name}: {text}" if text else name
-
-
-def _exc_info(error: BaseException | None) -> _ExcInfo | None:
-    if error is None or isinstance(error, _WITHOUT_TRACEBACK):
-        return None
-    return type(error), error, user_traceback(error)
-
-
-def _fields_with_trace(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None) -> Mapping[str, object]:
-    """Of an error in a child process, the trace is text."""
-    trace = ending.error_text.partition("\n")[2] if error is None else ""
-    return {**_fields(job, task), "traceback": trace} if trace else _fields(job, task)
 
 
 def _fields(job: ClaimedJob, task: str) -> Mapping[str, object]:

@@ -22,6 +22,7 @@ import msgspec
 
 from pinlater.client._bodies import body_of
 from pinlater.client.values import ClaimedJob
+from pinlater.worker._enqueueing.argument_types import RefusedTypes, refused_types
 from pinlater.worker.codecs import CARRIED, Codec, cant_carry
 from pinlater.worker.context import JobContext
 from pinlater.worker.errors import UnusableHandler
@@ -52,9 +53,10 @@ class Parameters(NamedTuple):
     has_required: bool = True
     # The parameter that was the whole body before others, with defaults, came; None if there can't be one.
     once_alone: inspect.Parameter | None = None
+    refused: RefusedTypes = RefusedTypes()
 
     def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """The body of a call. Raises TypeError if the arguments don't fit the signature."""
+        """The body of a call. Raises TypeError if the arguments don't fit the signature, or one has a type that no worker takes."""
         if self.positional and not kwargs and len(args) == len(self.names):
             bound = dict(zip(self.names, args, strict=True))  # a tenth of the time that `bind` takes
         else:
@@ -69,6 +71,7 @@ class Parameters(NamedTuple):
             return b""
         if self.form is _Form.OCTETS:
             return body_of(bound[self.names[0]], f"task {self.task}: argument {self.names[0]!r}")
+        self.refused.check(bound, self.task)
         try:
             return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
         except Exception as error:
@@ -200,6 +203,7 @@ def parameters_of(function: Callable[..., Any], task: str = "", codec: Codec | N
         task,
         bool(required),
         _once_alone(in_body, required),
+        refused_types(codec, in_body) if form is _Form.NAMED else RefusedTypes(),
     )
 
 

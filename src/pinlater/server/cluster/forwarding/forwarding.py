@@ -23,7 +23,7 @@ from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_tls import connecting_side
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
-from pinlater.server.cluster.peers import Address, Peer
+from pinlater.server.cluster.peers import Peer
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
@@ -55,10 +55,10 @@ class ForwardLanes(NamedTuple):
 class Forwarding:
     """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
-    `look(address)` is called when something has changed about that server, `know_waits(at, bits)` when it has said which queues its
-    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues. `local_path(address)`: of the Unix
-    socket of a server that has the same supervisor; None where this one has no supervisor. `tls`: all other connections are made with
-    TLS, and never without."""
+    `look(address)` is called when something has changed about that server, `waits_changed(connection)` when it has said which queues
+    its dequeues wait for, and when the connection is lost, `queues_changed()` when it may have changed queues. `local_path(address)`: of
+    the Unix socket of a server that has the same supervisor; None where this one has no supervisor. `tls`: all other connections are made
+    with TLS, and never without."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Forwarding:
         own_address: str,
         owners: Callable[[str], Sequence[str]],
         look: Callable[[str], None] = lambda _: None,
-        know_waits: Callable[[Address, int | None], None] = lambda _at, _bits: None,
+        waits_changed: Callable[[PeerConnection], None] = lambda _: None,
         queues_changed: Callable[[], None] = lambda: None,
         local_path: Callable[[str], str] | None = None,
         *,
@@ -77,7 +77,7 @@ class Forwarding:
         self._own_address = own_address
         self._owners = owners
         self._look = look
-        self._know_waits = know_waits
+        self._waits_changed = waits_changed
         self._queues_changed = queues_changed
         self._local_path = local_path
         self._stall_s = shards.settings.stall_ms / 1000
@@ -216,7 +216,7 @@ class Forwarding:
             self._shards.clock,
             self._limit_s,
             self._changed,
-            lambda connection: self._know_waits(peer.at, connection.waits),
+            self._waits_changed,
             self.sent.of(address),
             [lost for to, lost in self._lost if to == address][-_TOLD_MAX:],
             self._queues_changed,

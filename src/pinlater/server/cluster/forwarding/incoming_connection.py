@@ -18,10 +18,6 @@ from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.frames import Frames
 from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
-    LEFT,
-    LOOK,
-    RUNNING,
-    WORKERS,
     BadMessage,
     CallKind,
     Part,
@@ -124,18 +120,8 @@ class IncomingConnection(asyncio.Protocol):
         parts = messages.parts_of(message)
         share = len(message) // max(1, len(parts))
         for part in parts:
-            if part.number == RUNNING:
-                self._unconfirmed.confirm(messages.taken_of(part))
-                self.tell()
-                continue
-            if part.number == LOOK:
-                self._listener.look(self.address)
-                continue
-            if part.number == WORKERS:
-                self._tell_workers(messages.workers_question_of(part))
-                continue
-            if part.number == LEFT:
-                self._leave(part, alone=len(parts) == 1)
+            if part.number <= 0:
+                self._hear(part, len(message), alone=len(parts) == 1)
                 continue
             items = messages.items_of(part)
             kind = CallKind(part.kind)
@@ -151,6 +137,23 @@ class IncomingConnection(asyncio.Protocol):
                 )
             )
         self._read_or_not()
+
+    def _hear(self, part: Part, message_bytes: int, *, alone: bool) -> None:
+        """A part that is no call."""
+        match part.number:
+            case messages.WAKES:
+                self._listener.take_wakes(messages.wakes_of(part, message_bytes))
+            case messages.RUNNING:
+                self._unconfirmed.confirm(messages.taken_of(part))
+                self.tell()
+            case messages.LOOK:
+                self._listener.look(self.address)
+            case messages.WORKERS:
+                self._tell_workers(messages.workers_question_of(part))
+            case messages.LEFT:
+                self._leave(part, alone=alone)
+            case unknown:
+                raise BadMessage(f"a message of unknown kind {unknown}")
 
     def _leave(self, part: Part, *, alone: bool) -> None:
         """Leaves out what has not begun for callers that have gone. A message about them is bounded, and so is a frame."""

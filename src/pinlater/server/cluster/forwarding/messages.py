@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,14 +31,17 @@ from pinlater.server.storage.values import (
 )
 
 VERSION = 7
-OLDEST_VERSION = 6  # without `Told.waiting`
+OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
 _TOLD_FIELDS_OLDEST = 8
+WAKES_SINCE_VERSION = 7
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 LEFT_PLACES_MAX = 10_000
 """Places in one message about callers that left, which has a frame of its own."""
 _LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each place is of another call
+WAKES_MAX = 500  # in one message, which has no other parts
+WAKES_BYTES_MAX = 64 * 1024
 _length = Struct(">I")
 
 T = TypeVar("T")
@@ -71,13 +74,14 @@ class Part(NamedTuple):
 # also says unasked when it has changed queues; the question says how many answers have come. One that stops says goodbye: it takes no
 # calls from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked
 # says which queues its dequeues wait for. One that is asked for the workers that it knows tells them page by page. The side that asks says
-# which callers wait no longer for calls that take long.
+# which callers wait no longer for calls that take long, and of which queues jobs can be claimed.
 RUNNING = 0
 GOODBYE = -1
 LOOK = -2
 WAITS = -3
 WORKERS = -4
 LEFT = -5
+WAKES = -6
 
 
 class Told(NamedTuple):
@@ -93,7 +97,7 @@ class Told(NamedTuple):
     clients_at: str = ""
     busy: bool = False
     facts: ServerFacts = ServerFacts()
-    work: Mapping[str, Mapping[int, int]] | None = None
+    work: Mapping[str, Mapping[int, int]] = {}
     waiting: Mapping[str, int] = {}
 
 
@@ -102,6 +106,14 @@ class CallersLeft(NamedTuple):
 
     number: int
     places: Sequence[int]
+
+
+class Wake(NamedTuple):
+    """Says how many jobs of a queue can be claimed. `past_owner`: the server that owns the queue may not know of them."""
+
+    queue: str
+    jobs: Annotated[int, msgspec.Meta(ge=1)]
+    past_owner: bool
 
 
 class WorkersQuestion(NamedTuple):
@@ -149,6 +161,7 @@ _count = msgspec.msgpack.Decoder(int)
 _told = msgspec.msgpack.Decoder(Told)
 _workers_question = msgspec.msgpack.Decoder(WorkersQuestion)
 _callers_left = msgspec.msgpack.Decoder(list[CallersLeft])
+_wakes = msgspec.msgpack.Decoder(list[Wake])
 _workers_page = msgspec.msgpack.Decoder(WorkersPage)
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
@@ -279,6 +292,18 @@ def callers_left_of(part: Part) -> list[CallersLeft]:
     if places > LEFT_PLACES_MAX:
         raise BadMessage(f"{places} callers that left; at most {LEFT_PLACES_MAX} are told at once")
     return left
+
+
+def wakes(queues: Sequence[Wake]) -> Part:
+    """Says of which queues jobs can be claimed, of at most `WAKES_MAX`."""
+    return Part(WAKES, WAKES, "", msgspec.Raw(_encoder.encode(queues)), NO_END_MS)
+
+
+def wakes_of(part: Part, message_bytes: int) -> list[Wake]:
+    """What `wakes` was told, in a message of that size. Raises `BadMessage`, also for one so long that it would hold up the event loop."""
+    if message_bytes > WAKES_BYTES_MAX:
+        raise BadMessage(f"wakes in a message of {message_bytes} bytes; at most {WAKES_BYTES_MAX} are taken")
+    return _decoded(_wakes, part.items)
 
 
 def workers_page(page: WorkersPage) -> PartAnswer:

@@ -26,6 +26,7 @@ from pinlater.server.cluster.forwarding.messages import (
     RUNNING,
     TOO_LATE,
     WAITS,
+    WAKES_SINCE_VERSION,
     WORKERS,
     BadMessage,
     CallersLeft,
@@ -33,6 +34,7 @@ from pinlater.server.cluster.forwarding.messages import (
     Part,
     PartAnswer,
     Told,
+    Wake,
     WorkersPage,
     WorkersQuestion,
 )
@@ -44,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 # Of bodies in one call, above which it goes in a frame of its own.
 _FRAME_BYTES = 4 * 1024 * 1024
+# Of what the other server has not taken, above which no wakes are written: it would get them too late to be of use.
+WAKES_UNTAKEN_BYTES_MAX = 4 * 1024 * 1024
 # Between two looks that lie further apart than this the process stood still; that isn't held against the other server.
 _LATE_S = 1.0
 
@@ -86,6 +90,7 @@ class PeerConnection(asyncio.Protocol):
         self._frames = Frames(handshake.WELCOME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._welcome = True
+        self._version = 0  # which both sides speak
         self._numbers = 0
         self._turn: list[Call[Any, Any]] = []
         self._sent: dict[int, Call[Any, Any]] = {}
@@ -211,6 +216,7 @@ class PeerConnection(asyncio.Protocol):
         answered = handshake.decoded(message, handshake.Welcome)
         self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret, self._binding)))
         self._welcome = False
+        self._version = answered.version
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
         self._ready.set()
@@ -278,8 +284,8 @@ class PeerConnection(asyncio.Protocol):
 
     def look(self, ask_after_s: float, stall_s: float) -> None:
         """To be called several times a second. A server that has not said for a while that it runs, and which shards it can't work on, is
-        asked; one that doesn't say so in time gets no more calls until it does. Calls that take too long fail; what they bring after all is
-        orphaned."""
+        asked; one that doesn't say so in time gets no more calls until it does. If it says nothing for as long as a call may take, the
+        connection ends. Calls that take too long fail; what they bring after all is orphaned."""
         now_s = self._clock.monotonic()
         before_s, self._looked_s = self._looked_s, now_s
         if now_s - before_s > _LATE_S:  # this process stood still itself
@@ -297,7 +303,10 @@ class PeerConnection(asyncio.Protocol):
                 return
         self._tell_who_left(now_s - ask_after_s)
         if self._asked_s is not None:
-            if now_s - self._asked_s >= stall_s and self.usable:
+            if now_s - self._asked_s >= self.limit_s:  # it may be half open, and the kernel give it up much later
+                logger.info("a server does not answer: connecting again", extra={"server": self.address})
+                self.abort()
+            elif now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed(self)
@@ -316,6 +325,17 @@ class PeerConnection(asyncio.Protocol):
                 left.append(CallersLeft(number, places))
         for part in messages.callers_left(left):
             self._write(messages.frame([part]))
+
+    def wake(self, wakes: Sequence[Wake]) -> bool:
+        """Says, without delay, of which queues jobs can be claimed. Returns whether it was written: not to a server that stops, one that
+        does not know the message, or one that takes nothing; these find the jobs themselves."""
+        transport = self._transport
+        if transport is None or self._closing or self._stopping or self._version < WAKES_SINCE_VERSION:
+            return False
+        if transport.get_write_buffer_size() > WAKES_UNTAKEN_BYTES_MAX:
+            return False
+        self._write(messages.frame([messages.wakes(wakes)]))
+        return True
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
         """What the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the connection

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence, Set
@@ -14,7 +15,7 @@ from typing import Any
 
 from pinlater.domain.workers import ServerWorkers
 from pinlater.server.cluster.forwarding.incoming_connection import IncomingConnection
-from pinlater.server.cluster.forwarding.messages import CallKind, Told
+from pinlater.server.cluster.forwarding.messages import CallKind, Told, Wake
 from pinlater.server.cluster.forwarding.peer_tls import listening_factory
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import (
@@ -73,6 +74,8 @@ class PeerListener:
         self.told = told
         self.workers: Callable[[int], Awaitable[ServerWorkers]] = _knows_no_workers
         """What this server knows of workers, of that number at most."""
+        self.take_wakes: Callable[[Sequence[Wake]], None] = lambda _: None
+        """Takes what another server says of jobs that can be claimed."""
         self.monotonic = monotonic
         self.undelivered = undelivered
         self.known_secrets = known_secrets
@@ -89,7 +92,13 @@ class PeerListener:
         new = listening_factory(self._certificate, lambda binding: IncomingConnection(self, loop, binding))
         server = await loop.create_server(new, host, port)
         self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        return int(min(server.sockets, key=lambda each: each.family).getsockname()[1])  # IPv4's comes first
+
+    @property
+    def family(self) -> int:
+        """IPv4's or IPv6's number: other servers need addresses of the same kind. IPv4 where it listens at both."""
+        families = {each.family for server in self._servers for each in server.sockets}
+        return socket.AF_INET6 if families & {socket.AF_INET, socket.AF_INET6} == {socket.AF_INET6} else socket.AF_INET
 
     async def open_local(self, path: str) -> None:
         """Also listens at the path of a Unix socket, without TLS. Raises OSError."""

@@ -206,7 +206,7 @@ class RedisShard:
         return await memory_size(self._opened.readers)
 
     def figures(self) -> Mapping[str, float]:
-        return self.stats.figures()
+        return {**self.stats.figures(), "claims_from_memory": self._nothing_due.claims}
 
     async def shard_time(self) -> ShardTime:
         return await self._membership.shard_time(self._opened.readers.run)

@@ -65,6 +65,7 @@ def recall(queue_cache: SqliteQueueCache, orders: Sequence[ClaimOrder], now_ms: 
             return None
         wanted = next_ms != NEVER_MS and any([call.limit > 0 for call in order.calls])  # noqa: C419 a list is quicker
         answers.append(Claimed([[] for _ in order.calls], next_ms if wanted else None))
+    queue_cache.claims += len(answers)
     return answers
 
 

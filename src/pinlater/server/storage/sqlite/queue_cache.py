@@ -155,7 +155,10 @@ class QueueEntry:
 
 
 class SqliteQueueCache:
-    """Queues by name and by id, the counters that this transaction touched, and lower bounds that save idle sweeps a query."""
+    """Queues by name and by id, the counters that this transaction touched, and lower bounds that save idle sweeps a query.
+
+    `claims`: of one queue each, for any number of calls, that memory alone has answered.
+    """
 
     def __init__(self) -> None:
         self.queues: dict[str, QueueEntry] = {}
@@ -168,6 +171,7 @@ class SqliteQueueCache:
         self.first_request_key_ms = NEVER_MS
         self.first_key_until_ms = NEVER_MS
         self._touched: dict[Counter, None] = {}
+        self.claims = 0
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
 
     def begin(self) -> None:

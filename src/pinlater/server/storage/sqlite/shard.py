@@ -173,7 +173,9 @@ class SqliteShard(RelationalShard):
         return self._open.highest_id
 
     def figures(self) -> Mapping[str, float]:
-        return {} if self._opened is None else {"transactions": self._opened.writer.commits}
+        if self._opened is None:
+            return {}
+        return {"transactions": self._opened.writer.commits, "claims_from_memory": self._opened.queue_cache.claims}
 
     @property
     def commits(self) -> int:

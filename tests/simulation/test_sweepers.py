@@ -1,0 +1,99 @@
+"""Which server sweeps a shard: one of them, the others now and then, and another one soon after it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pinlater.client import Job
+from pinlater.domain.job import JobState
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.simulation.isolation import collected_at_the_end
+from pinlater.simulation.loop import ProcessLoop
+from pinlater.simulation.store_session import Session
+from tests.simulation.test_owners import MOVED_WITHIN_S, Scene, address_of
+
+EVERY_MS = MaintenanceSettings()
+# Sweeps, each with its interval, and the place of the number of rows among its arguments.
+SWEEPS = {
+    "time_out_claims": (EVERY_MS.sweep_interval_ms, 1),
+    "expire_jobs": (EVERY_MS.expiry_interval_ms, 1),
+    "advance_due": (EVERY_MS.due_interval_ms, 1),
+    "collect_garbage": (EVERY_MS.garbage_interval_ms, 2),
+}
+# A shard is left to its sweeper for half a minute; then another server sweeps it at its next turn.
+WATCHED_S, OTHERS_MAX = 60.0, 2
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    with collected_at_the_end():
+        yield
+
+
+def sweeps_of(method: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Counter[str]]:
+    """How often which server sweeps a shard from now on, by shard. A call that may touch no row is no sweep."""
+    swept: dict[str, Counter[str]] = {}
+    plain, (_, place) = getattr(Session, method), SWEEPS[method]
+
+    async def sweep(self: Session, *args: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ProcessLoop)
+        if args[place]:
+            swept.setdefault(self.store.name, Counter())[loop.host] += 1
+        return await plain(self, *args)
+
+    monkeypatch.setattr(Session, method, sweep)
+    return swept
+
+
+@pytest.mark.parametrize("method", SWEEPS)
+def test_each_shard_is_swept_by_one_server_and_now_and_then_by_the_others(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_s = SWEEPS[method][0] / 1000
+
+    async def work(scene: Scene) -> None:
+        await asyncio.sleep(40.0)
+        swept = sweeps_of(method, monkeypatch)
+        await asyncio.sleep(WATCHED_S)
+        for store in scene.stores:
+            (sweeper, most), *others = swept[store.name].most_common()
+            first_owner = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
+            assert sweeper == first_owner.name
+            assert most >= WATCHED_S / every_s * 0.8
+            assert len(others) == 2
+            assert all(1 <= count <= OTHERS_MAX for _, count in others)
+
+    Scene(3, 2).run(work)
+
+
+@pytest.mark.parametrize("how", ["killed, told", "killed, untold", "paused", "cut off from the shard"])
+def test_claims_of_a_shard_whose_sweeper_is_gone_go_back_soon(how: str) -> None:
+    async def work(scene: Scene) -> None:
+        store = scene.stores[0]
+        sweeper = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
+        other = next(s for s in scene.cluster.servers if s is not sweeper)
+        client = scene.client("client", other)
+        await scene.done(client, client.client.create_queue("q"))
+        for _ in range(8):  # on both shards
+            await scene.done(client, client.client.enqueue("q", [Job(b"x", claim_timeout_ms=1_000)]))
+        await scene.done(client, client.client.dequeue("q", 8))
+        assert store.jobs()
+        assert all(job.state is JobState.IN_PROGRESS for job in store.jobs())
+        if how == "paused":
+            assert sweeper.loop is not None
+            sweeper.loop.pause()
+        elif how.startswith("killed"):
+            sweeper.stays_down = True
+            sweeper.kill(told=how == "killed, told")
+        else:
+            store.gone_for.add(sweeper.name)
+        await asyncio.sleep(1.0 + MOVED_WITHIN_S)
+        assert all(job.state is JobState.PENDING for job in store.jobs())
+
+    Scene(3, 2).run(work)
