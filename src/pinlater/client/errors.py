@@ -108,6 +108,11 @@ def error_for(
     return error
 
 
-# They are imported from here, so tracebacks say so.
-for _kind in [kind for kind in vars().values() if isinstance(kind, type) and issubclass(kind, PinLaterError)]:
-    _kind.__module__ = __name__
+def _name_as_imported() -> None:
+    """Lets tracebacks name the classes by this module, from which users import them."""
+    for kind in globals().values():
+        if isinstance(kind, type) and issubclass(kind, PinLaterError):
+            kind.__module__ = __name__
+
+
+_name_as_imported()

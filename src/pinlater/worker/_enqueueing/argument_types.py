@@ -31,7 +31,7 @@ _TAKEN: dict[type, set[type]] = {
 
 
 class RefusedTypes(NamedTuple):
-    """Tells for each parameter which exact types of values it does not take, and its annotation for the message. Both are empty if all take any."""
+    """The exact types of values that each parameter does not take, and its annotation for messages. Both are empty if all take all."""
 
     types: Mapping[str, frozenset[type]] = {}
     annotations: Mapping[str, str] = {}
