@@ -27,6 +27,8 @@ async def keys_are_deleted(stage: Stage) -> None:
         stage.deleted |= await asyncio.to_thread(_delete, server, front, kind, stage.dice)
         if kind == "j":  # before the last trace of these jobs goes with another key
             await stage.until(lambda: _counted(stage, before), "the deleted jobs are counted as lost")
+        if kind == "fb":  # a sum that is more than half right stays as it is
+            await _until_consistent(stage)
         await stage.back(HARMED)
         await stage.lasts(2)
     await _until_consistent(stage)
