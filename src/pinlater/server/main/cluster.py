@@ -1,4 +1,4 @@
-"""Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
+"""Servers of the same shards know each other, send their calls to the owner of a queue, and wake each other's waiting dequeues.
 
 The shards know which servers there are (`cluster.members`), their addresses (`cluster.peers`) and the owner of each slice
 (`ownership`); calls and wakes (`dispatch.wakes`) go over connections from server to server (`cluster.forwarding`). This module connects
@@ -55,7 +55,7 @@ _BUSY_SHARE = 0.7
 
 
 class Cluster:
-    """What one server knows of the other servers of its shards, and the wakes between them. `cpu`: the seconds of CPU time that the
+    """What one server knows of the other servers of its shards, and its connections with them. `cpu`: the seconds of CPU time that the
     calling thread has used."""
 
     def __init__(
@@ -107,7 +107,8 @@ class Cluster:
     async def listen(
         self, host: str, port: int, reached_at: str, local_path: Callable[[str], str] | None = None
     ) -> str:
-        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Returns that with the port.
+        """Takes connections of the other servers from now on, and connects to them. `reached_at`: the address at which they reach `host`.
+        Returns that with the port.
 
         `local_path(address)`: where servers of the same supervisor listen; None where there is none. Raises OSError.
         """
@@ -199,10 +200,9 @@ class Cluster:
         return told if len(told) == len(links) else ()
 
     def _work_of_all(self) -> Sequence[Work] | None:
-        """Of the last minute, by server; None unless all others say theirs."""
-        links = self._links()
-        told = [link.told.work for link in links if link.told is not None]
-        return [self._work.last_minute, *told] if links and len(told) == len(links) else None
+        """Of the last minute, by server; None unless all others have said theirs within the last moments."""
+        told = [link.told.work for link in self._links() if link.told is not None]
+        return [self._work.last_minute, *told] if told else None
 
     def _changes_of_others(self, shard: str) -> Hashable | None:
         """`SharedStore.follow`."""
@@ -218,7 +218,7 @@ class Cluster:
 
     async def look_if_due(self, interval_s: float) -> None:
         """Does what `look` does, but nothing if the cluster is calm, all shards were asked at the last look, and that was less than
-        `interval_s` ago. All other servers tell what they change where they say so: then a look is for what they don't know of."""
+        `interval_s` ago: less than a minute ago, while all other servers tell what they change (`is_told`)."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
         is_due = self._clock.monotonic() - self._looked_s >= interval_s
