@@ -76,7 +76,7 @@ def ran_again(history: History, shard: str) -> list[str]:
         if shard_of(ack.descriptor) == shard and is_in_time(ack):
             reported[ack.descriptor] = min(ack.started_ns, reported.get(ack.descriptor, ack.started_ns))
     seen = [(ack.descriptor, ack.outcome) for ack in history.acks]
-    seen += [(beat.descriptor, beat.outcome) for beat in history.heartbeats]
+    seen += [(heartbeat.descriptor, heartbeat.outcome) for heartbeat in history.heartbeats]
     unknown = {name for name, outcome in seen if shard_of(name) == shard and outcome == Outcome.NOT_FOUND}
     again = {
         claim.descriptor

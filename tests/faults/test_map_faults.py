@@ -43,5 +43,5 @@ def test_a_job_ran_again_if_it_was_claimed_after_its_success_was_reported_in_tim
 
 
 def test_a_heartbeat_of_a_job_that_exists_must_find_it() -> None:
-    beats = [SeenHeartbeat(1, job, "a", Outcome.NOT_FOUND, 2) for job in (NEW, OLD)]
-    assert ran_again(History(heartbeats=beats), "4") == [NEW]
+    heartbeats = [SeenHeartbeat(1, job, "a", Outcome.NOT_FOUND, 2) for job in (NEW, OLD)]
+    assert ran_again(History(heartbeats=heartbeats), "4") == [NEW]

@@ -31,7 +31,8 @@ _TAKEN: dict[type, set[type]] = {
 
 
 class RefusedTypes(NamedTuple):
-    """By parameter: the exact types of values that it does not take, and its annotation for the message. Both are empty if all take any."""
+    """Holds, by parameter, the exact types of values that it does not take, and its annotation for the message. Both are empty if all take
+    any."""
 
     types: Mapping[str, frozenset[type]] = {}
     annotations: Mapping[str, str] = {}
