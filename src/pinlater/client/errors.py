@@ -111,3 +111,4 @@ def error_for(
 # They are imported from here, so tracebacks say so.
 for _kind in [kind for kind in vars().values() if isinstance(kind, type) and issubclass(kind, PinLaterError)]:
     _kind.__module__ = __name__
+del _kind
