@@ -115,7 +115,7 @@ class Cluster:
         address = f"{reached_at}:{await self.listener.open(host, port)}"
         if local_path is not None:
             await self.listener.open_local(local_path(address))
-        self._peers = Peers(address, self.listener.family)
+        self._peers = Peers(address)
         self._shards.register_as(address)
         self.ownership = Ownership(
             self._shards, address, self._heard_s, self._serves, self._tell_to_look, self._work_of_all
@@ -128,6 +128,7 @@ class Cluster:
             self._waits_changed,
             lambda: self.queues_changed(),
             local_path,
+            family=self.listener.family,
             tls=self._tls,
         )
         self._dispatcher.wakeups.join_others(self.wakes.tell, self._interest.begins)
@@ -262,11 +263,11 @@ class Cluster:
         if self._peers is not None:
             await self._peers.look(self.members.by_shard)
             self._secrets = self._peers.secrets
-            self.wakes.has_peers = bool(self._peers.by_address)
+            self.wakes.has_peers = bool(self._peers.secret_of)
         if self.ownership is not None:
             await self.ownership.look(self.members.by_shard)
         if self.forwarding is not None and self._peers is not None:
-            self.forwarding.know(self._peers.by_address)
+            self.forwarding.know(self._peers.secret_of)
 
     def show(self, metrics: Metrics) -> None:
         """Adds the cluster's metrics. Adds none before `listen`."""
