@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.shard_edit import DEQUEUE_ONLY, LOST, read_text, replace_text, with_flag, without_entry
+from pinlater.server.config.shard_edit import read_text, replace_text, with_flag, without_entry
 
+DEQUEUE_ONLY, LOST = "dequeueOnly", "lostForGood"
 FILE = """\
 {
     "db1": {

@@ -9,10 +9,11 @@ import pytest
 
 from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
 from pinlater.server.dispatch import wakes as wakes_module
-from pinlater.server.dispatch.interest import EVERY_QUEUE, bit_of
+from pinlater.server.dispatch.interest import BITS, bit_of
 from pinlater.server.dispatch.wakes import Wakes
 
 WAIT_S = 30.0
+EVERY_QUEUE = (1 << BITS) - 1
 
 
 class LinkToServer:

@@ -13,11 +13,11 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
+from pinlater.server.cluster.forwarding import forwarding as forwarding_module
 from pinlater.server.cluster.forwarding import handshake, incoming_connection, messages, peer_listener
 from pinlater.server.cluster.forwarding.forward_lane import NotSent
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind, Part
-from pinlater.server.cluster.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import NO_END_MS, Inserted
 from tests.forwarding.two_servers import SECRET, Asker, Owner, proven, read_message, request, until
@@ -460,9 +460,9 @@ async def test_a_connection_that_is_not_wanted_any_more_before_it_is_ready_is_cl
         ended.set()
 
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    at = server.sockets[0].getsockname()[:2]
+    port = server.sockets[0].getsockname()[1]
     forwarding = Forwarding(cast("Any", NoShards()), "127.0.0.1:1", lambda _: [])
-    forwarding.know({"127.0.0.1:2": Peer(at, SECRET)})
+    forwarding.know({f"127.0.0.1:{port}": SECRET})
     async with asyncio.timeout(20):
         await began.wait()
         forwarding.know({})
@@ -474,12 +474,12 @@ async def test_a_connection_that_is_not_wanted_any_more_before_it_is_ready_is_cl
 async def test_servers_of_one_supervisor_use_a_unix_socket_and_others_tcp(owner: Owner) -> None:
     """A server elsewhere has no socket in the folder of this one's supervisor."""
     with TemporaryDirectory() as folder:
-        here, elsewhere = "127.0.0.1:2", "127.0.0.1:3"
+        here, elsewhere = "no such host:2", f"127.0.0.1:{owner.port}"
         await owner.listener.open_local(f"{folder}/{here}")
         forwarding = Forwarding(
             cast("Any", NoShards()), "127.0.0.1:1", lambda _: [], local_path=lambda address: f"{folder}/{address}"
         )
-        forwarding.know({here: Peer(("127.0.0.1", 1), SECRET), elsewhere: Peer(("127.0.0.1", owner.port), SECRET)})
+        forwarding.know({here: SECRET, elsewhere: SECRET})
         await until(lambda: len(forwarding.connections) == 2)
         families = {}
         for address, connection in forwarding.connections.items():
@@ -490,6 +490,31 @@ async def test_servers_of_one_supervisor_use_a_unix_socket_and_others_tcp(owner:
             connection.abort()
         await forwarding.close()
         await until(lambda: not owner.listener.connections)
+
+
+async def test_the_name_of_a_server_is_looked_up_for_each_connection(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that starts again on another machine may have the name of the former one. A name without an answer holds up no other."""
+    places = ["127.0.0.2", "127.0.0.1"]
+    asked: list[str] = []
+
+    async def find(host: str, port: int, **_: Any) -> list[Any]:
+        asked.append(host)
+        if host != "moved":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (places.pop(0), port))]
+
+    monkeypatch.setattr(forwarding_module, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", find)
+    forwarding = Forwarding(cast("Any", NoShards()), "127.0.0.1:1", lambda _: [])
+    moved = f"moved:{owner.port}"
+    forwarding.know({moved: SECRET, "unknown:1": SECRET, "nonsense": SECRET, "x:70000": SECRET})
+    await until(lambda: moved in forwarding.connections)
+    assert places == []
+    assert set(asked) == {"moved", "unknown"}
+    assert set(forwarding.connections) == {moved}
+    await forwarding.close()
 
 
 class NoShards(list[Any]):

@@ -25,7 +25,6 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     Lost,
     UnconfirmedClaims,
 )
-from pinlater.server.cluster.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.values import ClaimCall, Claimed
@@ -167,9 +166,9 @@ class NoShards(list[Any]):
 
 
 @contextlib.asynccontextmanager
-async def forwarding_to(owner: Owner) -> AsyncIterator[tuple[Forwarding, dict[str, Peer]]]:
+async def forwarding_to(owner: Owner) -> AsyncIterator[tuple[Forwarding, dict[str, bytes]]]:
     forwarding = Forwarding(cast("Any", NoShards()), "127.0.0.1:1", lambda _: [])
-    peers = {f"127.0.0.1:{owner.port}": Peer(("127.0.0.1", owner.port), SECRET)}
+    peers = {f"127.0.0.1:{owner.port}": SECRET}
     forwarding.know(peers)
     await until(lambda: forwarding.connections)
     try:

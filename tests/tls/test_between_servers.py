@@ -16,7 +16,6 @@ from pinlater.server.cluster.forwarding.messages import Wake
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.peer_tls import connecting_side
-from pinlater.server.cluster.peers import Peer
 from pinlater.server.main.core import Core
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.tls.certificate import CertificateSource
@@ -192,7 +191,7 @@ async def test_a_server_with_tls_never_falls_back_to_plain_text(
     plain = await listen(None)
     forwarding = Forwarding(core.shards, f"{HOST}:1", lambda _: [], tls=True)
     address = f"{HOST}:{plain.port}"
-    forwarding.know({address: Peer((HOST, plain.port), SECRET)})
+    forwarding.know({address: SECRET})
     await until(lambda: "calls to a server go to the shards instead" in caplog.text)
     await until(lambda: "a server speaks TLS, which this one does not" in caplog.text)
     assert forwarding.connections == {}
@@ -206,7 +205,7 @@ async def test_servers_with_tls_connect_by_themselves(
     owner = await listen(certificate)
     forwarding = Forwarding(core.shards, f"{HOST}:1", lambda _: [], tls=True)
     address = f"{HOST}:{owner.port}"
-    forwarding.know({address: Peer((HOST, owner.port), SECRET)})
+    forwarding.know({address: SECRET})
     await until(lambda: address in forwarding.connections)
     assert forwarding.connections[address].usable
     await forwarding.close()

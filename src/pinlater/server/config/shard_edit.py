@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from pinlater.server.access.whole_files import replace_file
 
 _SPACE = " \t\r\n"
-DEQUEUE_ONLY, LOST = "dequeueOnly", "lostForGood"
 _LIST, _CONFIG = "shards", "shardConfig"
 
 

@@ -12,7 +12,6 @@ from functools import lru_cache
 from zlib import crc32
 
 BITS = 256
-EVERY_QUEUE = (1 << BITS) - 1
 
 
 @lru_cache(maxsize=65_536)

@@ -293,7 +293,7 @@ class App:
         return self._files.broken if watch is None else {**self._files.broken, CERTIFICATE: watch.broken}
 
     async def _hear_others(self) -> None:
-        """Servers of the same shards wake each other. If this can't be, they look about once a second."""
+        """Takes connections of the other servers of the shards from now on, if other servers can share them."""
         if not any(shard.store.capabilities.shared for shard in self.core.shards):
             return
         host, wake_port = self.settings.host, self.settings.dispatch.wake_port

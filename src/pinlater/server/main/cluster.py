@@ -1,4 +1,4 @@
-"""Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
+"""Servers of the same shards know each other, send their calls to the owner of a queue, and wake each other's waiting dequeues.
 
 The shards know which servers there are (`cluster.members`), their addresses (`cluster.peers`) and the owner of each slice
 (`ownership`); calls and wakes (`dispatch.wakes`) go over connections from server to server (`cluster.forwarding`). This module connects
@@ -55,7 +55,7 @@ _BUSY_SHARE = 0.7
 
 
 class Cluster:
-    """What one server knows of the other servers of its shards, and the wakes between them. `cpu`: the seconds of CPU time that the
+    """What one server knows of the other servers of its shards, and its connections with them. `cpu`: the seconds of CPU time that the
     calling thread has used."""
 
     def __init__(
@@ -107,14 +107,15 @@ class Cluster:
     async def listen(
         self, host: str, port: int, reached_at: str, local_path: Callable[[str], str] | None = None
     ) -> str:
-        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Returns that with the port.
+        """Takes connections of the other servers from now on, and connects to them. `reached_at`: the address at which they reach `host`.
+        Returns that with the port.
 
         `local_path(address)`: where servers of the same supervisor listen; None where there is none. Raises OSError.
         """
         address = f"{reached_at}:{await self.listener.open(host, port)}"
         if local_path is not None:
             await self.listener.open_local(local_path(address))
-        self._peers = Peers(address, self.listener.family)
+        self._peers = Peers(address)
         self._shards.register_as(address)
         self.ownership = Ownership(
             self._shards, address, self._heard_s, self._serves, self._tell_to_look, self._work_of_all
@@ -127,6 +128,7 @@ class Cluster:
             self._waits_changed,
             lambda: self.queues_changed(),
             local_path,
+            family=self.listener.family,
             tls=self._tls,
         )
         self._dispatcher.wakeups.join_others(self.wakes.tell, self._interest.begins)
@@ -199,10 +201,9 @@ class Cluster:
         return told if len(told) == len(links) else ()
 
     def _work_of_all(self) -> Sequence[Work] | None:
-        """Of the last minute, by server; None unless all others say theirs."""
-        links = self._links()
-        told = [link.told.work for link in links if link.told is not None]
-        return [self._work.last_minute, *told] if links and len(told) == len(links) else None
+        """Of the last minute, by server; None unless all others have said theirs within the last moments."""
+        told = [link.told.work for link in self._links() if link.told is not None]
+        return [self._work.last_minute, *told] if told else None
 
     def _changes_of_others(self, shard: str) -> Hashable | None:
         """`SharedStore.follow`."""
@@ -218,7 +219,7 @@ class Cluster:
 
     async def look_if_due(self, interval_s: float) -> None:
         """Does what `look` does, but nothing if the cluster is calm, all shards were asked at the last look, and that was less than
-        `interval_s` ago. All other servers tell what they change where they say so: then a look is for what they don't know of."""
+        `interval_s` ago: less than a minute ago, while all other servers tell what they change (`is_told`)."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
         is_due = self._clock.monotonic() - self._looked_s >= interval_s
@@ -262,11 +263,11 @@ class Cluster:
         if self._peers is not None:
             await self._peers.look(self.members.by_shard)
             self._secrets = self._peers.secrets
-            self.wakes.has_peers = bool(self._peers.by_address)
+            self.wakes.has_peers = bool(self._peers.secret_of)
         if self.ownership is not None:
             await self.ownership.look(self.members.by_shard)
         if self.forwarding is not None and self._peers is not None:
-            self.forwarding.know(self._peers.by_address)
+            self.forwarding.know(self._peers.secret_of)
 
     def show(self, metrics: Metrics) -> None:
         """Adds the cluster's metrics. Adds none before `listen`."""

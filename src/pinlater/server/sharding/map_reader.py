@@ -1,5 +1,6 @@
-"""Reads the shard file again for the sake of a caller: servers read it one after the other, and what one of them has stored on a new shard
-another one is asked about.
+"""Reads the shard file again when a caller asks about a shard that this server does not know.
+
+Servers read a changed file one after the other. Until then, one may be asked about a job that another has stored on a new shard.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,7 +24,6 @@ from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_tls import connecting_side
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
-from pinlater.server.cluster.peers import Peer
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
@@ -32,7 +32,7 @@ from pinlater.tls.reasons import why_no_tls_server
 
 logger = logging.getLogger(__name__)
 
-_CONNECT_S = 1.0
+_NAME_S, _CONNECT_S = 2.0, 1.0
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
 # Lost connections of which the next one to the same server tells: several may end before one has told.
 _LOST_MAX = 256
@@ -57,8 +57,8 @@ class Forwarding:
 
     `look(address)` is called when something has changed about that server, `waits_changed(connection)` when it has said which queues
     its dequeues wait for, and when the connection is lost, `queues_changed()` when it may have changed queues. `local_path(address)`: of
-    the Unix socket of a server that has the same supervisor; None where this one has no supervisor. `tls`: all other connections are made
-    with TLS, and never without."""
+    the Unix socket of a server that has the same supervisor; None where this one has no supervisor. All other connections are made over
+    addresses of this `family` (`AF_INET`, `AF_INET6`); with `tls` they are made with TLS, and never without."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Forwarding:
         queues_changed: Callable[[], None] = lambda: None,
         local_path: Callable[[str], str] | None = None,
         *,
+        family: int = socket.AF_INET,
         tls: bool = False,
     ) -> None:
         self._tls = connecting_side() if tls else None
@@ -82,7 +83,8 @@ class Forwarding:
         self._local_path = local_path
         self._stall_s = shards.settings.stall_ms / 1000
         self._limit_s = shards.settings.call_timeout_ms / 1000
-        self._peers: Mapping[str, Peer] = {}
+        self._family = family
+        self._secret_of: Mapping[str, bytes] = {}  # the peers, by announced address
         self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
         self._connections: dict[str, PeerConnection] = {}
         # To servers that are no peers any more, until their calls are answered or too late.
@@ -114,10 +116,11 @@ class Forwarding:
 
     # --- which way ----------------------------------------------------------------------------------------------------------
 
-    def know(self, peers: Mapping[str, Peer]) -> None:
-        """Takes the peers that there are now, by announced address. Connects to all of them: that also tells which of them live."""
-        self._peers = peers
-        wanted = {address for address in peers if address != self._own_address}
+    def know(self, secret_of: Mapping[str, bytes]) -> None:
+        """Takes the peers that there are now: the secret of a shard that both use, by announced address. Connects to all of them: that also
+        tells which of them live."""
+        self._secret_of = secret_of
+        wanted = {address for address in secret_of if address != self._own_address}
         for address in sorted(self._keeping.keys() - wanted):
             self._keeping.pop(address).cancel()
         for address in sorted(wanted - self._keeping.keys()):
@@ -206,13 +209,13 @@ class Forwarding:
 
     async def _connect(self, address: str) -> PeerConnection | None:
         """A connection that can be used; None where there can be none now."""
-        peer = self._peers.get(address)
-        if peer is None:
+        secret = self._secret_of.get(address)
+        if secret is None:
             return None
         connection = PeerConnection(
             address,
             self._own_address,
-            peer.secret,
+            secret,
             self._shards.clock,
             self._limit_s,
             self._changed,
@@ -224,8 +227,11 @@ class Forwarding:
         layer = None if self._tls is None else TlsProtocol(connection, self._tls)
         try:
             async with asyncio.timeout(_CONNECT_S):
-                if not await self._open_local(connection):
-                    await self._open(connection, layer, peer)
+                is_local = await self._open_local(connection)
+            at = None if is_local else await self._find(address)
+            async with asyncio.timeout(_CONNECT_S):
+                if at is not None:
+                    await self._open(connection, layer, at)
                 await connection.wait_ready()
         except (OSError, TimeoutError) as error:
             _abort(connection, layer)
@@ -247,10 +253,25 @@ class Forwarding:
             return False
         return True
 
-    async def _open(self, connection: PeerConnection, layer: TlsProtocol | None, peer: Peer) -> None:
+    async def _find(self, address: str) -> tuple[str, int]:
+        """Where to connect. The name is looked up for each connection, since it may be that of another machine by now. Raises `OSError`."""
+        host, _, port = address.rpartition(":")
+        try:
+            if not (host and port.isdecimal() and int(port) < 65_536):
+                raise OSError("its address is not host:port")
+            async with asyncio.timeout(_NAME_S):
+                answers = await asyncio.get_running_loop().getaddrinfo(
+                    host, int(port), family=self._family, type=socket.SOCK_STREAM
+                )
+        except (OSError, UnicodeError) as error:
+            logger.info("a server of these shards can't be reached", extra={"address": address, "reason": str(error)})
+            raise OSError(str(error)) from error
+        return str(answers[0][4][0]), int(port)
+
+    async def _open(self, connection: PeerConnection, layer: TlsProtocol | None, at: tuple[str, int]) -> None:
         """Over TCP, within TLS if there is a `layer`."""
         outer = layer or connection
-        await asyncio.get_running_loop().create_connection(lambda: outer, *peer.at)
+        await asyncio.get_running_loop().create_connection(lambda: outer, *at)
         if layer is None:
             return
         try:

@@ -1,7 +1,8 @@
 """How two servers of a shard make sure of each other: each proves that it knows the shard's secret, for this connection alone.
 
-The side that connects names itself, the shard whose secret it goes by, and a nonce; the other answers with a nonce of its own and its
-proof; the first sends its proof. Nothing else is read from a side that has not proven itself, and no more than `HELLO_BYTES_MAX`.
+The side that connects names itself and sends a nonce; the other answers with a nonce of its own and a proof for each shard that it
+knows; the first checks the one of its shard and sends its own proof. Nothing else is read from a side that has not proven itself, and no
+more than `HELLO_BYTES_MAX`.
 Over TLS, proofs are bound to the certificate of the side that was connected to: its digest is the `binding`.
 """
 
@@ -67,7 +68,7 @@ def hello(address: str, lost: Sequence[Lost] = ()) -> Hello:
 
 
 def welcome(asked: Hello, known_secrets: list[bytes], binding: bytes = b"") -> tuple[Welcome, bytes]:
-    """The answer to a hello without a secret known to both sides yet: signed by each secret, one behind the other, and the nonce.
+    """The answer to a hello, with a proof by each known secret, one behind the other, since a hello names no shard; and its nonce.
 
     Raises `BadMessage` where no version is spoken by both.
     """

@@ -121,7 +121,7 @@ class IncomingConnection(asyncio.Protocol):
         share = len(message) // max(1, len(parts))
         for part in parts:
             if part.number <= 0:
-                self._hear(part, len(message), alone=len(parts) == 1)
+                self._hear(part, alone=len(parts) == 1)
                 continue
             items = messages.items_of(part)
             kind = CallKind(part.kind)
@@ -138,11 +138,13 @@ class IncomingConnection(asyncio.Protocol):
             )
         self._read_or_not()
 
-    def _hear(self, part: Part, message_bytes: int, *, alone: bool) -> None:
-        """A part that is no call."""
+    def _hear(self, part: Part, *, alone: bool) -> None:
+        """A part that is no call. `alone`: whether it has the frame for itself."""
+        if part.number in messages.ALONE and not alone:
+            raise BadMessage(f"a message of kind {part.number} that has no frame of its own")
         match part.number:
             case messages.WAKES:
-                self._listener.take_wakes(messages.wakes_of(part, message_bytes))
+                self._listener.take_wakes(messages.wakes_of(part))
             case messages.RUNNING:
                 self._unconfirmed.confirm(messages.taken_of(part))
                 self.tell()
@@ -151,14 +153,12 @@ class IncomingConnection(asyncio.Protocol):
             case messages.WORKERS:
                 self._tell_workers(messages.workers_question_of(part))
             case messages.LEFT:
-                self._leave(part, alone=alone)
+                self._leave(part)
             case unknown:
                 raise BadMessage(f"a message of unknown kind {unknown}")
 
-    def _leave(self, part: Part, *, alone: bool) -> None:
-        """Leaves out what has not begun for callers that have gone. A message about them is bounded, and so is a frame."""
-        if not alone:
-            raise BadMessage("callers that left are told in a frame of their own")
+    def _leave(self, part: Part) -> None:
+        """Leaves out what has not begun for callers that have gone."""
         for number, places in messages.callers_left_of(part):
             if number in self._may_be_left:
                 self._may_be_left[number].leave(places)

@@ -38,10 +38,10 @@ LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 LEFT_PLACES_MAX = 10_000
-"""Places in one message about callers that left, which has a frame of its own."""
+"""Places in one message about callers that left."""
 _LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each place is of another call
-WAKES_MAX = 500  # in one message, which has no other parts
-WAKES_BYTES_MAX = 64 * 1024
+WAKES_MAX = 500  # in one message
+_WAKES_BYTES_MAX = 64 * 1024
 _length = Struct(">I")
 
 T = TypeVar("T")
@@ -82,6 +82,8 @@ WAITS = -3
 WORKERS = -4
 LEFT = -5
 WAKES = -6
+ALONE = frozenset({LEFT, WAKES})
+"""Messages that have a frame of their own: each is bounded, since a long one would hold up the event loop, and so are all in a frame."""
 
 
 class Told(NamedTuple):
@@ -263,7 +265,7 @@ def workers_question_of(part: Part) -> WorkersQuestion:
 
 
 def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:
-    """Says which callers wait no longer. Each message goes into a frame of its own."""
+    """Says which callers wait no longer, in messages of `LEFT_PLACES_MAX` places at most."""
     told: list[CallersLeft] = []
     free = LEFT_PLACES_MAX
     for number, places in left:
@@ -284,9 +286,7 @@ def _left(told: Sequence[CallersLeft]) -> Part:
 
 def callers_left_of(part: Part) -> list[CallersLeft]:
     """What a message of `callers_left` says. Raises `BadMessage`, for a long one before it is decoded."""
-    size_bytes = memoryview(part.items).nbytes
-    if size_bytes > _LEFT_BYTES_MAX:
-        raise BadMessage(f"{size_bytes} bytes about callers that left; at most {_LEFT_BYTES_MAX} are taken")
+    _check_length(part, _LEFT_BYTES_MAX, "about callers that left")
     left = _decoded(_callers_left, part.items)
     places = sum([len(each.places) for each in left])
     if places > LEFT_PLACES_MAX:
@@ -299,11 +299,16 @@ def wakes(queues: Sequence[Wake]) -> Part:
     return Part(WAKES, WAKES, "", msgspec.Raw(_encoder.encode(queues)), NO_END_MS)
 
 
-def wakes_of(part: Part, message_bytes: int) -> list[Wake]:
-    """What `wakes` was told, in a message of that size. Raises `BadMessage`, also for one so long that it would hold up the event loop."""
-    if message_bytes > WAKES_BYTES_MAX:
-        raise BadMessage(f"wakes in a message of {message_bytes} bytes; at most {WAKES_BYTES_MAX} are taken")
+def wakes_of(part: Part) -> list[Wake]:
+    """What `wakes` was told. Raises `BadMessage`, for a long message before it is decoded."""
+    _check_length(part, _WAKES_BYTES_MAX, "of wakes")
     return _decoded(_wakes, part.items)
+
+
+def _check_length(part: Part, bytes_max: int, what: str) -> None:
+    size_bytes = memoryview(part.items).nbytes
+    if size_bytes > bytes_max:
+        raise BadMessage(f"{size_bytes} bytes {what}; at most {bytes_max} are taken")
 
 
 def workers_page(page: WorkersPage) -> PartAnswer:
