@@ -127,7 +127,7 @@ async def test_a_refusal_is_an_exception_by_code_and_by_fault(
             await client.create_queue("q")
     assert isinstance(caught.value, side)
     assert caught.value.code == ErrorCode(code)
-    assert str(caught.value) == "because"
+    assert str(caught.value).startswith("because")
 
 
 @pytest.mark.parametrize(("retryable", "side"), [(False, errors.CallerError), (True, errors.WorldError)])

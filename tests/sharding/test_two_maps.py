@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -17,6 +18,7 @@ from pinlater.server.sharding.map_reader import MapReader
 from tests.sharding.faulty import FaultyShard
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
+T = TypeVar("T")
 OLD, NEW = ("1", "2"), ("1", "2", "3")
 
 
@@ -45,7 +47,12 @@ def reads(server: ShardedServer, names: tuple[str, ...]) -> Callable[[], Awaitab
     return read
 
 
-async def gathered(*calls: Awaitable[Sequence[AckResult]]) -> list[Sequence[AckResult]]:
+async def outcomes(*calls: Awaitable[object]) -> list[object]:
+    """What the calls return or raise."""
+    return list(await asyncio.gather(*calls, return_exceptions=True))
+
+
+async def gathered(*calls: Awaitable[T]) -> list[T]:
     return list(await asyncio.gather(*calls))
 
 
@@ -131,17 +138,16 @@ async def test_while_no_file_names_the_shard_the_answer_is_to_try_again_and_noth
     jobs = [await other.put(name) for name in ("1", "3", "1", "3")]
     assert len((await other.dequeue()).jobs) == 4
     first = AckBatch("q", [Ack(job, True) for job in (*jobs[:2], "q:s1:p1:77")], per_item_errors=True)
-    known, unknown, missing = await claimed.acknowledge(CALLER, first)
+    known, unknown, missing = await server.within(400, claimed.acknowledge(CALLER, first))
     assert [known.outcome, unknown.outcome, missing.outcome] == [Outcome.APPLIED, Outcome.ERROR, Outcome.NOT_FOUND]
     assert isinstance(unknown.error, ShardConnectionFailed)
     assert "does not know shard 3 (yet)" in unknown.error.message
-    for _ in range(10):
-        with pytest.raises(ShardConnectionFailed, match="does not know shard 3"):
-            await claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True) for job in jobs[2:]]))
-        with pytest.raises(ShardConnectionFailed, match="does not know shard 3"):
-            await claimed.heartbeat("q", [Claim(jobs[3], "")])
-        await server.turns()
-    assert len(reads_done) == 1, "once a second at most"
+    calls = [claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True) for job in jobs[2:]])) for _ in range(10)]
+    calls += [claimed.heartbeat("q", [Claim(jobs[3], "")]) for _ in range(10)]
+    failed = await server.within(1_400, outcomes(*calls))
+    assert {type(failure) for failure in failed} == {ShardConnectionFailed}
+    assert all("does not know shard 3" in str(failure) for failure in failed)
+    assert len(reads_done) == 2, "once a second at most"
     assert await server.in_progress_on("1") == 0
     assert await server.in_progress_on("3") == 2
     await server.replace(*[server.desired(name) for name in NEW])
@@ -151,7 +157,7 @@ async def test_while_no_file_names_the_shard_the_answer_is_to_try_again_and_noth
 
 
 @on_shards(shards=OLD)
-async def test_a_file_that_is_slow_to_be_read_holds_a_call_up_for_a_second(server: ShardedServer) -> None:
+async def test_a_file_that_is_slow_to_be_read_holds_a_call_up_for_two_seconds(server: ShardedServer) -> None:
     """All callers wait for one read, which goes on."""
     read = asyncio.Event()
 
@@ -165,7 +171,7 @@ async def test_a_file_that_is_slow_to_be_read_holds_a_call_up_for_a_second(serve
     await other.dequeue()
     batch = AckBatch("q", [Ack(job, True)], per_item_errors=True)
     early = await server.within(
-        1_400, gathered(*[server.service.claimed_jobs.acknowledge(CALLER, batch) for _ in range(3)])
+        2_400, gathered(*[server.service.claimed_jobs.acknowledge(CALLER, batch) for _ in range(3)])
     )
     assert [one.outcome for [one] in early] == [Outcome.ERROR] * 3
     read.set()
@@ -194,9 +200,68 @@ async def test_a_repeat_reads_the_file_again_before_it_is_looked_for(server: Sha
     server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
     firsts = {f"k{n}": await other.enqueue(b"x", key=f"k{n}") for n in range(20)}
     assert {shard_of(first.descriptors[0]) for first in firsts.values()} == set(NEW)
-    for key, first in firsts.items():
-        assert await server.enqueue(b"x", key=key, repeat=True) == first
+    repeats = [server.enqueue(b"x", key=key, repeat=True) for key in firsts]
+    assert await server.within(1_400, gathered(*repeats)) == list(firsts.values())
     await other.close()
+
+
+@on_shards(shards=OLD)
+async def test_a_file_that_changes_right_after_it_was_read_is_read_once_more_for_a_repeat(
+    server: ShardedServer,
+) -> None:
+    """Also while a read is under way that began before the change."""
+    other = await ahead_of(server)
+    names: list[tuple[str, ...]] = [OLD]
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def read() -> None:
+        found = names[-1]
+        reading.set()
+        await go_on.wait()
+        await reads(server, found)()
+
+    server.shards.reader = MapReader(read, server.clock.monotonic)
+    first_look = asyncio.ensure_future(server.shards.reader.look())
+    await reading.wait()
+    names.append(NEW)
+    firsts = {f"k{n}": await other.enqueue(b"x", key=f"k{n}") for n in range(10)}
+    assert "3" in {shard_of(first.descriptors[0]) for first in firsts.values()}
+    go_on.set()
+    repeats = [server.enqueue(b"x", key=key, repeat=True) for key in firsts]
+    assert await server.within(1_400, gathered(*repeats)) == list(firsts.values())
+    assert await first_look
+    await other.close()
+
+
+@on_shards(shards=OLD)
+async def test_a_repeat_is_refused_while_the_file_can_not_be_read_to_its_end(server: ShardedServer) -> None:
+    """A new shard, which may hold it, is still being opened."""
+    other = await ahead_of(server)
+    server.shards.reader = MapReader(asyncio.Event().wait, server.clock.monotonic)  # type: ignore[arg-type]
+    await other.enqueue(b"x", key="k")
+    with pytest.raises(ShardConnectionFailed, match="unknown whether this request was stored already"):
+        await server.within(2_400, server.enqueue(b"x", key="k", repeat=True))
+    assert sum([await other.jobs_on(name) for name in NEW]) == 1
+    await server.shards.reader.close()
+    await other.close()
+
+
+@on_shards(shards=NEW)
+async def test_a_job_on_a_shard_that_is_gone_does_not_exist(server: ShardedServer) -> None:
+    """Its worker is told so, and does not try for ever. The data of shard 2 are lost; shard 3 is removed."""
+    server.shards.reader = MapReader(reads(server, ("1",)), server.clock.monotonic)
+    lost = server.desired("2")._replace(lost=True)
+    await server.replace(server.desired("1"), lost)
+    server.clock.advance(seconds=server.settings.removal_grace_ms // 1000 + 1)
+    server.store("2").dead = "no route to host"
+    for _ in range(2):
+        await server.within(30_000, server.replace(server.desired("1"), lost))
+    assert [shard.name for shard in server.shards] == ["1"]
+    claimed = server.service.claimed_jobs
+    for job in ("q:s2:p1:7", "q:s3:p1:7"):
+        [acked] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
+        [renewed] = await claimed.heartbeat("q", [Claim(job, "")])
+        assert (acked.outcome, renewed.outcome) == (Outcome.NOT_FOUND, Outcome.NOT_FOUND)
 
 
 @on_shards(shards=OLD)

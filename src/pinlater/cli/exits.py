@@ -15,10 +15,12 @@ from pinlater.client.errors import (
     ConnectionLost,
     DeadlineExceeded,
     PinLaterError,
+    QueueNameInvalid,
     QueueNotFound,
     ServerUnreachable,
     TokenRequired,
 )
+from pinlater.domain.queue import QUEUE_NAME_RULE
 from pinlater.wire.wrong_port import TLS_PORT
 
 OK = 0
@@ -93,6 +95,8 @@ def hint_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> str:
     """What the operator can do about it; '' if the error's text says enough. `other_servers`: how the command names them."""
     if isinstance(error, QueueNotFound):
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
+    if isinstance(error, QueueNameInvalid) and QUEUE_NAME_RULE not in error.message:
+        return f"({QUEUE_NAME_RULE})"
     if isinstance(error, TokenRequired):
         return "(--token-file, PINLATER_TOKEN or PINLATER_TOKEN_FILE give one)"
     if error.message.endswith(TLS_PORT):

@@ -101,7 +101,10 @@ async def on_unknown_shards(
 
     def look(some: Sequence[str]) -> list[str | None]:
         named = map(parse_descriptor, some)
-        return [None if shards.get(one.shard) or queue not in (None, one.queue) else one.shard for one in named]
+        return [None if is_known(one.shard) or queue not in (None, one.queue) else one.shard for one in named]
+
+    def is_known(name: str) -> bool:
+        return shards.get(name) is not None or name in shards.gone
 
     names = await in_turns(descriptors, look)
     return {index: _unknown(name) for index, name in enumerate(names) if name is not None}

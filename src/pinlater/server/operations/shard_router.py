@@ -133,8 +133,8 @@ class ShardRouter:
         parts = _by_key(jobs, request.key)
         found: list[StoredPart] = []
         if request.repeat:
-            if self._shards.reader is not None:  # another server may have stored it on a shard that is new
-                await self._shards.reader.look()
+            if self._shards.reader is not None and not await self._shards.reader.look():
+                raise _cannot_say("whether this request was stored already", _file_not_read())  # on a shard that is new
             found = await self._find(queue, whole, parts, request.fingerprint)
             if found and found[0].part is whole:
                 return self._answer(queue, jobs, found[:1])
@@ -402,6 +402,10 @@ def has_stored_nothing(error: PinLaterError) -> bool:
     if isinstance(error, OutcomeUnknown | RequestTooOld):  # too old for every shard
         return False
     return isinstance(error, ShardConnectionFailed | StoreFull | QueueFull | QueueNotFound | TooManyWaiting | Draining)
+
+
+def _file_not_read() -> ShardConnectionFailed:
+    return ShardConnectionFailed("The shard file could not be read again in time")
 
 
 def _unended(shard: ShardLanes) -> ShardConnectionFailed:

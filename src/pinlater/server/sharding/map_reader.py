@@ -1,6 +1,5 @@
-"""Reads the shard file again when a caller asks about a shard that this server does not know.
-
-Servers read a changed file one after the other. Until then, one may be asked about a job that another has stored on a new shard.
+"""Reads the shard file again for the sake of a caller: servers read it one after the other, and what one of them has stored on a new shard
+another one is asked about.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Awaitable, Callable
 logger = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
-_WAIT_S = 1.0
+_WAIT_S = 2.0
 
 
 class MapReader:
@@ -22,31 +21,41 @@ class MapReader:
         self._read = read
         self._monotonic = monotonic
         self._began_s: float | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[bool] | None = None
+        self._next: asyncio.Task[bool] | None = None  # the read after that, which has not begun
 
-    async def look(self) -> None:
-        """Reads the file, once a second at most, however many callers ask.
+    async def look(self) -> bool:
+        """Reads the file, once a second at most, however many callers ask. Returns whether a read has ended that began after this call.
 
-        Waits for a second at most: to open a shard may take longer, and goes on then.
+        Waits for two seconds at most: to open a shard may take longer, and goes on then.
         """
-        if self._reading is None:
-            now_s = self._monotonic()
-            if self._began_s is not None and now_s - self._began_s < _INTERVAL_S:
-                return
-            self._began_s = now_s
-            self._reading = asyncio.create_task(self._read_once(), name="read the shard file")
-        await asyncio.wait({self._reading}, timeout=_WAIT_S)
+        if self._next is None:
+            self._next = asyncio.create_task(self._read_next(), name="read the shard file")
+        task = self._next
+        await asyncio.wait({task}, timeout=_WAIT_S)
+        return task.done() and not task.cancelled() and task.result()
 
     async def close(self) -> None:
-        """Ends a read that is under way."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait({self._reading})
+        """Ends the reads under way."""
+        tasks = [task for task in (self._reading, self._next) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
-    async def _read_once(self) -> None:
+    async def _read_next(self) -> bool:
+        """A read after the one under way. Returns whether the file could be read."""
+        if self._reading is not None:
+            await asyncio.wait({self._reading})
+        if self._began_s is not None:
+            await asyncio.sleep(max(0.0, self._began_s + _INTERVAL_S - self._monotonic()))
+        self._reading, self._next = self._next, None
+        self._began_s = self._monotonic()
         try:
             await self._read()
         except Exception:
             logger.exception("the shard file could not be read again")
+            return False
         finally:
             self._reading = None
+        return True

@@ -84,7 +84,9 @@ async def open_shards(
         shard.is_new = error is not None
         if error is not None:
             logger.error("a shard is unreachable", extra={"shard": shard.name, "reason": error.message})
-    return Shards([shard for shard, _ in made], random, settings)
+    shards = Shards([shard for shard, _ in made], random, settings)
+    shards.gone.update(one.name for one in desired if one.lost)
+    return shards
 
 
 async def _made(
@@ -146,6 +148,7 @@ class Reload:
             for shard in shards:
                 shard.lost = shard.name in lost
             removed, kept = await self._let_go()
+            shards.gone |= lost - {shard.name for shard in shards}
         change = change._replace(removed=removed, kept=kept, unopened=unopened)
         self._say(change)
         return change
@@ -219,6 +222,7 @@ class Reload:
                 continue
             removed.append(shard.name)
             shards.take_over_map([other for other in shards if other is not shard])
+            shards.gone.add(shard.name)
             shards.close_later(shard)
         return removed, kept
 

@@ -81,6 +81,7 @@ class IncomingConnection(asyncio.Protocol):
         self._answers = 0  # written
         self._unconfirmed = UnconfirmedClaims()
         self._may_write = True  # the other server takes its answers
+        self._is_to_tell = False  # when it takes them again
         self._written_bytes = 0
         self._watch: asyncio.TimerHandle | None = None  # while it does not
         self._taken = Traffic()
@@ -139,8 +140,8 @@ class IncomingConnection(asyncio.Protocol):
         self._read_or_not()
 
     def _hear(self, part: Part, *, alone: bool) -> None:
-        """A part that is no call. `alone`: whether it has the frame for itself."""
-        if part.number in messages.ALONE and not alone:
+        """A part that is no call. `alone`: whether it has the frame for itself, as it must: each is bounded, and so are all in a frame."""
+        if not alone:
             raise BadMessage(f"a message of kind {part.number} that has no frame of its own")
         match part.number:
             case messages.WAKES:
@@ -242,6 +243,8 @@ class IncomingConnection(asyncio.Protocol):
         self._may_write = True
         if self._watch is not None:
             self._watch.cancel()
+        if self._is_to_tell:
+            self.tell()
         self._flush()
         self._read_or_not()
 
@@ -319,8 +322,9 @@ class IncomingConnection(asyncio.Protocol):
             self._write(messages.frame([messages.waits(self._listener.waits)]))
 
     def tell(self) -> None:
-        """Says that this server runs, and what it has changed."""
-        if self.proven:
+        """Says that this server runs, and what it has changed: at once, or when the other one takes its answers again."""
+        self._is_to_tell = not self._may_write
+        if self.proven and self._may_write:
             self._write(messages.frame([messages.running(self._listener.told(), self._version)]))
 
     def _tell_workers(self, question: WorkersQuestion) -> None:

@@ -41,6 +41,8 @@ LEFT_PLACES_MAX = 10_000
 """Places in one message about callers that left."""
 _LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each place is of another call
 WAKES_MAX = 500  # in one message
+PARTS_MAX = 10_000  # in one frame: a call of each kind to each shard
+_ARRAY_16, _ARRAY_32 = b"\xdc", b"\xdd"  # how MessagePack begins an array of 16 items or more, and one of 65,536
 _WAKES_BYTES_MAX = 64 * 1024
 _length = Struct(">I")
 
@@ -82,8 +84,6 @@ WAITS = -3
 WORKERS = -4
 LEFT = -5
 WAKES = -6
-ALONE = frozenset({LEFT, WAKES})
-"""Messages that have a frame of their own: each is bounded, since a long one would hold up the event loop, and so are all in a frame."""
 
 
 class Told(NamedTuple):
@@ -209,7 +209,9 @@ def encoded_items(items: Sequence[object]) -> msgspec.Raw:
 
 
 def parts_of(message: bytes) -> list[Part]:
-    """What `frame` made of parts. Raises `BadMessage`."""
+    """What `frame` made of parts. Raises `BadMessage`, for very many before they are decoded."""
+    if message[:1] == _ARRAY_32 or (message[:1] == _ARRAY_16 and int.from_bytes(message[1:3], "big") > PARTS_MAX):
+        raise BadMessage(f"a message of more than {PARTS_MAX} parts")
     return _decoded(_parts, message)
 
 
@@ -302,7 +304,10 @@ def wakes(queues: Sequence[Wake]) -> Part:
 def wakes_of(part: Part) -> list[Wake]:
     """What `wakes` was told. Raises `BadMessage`, for a long message before it is decoded."""
     _check_length(part, _WAKES_BYTES_MAX, "of wakes")
-    return _decoded(_wakes, part.items)
+    told = _decoded(_wakes, part.items)
+    if len(told) > WAKES_MAX:
+        raise BadMessage(f"{len(told)} wakes; at most {WAKES_MAX} are told at once")
+    return told
 
 
 def _check_length(part: Part, bytes_max: int, what: str) -> None:

@@ -1,0 +1,54 @@
+"""What a server that proves the shards' secret can't do: make another one work for seconds, or keep what it does not read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pinlater.server.cluster.forwarding import messages
+from pinlater.server.cluster.forwarding.messages import PARTS_MAX, WAKES_MAX, BadMessage, Wake
+from tests.forwarding.two_servers import Asker, Owner, request, until
+
+
+@pytest.mark.parametrize("number", [PARTS_MAX + 1, 70_000])
+def test_a_frame_of_very_many_parts_is_refused_before_it_is_decoded(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "_parts", None)
+    with pytest.raises(BadMessage, match="parts"):
+        messages.parts_of(messages.frame([messages.LOOK_AT_OWNERS] * number)[messages.LENGTH_BYTES :])
+
+
+def test_a_frame_of_as_many_parts_as_are_taken_is_taken() -> None:
+    message = messages.frame([messages.LOOK_AT_OWNERS] * PARTS_MAX)[messages.LENGTH_BYTES :]
+    assert len(messages.parts_of(message)) == PARTS_MAX
+
+
+def test_more_wakes_than_a_server_tells_at_once_are_refused() -> None:
+    told = [Wake("q", 1, False)] * (WAKES_MAX + 1)
+    with pytest.raises(BadMessage, match="wakes"):
+        messages.wakes_of(messages.wakes(told))
+
+
+@pytest.mark.parametrize("part", [messages.are_you_running(0), messages.LOOK_AT_OWNERS, messages.which_workers])
+async def test_questions_that_share_a_frame_end_the_connection(asker: Asker, owner: Owner, part: object) -> None:
+    if part is messages.which_workers:
+        part = messages.which_workers(messages.WorkersQuestion(1, 10))
+    assert isinstance(part, messages.Part)
+    asker.link._write(messages.frame([part, part]))
+    await asyncio.wait_for(asker.link.wait_lost(), 10)
+    assert not owner.asked
+
+
+async def test_a_server_that_does_not_read_is_told_once_when_it_reads_again(asker: Asker, owner: Owner) -> None:
+    await asker.insert(request(1))
+    [incoming] = owner.listener._connections
+    incoming.pause_writing()
+    written = incoming._written_bytes
+    for _ in range(1_000):
+        incoming.tell()
+    assert incoming._written_bytes == written
+    incoming.resume_writing()
+    await until(lambda: asker.link.told is not None)
+    assert 0 < incoming._written_bytes - written < 1_000
