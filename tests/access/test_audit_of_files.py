@@ -85,6 +85,12 @@ def test_each_change_of_a_shard_is_an_entry() -> None:
     ]
 
 
+def test_the_entry_of_a_removed_shard_says_whether_it_was_given_up_as_lost() -> None:
+    drained, lost = shard_entries(MapChange(removed=["2", "3"], lost=["3"]), NOW_MS)
+    assert json.loads(drained.arguments) == {"shard": "2"}
+    assert json.loads(lost.arguments) == {"shard": "3", "lost": True}
+
+
 def test_each_limit_that_came_changed_or_went_is_an_entry_of_its_queue() -> None:
     found = limit_entries({"gone": 1, "same": 2, "stopped": 3}, {"same": 2, "stopped": 0, "new": 0.5}, NOW_MS)
     assert [(entry.operation, entry.queue, json.loads(entry.arguments)) for entry in found] == [

@@ -202,7 +202,7 @@ def test_a_drain_of_an_unreachable_shard_says_once_what_it_waits_for(
         return await look_at(*asked)
 
     monkeypatch.setattr("pinlater.cli.commands.shards.look_at", look_until_ctrl_c)
-    done = shards("drain", "2")
+    done = shards("drain", "2", "--anyway")
     assert done.out == "2: unreachable\n"
     assert done.err.splitlines()[0] == (
         "the file is changed; waiting until shard 2 answers and has no live jobs. "
@@ -210,6 +210,52 @@ def test_a_drain_of_an_unreachable_shard_says_once_what_it_waits_for(
     )
     assert done.err.count("the file is changed") == 1
     assert place.entry(json.loads(place.path.read_text()), "2")["dequeueOnly"] is True
+
+
+def test_a_shard_that_does_not_answer_is_not_drained_by_mistake(
+    shards: Callable[..., Done], place: ServedShards
+) -> None:
+    """`remove` must not advise it either: after a change of the shards, all unique keys are refused instead of those of the shard."""
+    place.write({"1": {}, "2": unreachable_shard()})
+    before = place.path.read_bytes()
+    for command, problem in (("remove", "can't be asked whether it is empty"), ("drain", "does not answer")):
+        done = shards(command, place.key("2"), *(["--no-wait"] if command == "drain" else []))
+        assert done.code == exits.BUSY
+        assert done.err.startswith(f"error: 2 {problem}: ")
+        assert ".." not in done.err
+        assert "shards drain" not in done.err
+        for advice in (
+            "Do not drain it: ",
+            "If its data may come back, wait until it answers.",
+            f"`pinlater shards remove {place.key('2')} --lost` gives it up, with all its jobs",
+            '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md',
+        ):
+            assert advice in done.err
+        assert ("--anyway drains it" in done.err) is (command == "drain")
+        assert place.path.read_bytes() == before
+    assert shards("drain", "2", "--no-wait", "--anyway").out == "2 drains; 2: unreachable\n"
+    assert place.entry(json.loads(place.path.read_text()), "2")["dequeueOnly"] is True
+    assert shards("drain", "2", "--no-wait").code == 0, "it drains already"
+    assert "Do not drain it" not in shards("remove", "2").err
+    assert shards("drain", "2", "--undo").code == 0
+
+
+def test_a_lost_shard_is_shown_and_is_no_fault_of_the_others(
+    shards: Callable[..., Done], offline: Pinlater, place: ServedShards
+) -> None:
+    assert offline("migrate", "--shards", str(place.path)).code == 0
+    place.write({"1": {}, "2": {**unreachable_shard(), "lostForGood": True}})
+    assert [line.split("\t")[::3] for line in shards("list").out.splitlines()[1:]] == [["1", "no"], ["2", "lost"]]
+    assert [(one["name"], one["lost"]) for one in shards("list", "--json").json["shards"]] == [
+        ("1", False),
+        ("2", True),
+    ]
+    done = shards("status")
+    assert done.code == 0
+    assert [line.split("\t")[2] for line in done.out.splitlines()[1:]] == ["yes", "lost"]
+    assert "shard 2: it is marked as lost (lostForGood)" in done.err
+    found = shards("status", "--json").json["shards"]
+    assert [(one["lost"], one["reachable"], one["error"]) for one in found] == [(False, True, None), (True, None, None)]
 
 
 def on_second(client: Client, queue: str, job: Job) -> str:
@@ -376,9 +422,10 @@ def test_a_shard_whose_data_are_lost_is_given_up_while_servers_run(
         done = shards("remove", "2", "--lost")
         assert done.out.startswith("2 is marked as lost: servers give it up, with all its jobs, within ")
         assert place.entry(json.loads(place.path.read_text()), "2")["lostForGood"] is True
-        assert audited(client, "shardRemoved").who == "carol (via sudo)"
+        entry = audited(client, "shardRemoved")
+        assert (entry.who, entry.shown_arguments()) == ("carol (via sudo)", {"shard": '"2"', "lost": "true"})
         assert client.enqueue("emails", [Job(b"x", unique=UniqueKey("k"))]).descriptors[0].startswith("emails:s1:")
-    assert [shard["name"] for shard in shards("list", "--json").json["shards"]] == ["1"]
+    assert [shard["lost"] for shard in shards("list", "--json").json["shards"]] == [False, True]
     gone = shards("drain", "2")
     assert (gone.code, "2 is marked as lost" in gone.err) == (exits.REFUSED, True)
 

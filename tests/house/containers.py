@@ -13,18 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_WITH_VALUE = frozenset({"--name", "--restart", "--stop-timeout", "-p", "-v", "-e"})
+_WITH_VALUE = frozenset({"--name", "--restart", "--stop-timeout", "-p", "-v", "-e", "--user"})
 _WITHOUT_VALUE = frozenset({"-d", "--rm"})
 
 
 @dataclass(frozen=True)
 class Image:
-    """What an image's containers get: variables but PATH, the program's name, its arguments if a command gives none, and volumes."""
+    """What an image's containers get: variables but PATH, the program's name, its arguments if a command gives none, and volumes.
+
+    `copied`: files of the checkout by their paths in the image. `health_check`: the words of the command.
+    """
 
     environment: Mapping[str, str]
     entrypoint: Sequence[str]
     arguments: Sequence[str]
     volumes: Sequence[str]
+    copied: Mapping[str, str]
+    health_check: Sequence[str]
 
     @classmethod
     def of(cls, dockerfile: str) -> Image:
@@ -36,7 +41,9 @@ class Image:
         [entrypoint] = re.findall(r"^ENTRYPOINT (.+)$", last, re.MULTILINE)
         [arguments] = re.findall(r"^CMD (.+)$", last, re.MULTILINE)
         volumes = re.findall(r"^VOLUME (\S+)$", last, re.MULTILINE)
-        return cls(variables, json.loads(entrypoint), json.loads(arguments), volumes)
+        copied = {target: source for source, target in re.findall(r"^COPY ([^-]\S*) (\S+)$", last, re.MULTILINE)}
+        [check] = re.findall(r"^HEALTHCHECK .* CMD (.+)$", last, re.MULTILINE)
+        return cls(variables, json.loads(entrypoint), json.loads(arguments), volumes, copied, json.loads(check))
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,13 @@ class ContainerHost:
                 return ContainerServer(process, entry["thrift_port"], entry["http_port"])
         process.communicate()
         raise AssertionError(f"the server ended with {process.returncode}: {said}")
+
+    def check_health(self, http_port: int, repository: Path, environment: Mapping[str, str]) -> int:
+        """The exit status of the image's health check, with these variables, on a server with that HTTP port."""
+        program, script, address = self.image.health_check
+        assert (program, address) == ("python", "127.0.0.1:9999")
+        words = [sys.executable, str(repository / self.image.copied[script]), f"127.0.0.1:{http_port}"]
+        return subprocess.run(words, env=environment, stderr=subprocess.DEVNULL, timeout=60, check=False).returncode
 
     def _words(self, command: DockerCommand) -> list[str]:
         arguments = list(command.arguments)

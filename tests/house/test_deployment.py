@@ -69,7 +69,6 @@ def test_the_image_runs_as_its_own_user_and_has_a_health_check(dockerfile: str) 
     last = dockerfile.rpartition("\nFROM ")[2]
     assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)
     assert "HEALTHCHECK" in last
-    assert "/healthz" in last
 
 
 def test_the_image_is_built_from_files_that_exist(dockerfile: str, repository: Path) -> None:

@@ -221,7 +221,7 @@ async def test_a_lost_shard_goes_at_once_and_its_unique_keys_and_requests_are_fr
     server.store("2").dead = "gone"
     await server.core.shard_monitor.ping_all()
     change = await server.replace(server.desired("1"), server.desired("2", lost=True), server.desired("3"))
-    assert (change.removed, change.kept) == (["2"], {})
+    assert (change.removed, change.kept, change.lost) == (["2"], {}, ["2"])
     assert server.shards.get("2") is None
     again = await server.enqueue(b"x", unique=key)
     assert (shards_of(again) == ["2"], again.existing) == (False, ())
@@ -242,7 +242,8 @@ async def test_a_lost_shard_that_answers_keeps_its_jobs_and_goes_only_when_it_is
     assert "2" not in shards_of(await server.enqueue(*[b"x"] * 5))
     assert job in {each.descriptor for each in (await server.dequeue()).jobs}
     server.store("2").dead = "gone"
-    assert list(await server.core.shard_map.tidy()) == ["2"]
+    gone = await server.core.shard_map.tidy()
+    assert (gone.removed, gone.lost) == (["2"], ["2"])
 
 
 @on_shards()

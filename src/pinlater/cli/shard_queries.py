@@ -95,4 +95,5 @@ def as_json(place: ConfiguredShard) -> dict[str, Any]:
         "address": str(place.endpoint),
         "user": place.endpoint.user,
         "dequeue_only": not place.takes_enqueues,
+        "lost": place.lost,
     }

@@ -27,6 +27,7 @@ from pinlater.cli.shard_queries import (
     places_of,
 )
 from pinlater.cli.shard_standstill import DrainStandstill, why_jobs_remain
+from pinlater.cli.silent_shards import refuse_to_drain, refuse_to_remove
 from pinlater.client._servers import SERVERS_VARIABLE
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
@@ -49,7 +50,7 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The shard's name (1, or s1 as in descriptors), or its key in the file.")
 ]
 
-_ABOUT_LOST_SHARDS = '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md'
+_LOST = "lost"  # in place of what a shard answers, or takes
 _NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIABLE} names one"
 _LOOK_EVERY_S = 0.5
 _QUEUES_NAMED_MAX = 5
@@ -61,15 +62,19 @@ _SLACK_MS = 2_000
 def list_shards(
     config: ConfigFile = None, store: Store = None, shards: ShardFile = None, json: options.Json = False
 ) -> None:
-    """List the shards that the settings or the shard file name. Asks no database.
+    """List the shards that the settings or the shard file name, also those that are marked as lost. Asks no database.
 
     Example: pinlater shards list --shards shards.json
     """
-    places = places_of(settings_for(config, store_of(store, shards), driver_needed=False))
+    settings = settings_for(config, store_of(store, shards), driver_needed=False)
+    places = [*places_of(settings), *find_lost(settings)]
     if json:
         output.print_json({"shards": [as_json(place) for place in places]})
         return
-    rows = [(place.name, place.key or None, str(place.endpoint), not place.takes_enqueues) for place in places]
+    rows = [
+        (place.name, place.key or None, str(place.endpoint), _LOST if place.lost else not place.takes_enqueues)
+        for place in places
+    ]
     output.print_table(["shard", "key", "address", "dequeue only"], rows)
 
 
@@ -113,17 +118,18 @@ def status(
     loaded = load_settings(config, None, {"store": store_of(store, shards)})
     settings = loaded.settings
     seen = asyncio.run(look_at(places_of(settings), settings))
+    lost = [Seen(place, None, None) for place in find_lost(settings)]
     configured = None if named else _configured_http(loaded)
     view = _view(None if http else server, http or configured, seen, settings.database.connect_timeout_ms / 1000)
     if json:
         output.print_json(
             {
                 "server": None if view is None else view._asdict(),
-                "shards": [_status_json(shard, view) for shard in seen],
+                "shards": [_status_json(shard, view) for shard in [*seen, *lost]],
             }
         )
     else:
-        _print_status(seen, view, settings.jobs.max_body_bytes)
+        _print_status([*seen, *lost], view, settings.jobs.max_body_bytes)
     if any(shard.look is None for shard in seen):
         raise typer.Exit(exits.BUSY)
     if (named or http is not None) and view is not None and view.problem is not None:
@@ -180,10 +186,13 @@ def _status_row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:
     if look is not None:
         known = (look.schema, len(look.members), look.live, look.finished, output.size(look.size.used_bytes))
     used = None if view is None else view.of(place.name)
-    return (place.name, str(place.endpoint), look is not None, used, not place.takes_enqueues, *known)
+    reachable = _LOST if place.lost else look is not None
+    return (place.name, str(place.endpoint), reachable, used, not place.takes_enqueues, *known)
 
 
 def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
+    if shard.place.lost:
+        yield "it is marked as lost (lostForGood): servers have given it up, and no other shard may have its name"
     if shard.error is not None:
         yield shard.error
     if shard.look is not None and shard.look.timed_keys.number and not shard.place.takes_enqueues:
@@ -200,7 +209,7 @@ def _status_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
     look = shard.look
     return {
         **as_json(shard.place),
-        "reachable": look is not None,
+        "reachable": None if shard.place.lost else look is not None,
         "error": shard.error,
         "in_use": None if view is None else view.of(shard.place.name),
         "schema": None if look is None else look.schema,
@@ -222,13 +231,20 @@ def drain(
     store: Store = None,
     shards: ShardFile = None,
     undo: Annotated[bool, typer.Option("--undo", help="Allow enqueues on the shard again.")] = False,
+    anyway: Annotated[
+        bool,
+        typer.Option(
+            "--anyway",
+            help="Drain a shard that does not answer, too. Servers may then refuse all unique keys until it does.",
+        ),
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show the number of live jobs until there are none.")
     ] = True,
     json: options.Json = False,
 ) -> None:
     """Write dequeueOnly into the shard file: the shard gets no new jobs, and workers finish its jobs. Then `remove` removes it. If the
-    number of live jobs stands still, some of them are named, with the reason.
+    number of live jobs stands still, some of them are named, with the reason. Refused if the shard does not answer.
 
     Example: pinlater shards drain 3 --shards shards.json --no-wait
     """
@@ -238,6 +254,8 @@ def drain(
     if not undo and not any(place.takes_enqueues for place in places if place not in chosen):
         exits.fail(f"{name} can't drain: no other shard takes enqueues", exits.REFUSED)
     if any(place.takes_enqueues != undo for place in chosen):
+        if not undo and not anyway:
+            refuse_to_drain(name, asyncio.run(look_at(chosen, settings)))
         _edit(settings, chosen, flag="dequeueOnly", value=not undo)
     if undo:
         _say_drained(name, chosen, None, json)
@@ -341,6 +359,8 @@ def remove(
     if lost:
         _give_up(name, chosen, places, settings, json)
         return
+    seen = asyncio.run(look_at(chosen, settings))
+    refuse_to_remove(name, seen)
     if any(place.takes_enqueues for place in chosen):
         exits.fail(f"{name} takes enqueues: `pinlater shards drain {name}` first", exits.REFUSED)
     early_ms = _too_early_ms(settings)
@@ -349,9 +369,9 @@ def remove(
             f"the file was changed just now, and servers may not know it yet: again in {early_ms / 1000:.0f} s",
             exits.BUSY,
         )
-    seen = asyncio.run(look_at(chosen, settings))
     for shard in seen:
-        _check_removable(name, shard, lose_keys=lose_keys)
+        if shard.look is not None:
+            _check_removable(shard.place.name, shard.look, lose_keys=lose_keys)
     keys_lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
     _edit(settings, chosen)
     finished = sum(shard.look.finished for shard in seen if shard.look is not None)
@@ -364,22 +384,13 @@ def remove(
         output.print_text([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
 
 
-def _check_removable(name: str, shard: Seen, *, lose_keys: bool) -> None:
-    """Ends the command if the shard may hold what would be lost with it."""
-    if shard.look is None:
+def _check_removable(name: str, look: Look, *, lose_keys: bool) -> None:
+    """Ends the command if the shard holds what would be lost with it."""
+    if look.live:
+        exits.fail(f"{name} still holds {counted(look.live, 'live job')}, and stays in the file", exits.BUSY)
+    if look.timed_keys.number and not lose_keys:
         exits.fail(
-            f"{shard.place.name} can't be asked whether it is empty: {shard.error}. If its data are lost for good, "
-            f"`pinlater shards remove {name} --lost` gives it up, with all its jobs (see {_ABOUT_LOST_SHARDS})",
-            exits.BUSY,
-        )
-    if shard.look.live:
-        exits.fail(
-            f"{shard.place.name} still holds {counted(shard.look.live, 'live job')}, and stays in the file",
-            exits.BUSY,
-        )
-    if shard.look.timed_keys.number and not lose_keys:
-        exits.fail(
-            f"{shard.place.name} still holds {shard.look.timed_keys}, and stays in the file. --lose-keys deletes them; "
+            f"{name} still holds {look.timed_keys}, and stays in the file. --lose-keys deletes them; "
             "jobs with these keys then count as new",
             exits.BUSY,
         )

@@ -65,7 +65,13 @@ def token_entries(
 def shard_entries(change: MapChange, at_ms: int, authors: Mapping[str, FileAuthor] = {}) -> list[AuditEntry]:
     """What a server did to its map of shards. Shards are told by their names: addresses have users in them. `authors`: by these names."""
     return [
-        _entry(SHARD_FILE, authors.get(shard), operation, at_ms, {"shard": shard})
+        _entry(
+            SHARD_FILE,
+            authors.get(shard),
+            operation,
+            at_ms,
+            {"shard": shard, "lost": True} if shard in change.lost else {"shard": shard},
+        )
         for field, operation in SHARD_CHANGES.items()
         for shard in getattr(change, field)
     ]

@@ -19,7 +19,6 @@ from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import Periodic
 from pinlater.server.operations.audit_buffer import FLUSH_MS
-from pinlater.server.sharding.reload import MapChange
 from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)
@@ -115,9 +114,9 @@ class PeriodicWork:
         finally:
             self._tell_readiness()
         if not all(shard.trusted for shard in core.shards):
-            removed = await core.shard_map.tidy()
-            authors = await asyncio.to_thread(authors_of, core.settings.store.shard_file) if removed else {}
-            for entry in shard_entries(MapChange(removed=removed), core.clock.now_ms(), authors):
+            change = await core.shard_map.tidy()
+            authors = await asyncio.to_thread(authors_of, core.settings.store.shard_file) if change.removed else {}
+            for entry in shard_entries(change, core.clock.now_ms(), authors):
                 core.service.audit.note(entry)
             core.service.body_limit.look()
             await core.shards.unique.learn(list(core.shards))

@@ -47,7 +47,8 @@ class DesiredShard(NamedTuple):
 
 
 class MapChange(NamedTuple):
-    """What a reload did: names. `kept`: wanted no longer, and why they are still there. `unopened`: out of use as yet, and why."""
+    """What a reload did: names. `kept`: wanted no longer, and why they are still there. `unopened`: out of use as yet, and why.
+    `lost`: those of `removed` that are marked as lost."""
 
     added: Sequence[str] = ()
     moved: Sequence[str] = ()
@@ -56,6 +57,7 @@ class MapChange(NamedTuple):
     removed: Sequence[str] = ()
     kept: Mapping[str, str] = {}
     unopened: Mapping[str, str] = {}
+    lost: Sequence[str] = ()
 
 
 async def open_shards(
@@ -147,21 +149,21 @@ class Reload:
             change = self._take_over(desired, before, {shard.name: shard for shard, _ in made})
             for shard in shards:
                 shard.lost = shard.name in lost
-            removed, kept = await self._let_go()
+            gone = await self._let_go()
             shards.gone |= lost - {shard.name for shard in shards}
-        change = change._replace(removed=removed, kept=kept, unopened=unopened)
+        change = change._replace(removed=gone.removed, kept=gone.kept, unopened=unopened, lost=gone.lost)
         self._say(change)
         return change
 
-    async def tidy(self) -> Sequence[str]:
-        """Removes shards that are empty now; their names. Call it every few seconds."""
-        removed: Sequence[str] = ()
+    async def tidy(self) -> MapChange:
+        """Removes shards that are empty now, and says what it removed and kept. Call it every few seconds."""
+        change = MapChange()
         if any(shard.leaving for shard in self._shards):
             async with self._changing:
-                removed, _ = await self._let_go()
-            if removed:
-                logger.info("shards removed", extra={"shards": removed})
-        return removed
+                change = await self._let_go()
+            if change.removed:
+                logger.info("shards removed", extra={"shards": change.removed})
+        return change
 
     async def _prepare(self, shard: ShardLanes, unopened: dict[str, str]) -> None:
         try:
@@ -210,10 +212,11 @@ class Reload:
             shards.hooks.back()
         return MapChange(added, moved, draining, taking)
 
-    async def _let_go(self) -> tuple[list[str], dict[str, str]]:
+    async def _let_go(self) -> MapChange:
         """Removes the shards that may go; the others with the reason why not."""
         shards = self._shards
         removed: list[str] = []
+        lost: list[str] = []
         kept: dict[str, str] = {}
         for shard in [shard for shard in shards if shard.leaving]:
             reason = await self._why_it_stays(shard)
@@ -221,10 +224,12 @@ class Reload:
                 kept[shard.name] = reason
                 continue
             removed.append(shard.name)
+            if shard.lost:
+                lost.append(shard.name)
             shards.take_over_map([other for other in shards if other is not shard])
             shards.gone.add(shard.name)
             shards.close_later(shard)
-        return removed, kept
+        return MapChange(removed=removed, kept=kept, lost=lost)
 
     async def _why_it_stays(self, shard: ShardLanes) -> str | None:
         """None for one that may go."""
