@@ -1,7 +1,8 @@
 """A queue's child processes, for plain functions that need a CPU or may crash.
 
 Each child runs one job at a time. A child that dies costs its job an attempt and is replaced. The worker kills a child that does not
-begin its job's function in time, or whose job ran into its time limit or lost its claim. Children are spawned, so they share none of the parent's threads, locks and connections.
+begin its job's function in time, or whose job ran into its time limit or lost its claim. Children are spawned, so they share none of the
+parent's threads, locks and connections.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class ChildPool:
         setups: Sequence[ChildSetup] = (),
         servers: str | PathLike[str] | Sequence[str] | None = None,
     ) -> None:
-        """`start_ms`: how long a child may take until it begins a function. `servers`: where the tasks enqueue, if not on their worker's own."""
+        """`start_ms`: how long a child may take until it begins a function.
+
+        `servers`: where the tasks enqueue, if not on their worker's own.
+        """
         self.start_ms = start_ms
         self._setups = tuple(setups)
         self._servers = servers
@@ -66,7 +70,9 @@ class ChildPool:
                     begun()
 
                 child = await self._take()
-                finished = await self._run_on(child, ToRun(*task.reference(), attempt, self._servers), checkpoint, begin)
+                finished = await self._run_on(
+                    child, ToRun(*task.reference(), attempt, self._servers), checkpoint, begin
+                )
         except TimeoutError:
             raise TimeLimitExceeded(f"its process did not start within {self.start_ms / 1000:g} s") from None
         too_old = self._jobs_max is not None and child.jobs >= self._jobs_max
