@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -115,3 +116,52 @@ async def test_a_run_that_ends_leaves_the_tasks_on_unreachable_servers_of_their_
         await worker.run_until_idle(client=client)
         with pytest.raises(ServerUnreachable):
             await run.enqueue_async()
+
+
+@pytest.mark.parametrize(
+    ("variable", "in_code", "level"),
+    [
+        ("jobs1:9010,jobs2:9010", "127.0.0.1:1", "WARNING"),
+        ("file:/etc/jobs", "127.0.0.1:1", "WARNING"),
+        ("127.0.0.1:1 127.0.0.1:2", ["127.0.0.1:2", "127.0.0.1:1"], "INFO"),
+        ("jobs1:9010", None, None),
+        ("", "127.0.0.1:1", None),
+    ],
+)
+async def test_a_worker_says_once_that_its_code_overrides_the_servers_of_the_environment(
+    variable: str,
+    in_code: str | list[str] | None,
+    level: str | None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    monkeypatch.setenv("PINLATER_SERVERS", variable)
+    worker = Worker(in_code, settings=_FAST)
+
+    @worker.task("q")
+    async def task() -> None: ...
+
+    run = asyncio.ensure_future(worker.run_async())
+    await eventually(lambda: "worker started" in caplog.text)
+    worker.request_stop()
+    await asyncio.wait_for(run, 30)
+    said = [record for record in caplog.records if "is set but not used" in record.getMessage()]
+    assert [record.levelname for record in said] == ([level] if level else [])
+
+
+async def test_servers_of_the_command_line_override_those_of_the_environment_without_a_warning(
+    server: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    monkeypatch.setenv("PINLATER_SERVERS", "jobs1:9010")
+    worker = Worker("127.0.0.1:1", settings=_FAST)
+
+    @worker.task("q")
+    async def task() -> None: ...
+
+    run = asyncio.ensure_future(worker.run_async(client=server))
+    await eventually(lambda: "worker started" in caplog.text)
+    worker.request_stop()
+    await asyncio.wait_for(run, 30)
+    assert "is set but not used" not in caplog.text

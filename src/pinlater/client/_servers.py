@@ -109,6 +109,14 @@ def check_servers(servers: str | PathLike[str] | Sequence[str]) -> None:
         parse_servers(servers)
 
 
+def same_servers(some: str, others: str) -> bool:
+    """Whether two texts name the same servers, or the same server-set file. Reads no file."""
+    try:
+        return some == others or set(parse_servers(some)) == set(parse_servers(others))
+    except ValueError:
+        return False
+
+
 class ServerSource(Protocol):
     """Where the list of servers comes from."""
 

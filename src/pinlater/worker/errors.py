@@ -80,7 +80,7 @@ class ClaimLost(Exception):
 
 
 class TimeLimitExceeded(Exception):
-    """The job ran longer than its task's time limit."""
+    """The job ran longer than its task's time limit, or its child process did not start in time."""
 
     __module__ = "pinlater.worker"
 

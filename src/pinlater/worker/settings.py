@@ -11,6 +11,7 @@ _AT_LEAST_ONE = frozenset(
         "concurrency",
         "backoff_first_ms",
         "backoff_max_ms",
+        "child_start_ms",
         "child_jobs_max",
         "child_memory_bytes_max",
         "recycle_jobs_max",
@@ -30,7 +31,8 @@ class WorkerSettings:
     the worker prefetches only short jobs. `wait_ms` is how long a claim waits for jobs, `ack_flush_ms` how long an ack waits for the next
     claim. `grace_ms` is how long running jobs may take after a stop. Jobs of unknown tasks are given back for `unknown_task_delay_ms`.
 
-    `child_jobs_max` and `child_memory_bytes_max` bound one child process, which is then replaced. `recycle_jobs_max`, `recycle_age_ms`
+    `child_start_ms` is how long a child process may take from its start until it begins a function. `child_jobs_max` and
+    `child_memory_bytes_max` bound one child process, which is then replaced. `recycle_jobs_max`, `recycle_age_ms`
     and `recycle_memory_bytes_max` bound the worker's own process, which then stops in order with the exit code 75; a random part of up to
     a tenth lowers each. `health_port` (0: any free port) answers probes and Prometheus. The worker reports itself unhealthy when its
     event loop has been blocked, or abandoned functions have held all slots of a queue, for `stuck_ms`. With `create_queues` a worker
@@ -46,6 +48,7 @@ class WorkerSettings:
     backoff_first_ms: int = 100
     backoff_max_ms: int = 5_000
     unknown_task_delay_ms: int = 5_000
+    child_start_ms: int = 60_000
     child_jobs_max: int | None = None
     child_memory_bytes_max: int | None = None
     recycle_jobs_max: int | None = None

@@ -33,7 +33,13 @@ from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.setting_types import check_integer
 from pinlater.supervision.signals import STOP_SIGNALS, handled
 from pinlater.worker._children.child import ChildSetup
-from pinlater.worker._consumer.banner import log_start, log_stop, log_stopping, warn_of_queues_without_tasks
+from pinlater.worker._consumer.banner import (
+    log_start,
+    log_stop,
+    log_stopping,
+    log_unused_variable,
+    warn_of_queues_without_tasks,
+)
 from pinlater.worker._consumer.consumer import Consumer
 from pinlater.worker._consumer.queue_creation import create_queues
 from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
@@ -303,6 +309,8 @@ class Worker:
         chosen = self._registry.chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
             run = await self._new_run(stack, client, settings or self._settings, chosen, child_setup)
+            if client is None and (control is None or control.number == 0):
+                log_unused_variable(self._client)
             run.recycling = recycling_of(run.settings, random.random())  # noqa: S311 - spreads processes, guards nothing
             self._stop_asked = False
             run.consumers += [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]

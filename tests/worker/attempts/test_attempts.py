@@ -526,9 +526,10 @@ async def test_a_task_that_blocks_the_loop_keeps_its_claim(tmp_path: Path) -> No
 
 # --- processes --------------------------------------------------------------------------------------------------------------
 @contextlib.asynccontextmanager
-async def running_processes(client: AsyncClient, settings: WorkerSettings = FAST) -> AsyncIterator[Worker]:
+async def running_processes(
+    client: AsyncClient, settings: WorkerSettings = FAST, worker: Worker = process_tasks.worker
+) -> AsyncIterator[Worker]:
     await client.create_queue("p")
-    worker = process_tasks.worker
     worker.counts = WorkerCounts()
     worker._enqueuer.use(client)
     task = asyncio.create_task(worker.run_async(client=client, settings=settings))

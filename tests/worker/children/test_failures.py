@@ -59,7 +59,7 @@ async def test_a_child_process_ignores_stop_signals_from_its_start(tmp_path: Pat
                     os.kill(child.process_id, number)
                 job = ClaimedJob("d", "p", b'{"folder":"%s"}' % str(tmp_path).encode())
                 order = child_main.ToRun(*task.reference(), AttemptInput(job, "", None, never()))
-                finished = await asyncio.wait_for(child.run(order, _no_checkpoint), 20)
+                finished = await asyncio.wait_for(child.run(order, _no_checkpoint, lambda: None), 20)
                 assert finished.ending.kind is Kind.SUCCEEDED
         finally:
             child.end(kill=True)
@@ -138,7 +138,7 @@ async def test_a_task_that_a_child_cant_find_fails_with_the_reason(
 
 def test_a_message_that_a_child_cant_read_fails_the_job_with_the_reason() -> None:
     channel: Any = None
-    ending = child_main._run(b"no pickle", channel)
+    ending = child_main._run(b"no pickle", channel, channel)
     assert (ending.kind.value, ending.error_type) == ("failed", "_pickle.UnpicklingError")
 
 

@@ -27,6 +27,11 @@ class AttemptInput(NamedTuple):
         """The task's policy, or the worker's."""
         return task.options.retry or self.default_retry
 
+    def beginning_at(self, now_ms: int, task: Task[..., Any]) -> AttemptInput:
+        """With the deadline of a function that begins now."""
+        limit_ms = task.options.time_limit_ms
+        return self._replace(deadline_ms=None if limit_ms is None else now_ms + limit_ms)
+
     def context_of(self, task: Task[..., Any], server: ServerCalls) -> JobContext:
         """The job as its function sees it."""
         return JobContext(self.job, task.name, server, partial(next_body, task, self.content_type), self.deadline_ms)

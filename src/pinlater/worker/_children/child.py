@@ -17,7 +17,7 @@ from multiprocessing.reduction import ForkingPickler
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.worker._children import child_main
-from pinlater.worker._children.child_main import Finished, ToRun
+from pinlater.worker._children.child_main import Begun, Finished, ToRun
 from pinlater.worker._children.pipe import BrokenMessage, ChildPipe
 from pinlater.worker.errors import ProcessDied
 
@@ -50,7 +50,13 @@ class Child:
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    async def run(self, order: ToRun, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]) -> Finished:
+    async def run(
+        self,
+        order: ToRun,
+        checkpoint: Callable[[Checkpoint], Awaitable[AckResult]],
+        begun: Callable[[], object],
+    ) -> Finished:
+        """Calls `begun` when the process begins the function. Raises `ProcessDied`."""
         self.jobs += 1
         try:
             await self._send(order)
@@ -58,6 +64,9 @@ class Child:
                 answer = pickle.loads(await self._pipe.receive())  # noqa: S301 - from the child
                 if isinstance(answer, Finished):
                     return answer
+                if isinstance(answer, Begun):
+                    begun()
+                    continue
                 try:
                     result: AckResult | Exception = await checkpoint(answer)
                 except Exception as error:  # noqa: BLE001 - for the task to handle

@@ -41,6 +41,10 @@ class ToRun(NamedTuple):
     servers: str | PathLike[str] | Sequence[str] | None = None
 
 
+class Begun(NamedTuple):
+    """Child to parent: the task is imported, and its function begins. Its time limit begins too."""
+
+
 class Finished(NamedTuple):
     """Child to parent: how it ended, and the child's peak memory."""
 
@@ -75,14 +79,14 @@ def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], N
             pickled = jobs.recv_bytes()
         except EOFError:
             return
-        ending = _run(pickled, server)
+        ending = _run(pickled, server, jobs)
         jobs.send(Finished(ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
 
 def _ignore(number: int, frame: object) -> None: ...
 
 
-def _run(pickled: bytes, server: ServerCalls) -> Ending:
+def _run(pickled: bytes, server: ServerCalls, jobs: Connection) -> Ending:
     """A job that can't be started (its module is missing, say) fails with the reason; the process goes on."""
     retry, attempt = linear(1), 1
     try:
@@ -93,8 +97,10 @@ def _run(pickled: bytes, server: ServerCalls) -> Ending:
             task._enqueuer.use(to_run.servers)  # noqa: SLF001 - of all tasks of its worker, for this process alone
     except Exception as error:  # noqa: BLE001 - importing runs users' code
         return _with_traceback(failure(error, attempt, retry), error)
-    with with_parent_span(to_run.attempt.trace):
-        ending, raised = call(task, to_run.attempt, to_run.attempt.context_of(task, server))
+    jobs.send(Begun())
+    attempt_input = to_run.attempt.beginning_at(server.now_ms(), task)
+    with with_parent_span(attempt_input.trace):
+        ending, raised = call(task, attempt_input, attempt_input.context_of(task, server))
     return _with_traceback(ending, raised)
 
 

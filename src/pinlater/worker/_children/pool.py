@@ -1,7 +1,8 @@
 """A queue's child processes, for plain functions that need a CPU or may crash.
 
-Each child runs one job at a time. A child that dies costs its job an attempt and is replaced. The worker kills a child whose job ran into
-its time limit or lost its claim. Children are spawned, so they share none of the parent's threads, locks and connections.
+Each child runs one job at a time. A child that dies costs its job an attempt and is replaced. The worker kills a child that does not
+begin its job's function in time, or whose job ran into its time limit or lost its claim. Children are spawned, so they share none of the
+parent's threads, locks and connections.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pinlater.client.values import AckResult, Checkpoint
 from pinlater.worker._attempts.attempt import AttemptInput
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import Child, ChildSetup
-from pinlater.worker._children.child_main import ToRun
+from pinlater.worker._children.child_main import Finished, ToRun
+from pinlater.worker.errors import TimeLimitExceeded
 from pinlater.worker.tasks import Task
 
 _THREADS = 8
@@ -28,12 +30,17 @@ class ChildPool:
     def __init__(
         self,
         *,
+        start_ms: int,
         jobs_max: int | None = None,
         memory_bytes_max: int | None = None,
         setups: Sequence[ChildSetup] = (),
         servers: str | PathLike[str] | Sequence[str] | None = None,
     ) -> None:
-        """`servers`: where the tasks enqueue, if not on their worker's own."""
+        """`start_ms`: how long a child may take until it begins a function.
+
+        `servers`: where the tasks enqueue, if not on their worker's own.
+        """
+        self.start_ms = start_ms
         self._setups = tuple(setups)
         self._servers = servers
         self._jobs_max = jobs_max
@@ -45,15 +52,29 @@ class ChildPool:
         self._threads = ThreadPoolExecutor(_THREADS, "pinlater-processes")
 
     async def run(
-        self, task: Task[..., Any], attempt: AttemptInput, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]
+        self,
+        task: Task[..., Any],
+        attempt: AttemptInput,
+        checkpoint: Callable[[Checkpoint], Awaitable[AckResult]],
+        begun: Callable[[], object],
     ) -> Ending:
-        """How the attempt ended. Raises `ProcessDied`. Cancelling this kills the child."""
-        child = await self._take()
+        """How the attempt ended. Calls `begun` when the child begins the function. Cancelling this kills the child.
+
+        Raises `ProcessDied`, and `TimeLimitExceeded` if the child does not begin in time.
+        """
         try:
-            finished = await child.run(ToRun(*task.reference(), attempt, self._servers), checkpoint)
-        except BaseException:
-            self._end(child, kill=True)
-            raise
+            async with asyncio.timeout(self.start_ms / 1000) as starting:
+
+                def begin() -> None:
+                    starting.reschedule(None)
+                    begun()
+
+                child = await self._take()
+                finished = await self._run_on(
+                    child, ToRun(*task.reference(), attempt, self._servers), checkpoint, begin
+                )
+        except TimeoutError:
+            raise TimeLimitExceeded(f"its process did not start within {self.start_ms / 1000:g} s") from None
         too_old = self._jobs_max is not None and child.jobs >= self._jobs_max
         too_large = self._memory_bytes_max is not None and finished.memory_bytes >= self._memory_bytes_max
         if too_old or too_large:
@@ -61,6 +82,20 @@ class ChildPool:
         else:
             self._idle.append(child)
         return finished.ending
+
+    async def _run_on(
+        self,
+        child: Child,
+        order: ToRun,
+        checkpoint: Callable[[Checkpoint], Awaitable[AckResult]],
+        begun: Callable[[], object],
+    ) -> Finished:
+        """Ends the child unless it finishes the job."""
+        try:
+            return await child.run(order, checkpoint, begun)
+        except BaseException:
+            self._end(child, kill=True)
+            raise
 
     async def _take(self) -> Child:
         while self._idle:

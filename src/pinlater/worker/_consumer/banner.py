@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from os import PathLike
 
+from pinlater.client._servers import SERVERS_VARIABLE, same_servers
+from pinlater.client.async_client import AsyncClient
 from pinlater.domain.durations import duration_text
+from pinlater.worker._consumer.run_client import NewClient, Servers, servers_text
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker.registry import QueueTasks
 
@@ -27,6 +32,19 @@ def log_start(run: WorkerRun, queues: Mapping[str, QueueTasks], crons: int) -> N
     for name, queue in queues.items():
         at_most = {} if queue.concurrency is None else {"concurrency": queue.concurrency}
         _log.info("queue %s", name, extra={"tasks": list(queue.tasks), **at_most})
+
+
+def log_unused_variable(client: Servers | NewClient) -> None:
+    """Warns if the environment names other servers than the worker's own code, whose servers count.
+
+    Says nothing of a worker with a client: that may have its servers from the environment.
+    """
+    named = os.environ.get(SERVERS_VARIABLE)
+    if not named or not client or isinstance(client, AsyncClient) or callable(client):
+        return
+    given = f"file:{client}" if isinstance(client, PathLike) else servers_text(client)
+    level = logging.INFO if same_servers(given, named) else logging.WARNING
+    _log.log(level, "%s=%s is set but not used: the code names its servers, Worker(%r)", SERVERS_VARIABLE, named, given)
 
 
 def warn_of_queues_without_tasks(without: Sequence[str], queues: Sequence[str]) -> None:

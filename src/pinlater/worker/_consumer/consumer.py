@@ -35,6 +35,7 @@ class Consumer:
         self.jobs = jobs or HeldJobs()
         self._reporter = Reporter(run.client, queue, run.settings, run.counts, run.clock, run.leases.drop)
         children = ChildPool(
+            start_ms=run.settings.child_start_ms,
             jobs_max=run.settings.child_jobs_max,
             memory_bytes_max=run.settings.child_memory_bytes_max,
             setups=run.child_setups,

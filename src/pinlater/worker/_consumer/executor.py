@@ -19,8 +19,9 @@ from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
 from pinlater.worker._attempts.endings import Ending, Kind, failure
 from pinlater.worker._consumer import job_log
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs, StopReason
-from pinlater.worker._consumer.job_stopper import CANCEL_S, JobStopper
+from pinlater.worker._consumer.job_stopper import JobStopper
 from pinlater.worker._consumer.runner import AttemptRunner
+from pinlater.worker._consumer.time_limit import TimeLimit
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._reports.reporter import Reporter
 from pinlater.worker.context import attempt_number
@@ -80,8 +81,8 @@ class Executor:
             task, opened = self._open(held.job)
             if task is None:
                 await self._give_back_unknown(held, opened.task)
-            elif self._start(held, task):
-                result = await self._run_attempt(held, task, opened)
+            elif limit := self._start(held, task):
+                result = await self._run_attempt(held, task, opened, limit)
                 if result is not None:
                     await self._report(held, result)
         except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
@@ -95,26 +96,24 @@ class Executor:
         opened = envelope.opened(job.body, job.headers)
         return self._tasks.get(opened.task) if opened.task else self._default, opened
 
-    def _start(self, held: HeldJob, task: Task[..., Any]) -> bool:
-        """Starts the time limit. False if the heartbeater gave the job back meanwhile."""
-        limit_ms = task.options.time_limit_ms
+    def _start(self, held: HeldJob, task: Task[..., Any]) -> TimeLimit | None:
+        """The time limit, started. None if the heartbeater gave the job back meanwhile."""
         held.in_thread = task.options.runs_in is RunsIn.THREAD
         held.counts = self._run.counts.of_task(self._queue, task.name)
-        keep_until_s = None if limit_ms is None else self._clock.monotonic() + limit_ms / 1000 + CANCEL_S + 1
-        if held.lease is not None and not self._run.leases.begin(held.lease, keep_until_s):
+        limit = TimeLimit(self._run, held, task.options.time_limit_ms, self.stopper.stop)
+        if not limit.begin():
             held.lease, held.stopped = None, StopReason.GIVEN_BACK
             self._run.counts.released += 1
-            return False
-        if limit_ms is not None:
-            later = asyncio.get_running_loop().call_later
-            held.timer = later(limit_ms / 1000, self.stopper.stop, held, StopReason.TIME_LIMIT)
+            return None
         held.started_s = self._clock.monotonic()
         held.task_name = task.name
         held.log_level = task.options.log_level
         job_log.started(held.job, task.name)
-        return True
+        return limit
 
-    async def _run_attempt(self, held: HeldJob, task: Task[..., Any], opened: Opened) -> AttemptResult | None:
+    async def _run_attempt(
+        self, held: HeldJob, task: Task[..., Any], opened: Opened, limit: TimeLimit
+    ) -> AttemptResult | None:
         """How the attempt ended; None if there is nothing to report."""
         limit_ms = task.options.time_limit_ms
         deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
@@ -122,7 +121,7 @@ class Executor:
         attempt = AttemptInput(job, opened.content_type, deadline_ms, self._run.retry)
         result: AttemptResult | None = None
         try:
-            result = await self._runner.run(task, attempt, partial(self._result_of_stop, held))
+            result = await self._runner.run(task, attempt, limit, partial(self._result_of_stop, held))
             self._jobs.took((self._clock.monotonic() - held.started_s) * 1000)
         except asyncio.CancelledError:
             if held.stopped is None:

@@ -16,8 +16,9 @@ from pinlater.worker._attempts.calling import call, call_async
 from pinlater.worker._attempts.endings import Kind, ending_of, failure
 from pinlater.worker._attempts.threads import Threads
 from pinlater.worker._children.pool import ChildPool
+from pinlater.worker._consumer.time_limit import TimeLimit
 from pinlater.worker.context import JobContext, ServerCalls, set_current
-from pinlater.worker.errors import ProcessDied
+from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.tasks import RunsIn, Task
 from pinlater.worker.tracing import with_trace
@@ -44,16 +45,22 @@ class AttemptRunner:
         self.children = children
 
     async def run(
-        self, task: Task[..., Any], attempt: AttemptInput, result_of_stop: Callable[[], AttemptResult | None]
+        self,
+        task: Task[..., Any],
+        attempt: AttemptInput,
+        limit: TimeLimit,
+        result_of_stop: Callable[[], AttemptResult | None],
     ) -> AttemptResult:
         """How the attempt ended. Cancelling this stops a coroutine and kills a child process; a thread goes on.
+
+        `limit` runs; a child process begins it anew when it begins the function.
 
         `result_of_stop` overrides the function's own result if the worker stopped the attempt; else it returns None.
         """
         context = attempt.context_of(task, self._server_calls(task.options.runs_in))
         set_current(context)  # for log lines of hooks
         try:
-            result = await self._call_after_hooks(task, attempt, context)
+            result = await self._call_after_hooks(task, attempt, context, limit)
         except asyncio.CancelledError:
             stopped = result_of_stop()
             if stopped is None:
@@ -68,24 +75,27 @@ class AttemptRunner:
         return result
 
     async def _call_after_hooks(
-        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext
+        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext, limit: TimeLimit
     ) -> AttemptResult:
         try:
             for middleware in self._middleware:
                 await _completed(middleware.before(context))
         except Exception as error:  # noqa: BLE001 - a hook may reject the job as its function may
             return AttemptResult(ending_of(error, context, attempt.retry_of(task)), error)
-        return await self._call(task, attempt, context)
+        return await self._call(task, attempt, context, limit)
 
-    async def _call(self, task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
+    async def _call(
+        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext, limit: TimeLimit
+    ) -> AttemptResult:
         if task.options.runs_in is RunsIn.LOOP:
             return await call_async(task, attempt, context)
         if task.options.runs_in is RunsIn.THREAD:
             return await self.threads.run(partial(call, task, attempt, context))
         try:
             attempt = attempt._replace(trace=with_trace({}))
-            return AttemptResult(await self.children.run(task, attempt, self._checkpoint))
-        except ProcessDied as error:
+            limit.suspend(self.children.start_ms)
+            return AttemptResult(await self.children.run(task, attempt, self._checkpoint, limit.begin))
+        except (ProcessDied, TimeLimitExceeded) as error:
             return AttemptResult(failure(error, context.attempt, attempt.retry_of(task)), error)
 
     def _server_calls(self, runs_in: RunsIn) -> ServerCalls:
