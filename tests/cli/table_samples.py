@@ -294,6 +294,7 @@ def _settings(_: pytest.MonkeyPatch, folder: Path) -> None:
 def _shards_list(patch: pytest.MonkeyPatch, _folder: Path) -> None:
     patch.setattr(shards, "settings_for", lambda *_, **__: None)
     patch.setattr(shards, "places_of", lambda _: [SHARD, SHARD._replace(name="1", takes_enqueues=False)])
+    patch.setattr(shards, "find_lost", lambda _: [SHARD._replace(name="2", takes_enqueues=False, lost=True)])
     shards.list_shards()
 
 
