@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pinlater.cli import options, output, tables
+from pinlater.cli import options, output, shard_status, tables
 from pinlater.cli.cluster_answers import ServerAnswer
 from pinlater.cli.commands import (
     ack,
@@ -372,7 +372,7 @@ SAMPLES: Mapping[str, Print] = {
     "settings": _settings,
     "shards list": _shards_list,
     "shards status": printed(
-        shards._print_status, [Seen(SHARD, LOOK, None), Seen(SHARD, None, TEXT)], ServerView(HOST, "pinlater-7"), 1
+        shard_status.print_status, [Seen(SHARD, LOOK, None), Seen(SHARD, None, TEXT)], ServerView(HOST, "pinlater-7"), 1
     ),
     "simulate": printed(printing.print_report, REPORT),
     "simulate --list-faults": printed(printing.print_faults, False),

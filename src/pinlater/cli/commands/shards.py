@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +27,7 @@ from pinlater.cli.shard_queries import (
     places_of,
 )
 from pinlater.cli.shard_standstill import DrainStandstill, why_jobs_remain
+from pinlater.cli.shard_status import LOST, print_status, status_as_json
 from pinlater.cli.silent_shards import refuse_to_drain, refuse_to_remove
 from pinlater.client._servers import SERVERS_VARIABLE
 from pinlater.domain.clock import SystemClock
@@ -50,8 +51,6 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The shard's name (1, or s1 as in descriptors), or its key in the file.")
 ]
 
-_LOST = "lost"  # in place of what a shard answers, or takes
-_NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIABLE} names one"
 _LOOK_EVERY_S = 0.5
 _QUEUES_NAMED_MAX = 5
 # A server that looks at its files at the last moment has taken the change over by then.
@@ -72,7 +71,7 @@ def list_shards(
         output.print_json({"shards": [as_json(place) for place in places]})
         return
     rows = [
-        (place.name, place.key or None, str(place.endpoint), _LOST if place.lost else not place.takes_enqueues)
+        (place.name, place.key or None, str(place.endpoint), LOST if place.lost else not place.takes_enqueues)
         for place in places
     ]
     output.print_table(["shard", "key", "address", "dequeue only"], rows)
@@ -125,11 +124,11 @@ def status(
         output.print_json(
             {
                 "server": None if view is None else view._asdict(),
-                "shards": [_status_json(shard, view) for shard in [*seen, *lost]],
+                "shards": [status_as_json(shard, view) for shard in [*seen, *lost]],
             }
         )
     else:
-        _print_status([*seen, *lost], view, settings.jobs.max_body_bytes)
+        print_status([*seen, *lost], view, settings.jobs.max_body_bytes)
     if any(shard.look is None for shard in seen):
         raise typer.Exit(exits.BUSY)
     if (named or http is not None) and view is not None and view.problem is not None:
@@ -152,76 +151,6 @@ def _configured_http(loaded: Loaded) -> str | None:
     settings = loaded.settings.http
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared only
     return f"{host}:{settings.port}"
-
-
-def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: int) -> None:
-    columns = [
-        "shard",
-        "address",
-        "reachable",
-        "in use",
-        "dequeue only",
-        "schema",
-        "servers",
-        "live",
-        "finished",
-        "size",
-    ]
-    output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
-    notes.write(_NO_SERVER if view is None else view.problem or _source(view))
-    for shard in seen:
-        for line in _remarks(shard, max_body_bytes):
-            notes.write(f"shard {shard.place.name}: {line}")
-
-
-def _source(view: ServerView) -> str:
-    """Which server says what is in use, with the address that `cluster status` shows."""
-    reached = "" if view.cluster_address is None else f"; other servers reach it at {view.cluster_address}"
-    return f"in use: according to {view.name} at {view.address}{reached}"
-
-
-def _status_row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:
-    place, look = shard.place, shard.look
-    known: tuple[object, ...] = (None,) * 5
-    if look is not None:
-        known = (look.schema, len(look.members), look.live, look.finished, output.size(look.size.used_bytes))
-    used = None if view is None else view.of(place.name)
-    reachable = _LOST if place.lost else look is not None
-    return (place.name, str(place.endpoint), reachable, used, not place.takes_enqueues, *known)
-
-
-def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
-    if shard.place.lost:
-        yield "it is marked as lost (lostForGood): servers have given it up, and no other shard may have its name"
-    if shard.error is not None:
-        yield shard.error
-    if shard.look is not None and shard.look.timed_keys.number and not shard.place.takes_enqueues:
-        yield f"it holds {shard.look.timed_keys}, and stays until then"
-    most = None if shard.look is None else shard.look.body_bytes_max
-    if most is not None and most < max_body_bytes and shard.place.takes_enqueues:
-        yield (
-            f"its max_allowed_packet holds bodies of {most} bytes, so servers take none longer, "
-            f"though jobs.max_body_bytes is {max_body_bytes}"
-        )
-
-
-def _status_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
-    look = shard.look
-    return {
-        **as_json(shard.place),
-        "reachable": None if shard.place.lost else look is not None,
-        "error": shard.error,
-        "in_use": None if view is None else view.of(shard.place.name),
-        "schema": None if look is None else look.schema,
-        "servers": None if look is None else [member._asdict() for member in look.members],
-        "live": None if look is None else look.live,
-        "finished": None if look is None else look.finished,
-        "timed_keys": None if look is None else look.timed_keys.number,
-        "timed_keys_until_ms": None if look is None else look.timed_keys.until_ms,
-        "body_bytes_max": None if look is None else look.body_bytes_max,
-        "used_bytes": None if look is None else look.size.used_bytes,
-        "limit_bytes": None if look is None else look.size.limit_bytes,
-    }
 
 
 @app.command()

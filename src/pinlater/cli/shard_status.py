@@ -1,0 +1,87 @@
+"""How `shards status` shows what databases and a server say of the shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pinlater.cli import notes, output
+from pinlater.cli.server_views import ServerView
+from pinlater.cli.shard_queries import Seen, as_json
+from pinlater.client._servers import SERVERS_VARIABLE
+
+LOST = "lost"
+"""In place of what a shard answers, or takes."""
+_NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIABLE} names one"
+
+
+def print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: int) -> None:
+    """A table of what the databases and the server say, and what is to be said about single shards behind it."""
+    columns = [
+        "shard",
+        "address",
+        "reachable",
+        "in use",
+        "dequeue only",
+        "schema",
+        "servers",
+        "live",
+        "finished",
+        "size",
+    ]
+    output.print_blocks(columns, [_row(shard, view) for shard in seen], head="shard ")
+    notes.write(_NO_SERVER if view is None else view.problem or _source(view))
+    for shard in seen:
+        for line in _remarks(shard, max_body_bytes):
+            notes.write(f"shard {shard.place.name}: {line}")
+
+
+def _source(view: ServerView) -> str:
+    """Which server says what is in use, with the address that `cluster status` shows."""
+    reached = "" if view.cluster_address is None else f"; other servers reach it at {view.cluster_address}"
+    return f"in use: according to {view.name} at {view.address}{reached}"
+
+
+def _row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:
+    place, look = shard.place, shard.look
+    known: tuple[object, ...] = (None,) * 5
+    if look is not None:
+        known = (look.schema, len(look.members), look.live, look.finished, output.size(look.size.used_bytes))
+    used = None if view is None else view.of(place.name)
+    reachable = LOST if place.lost else look is not None
+    return (place.name, str(place.endpoint), reachable, used, not place.takes_enqueues, *known)
+
+
+def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
+    if shard.place.lost:
+        yield "it is marked as lost (lostForGood): servers have given it up, and no other shard may have its name"
+    if shard.error is not None:
+        yield shard.error
+    if shard.look is not None and shard.look.timed_keys.number and not shard.place.takes_enqueues:
+        yield f"it holds {shard.look.timed_keys}, and stays until then"
+    most = None if shard.look is None else shard.look.body_bytes_max
+    if most is not None and most < max_body_bytes and shard.place.takes_enqueues:
+        yield (
+            f"its max_allowed_packet holds bodies of {most} bytes, so servers take none longer, "
+            f"though jobs.max_body_bytes is {max_body_bytes}"
+        )
+
+
+def status_as_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
+    """Everything that is known of a shard."""
+    look = shard.look
+    return {
+        **as_json(shard.place),
+        "reachable": None if shard.place.lost else look is not None,
+        "error": shard.error,
+        "in_use": None if view is None else view.of(shard.place.name),
+        "schema": None if look is None else look.schema,
+        "servers": None if look is None else [member._asdict() for member in look.members],
+        "live": None if look is None else look.live,
+        "finished": None if look is None else look.finished,
+        "timed_keys": None if look is None else look.timed_keys.number,
+        "timed_keys_until_ms": None if look is None else look.timed_keys.until_ms,
+        "body_bytes_max": None if look is None else look.body_bytes_max,
+        "used_bytes": None if look is None else look.size.used_bytes,
+        "limit_bytes": None if look is None else look.size.limit_bytes,
+    }
