@@ -67,11 +67,11 @@ def test_a_taken_port_for_other_servers_is_named_with_its_setting(offline: Pinla
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         command = ("serve", "--store", place.store, "--thrift-port", "0", "--http-port", "0")
-        done = offline(*command, "--set", f"dispatch.wake_port={port}")
+        done = offline(*command, "--set", f"peer_port={port}")
     assert done.code == exits.REFUSED
     assert done.err.splitlines()[-1] == (
         f"error: The listener for other servers can't listen on 127.0.0.1 port {port}: address already in use "
-        "(the setting dispatch.wake_port chooses another port, as does --set dispatch.wake_port=PORT)"
+        "(the setting peer_port chooses another port, as does --set peer_port=PORT)"
     )
 
 
@@ -189,11 +189,8 @@ def test_a_shard_is_drained_and_removed(
     assert place.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_drain_of_an_unreachable_shard_says_once_what_it_waits_for(
-    shards: Callable[..., Done], place: ServedShards, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shard may answer never, and the file is changed already: the operator may leave."""
-    place.write({"1": {}, "2": unreachable_shard()})
+def press_ctrl_c_after_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends a drain that waits, when it has looked at the shard three times."""
     looks = iter(range(3))
 
     async def look_until_ctrl_c(*asked: Any) -> Any:
@@ -202,6 +199,14 @@ def test_a_drain_of_an_unreachable_shard_says_once_what_it_waits_for(
         return await look_at(*asked)
 
     monkeypatch.setattr("pinlater.cli.commands.shards.look_at", look_until_ctrl_c)
+
+
+def test_a_drain_of_an_unreachable_shard_says_once_what_it_waits_for(
+    shards: Callable[..., Done], place: ServedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shard may answer never, and the file is changed already: the operator may leave."""
+    place.write({"1": {}, "2": unreachable_shard()})
+    press_ctrl_c_after_looks(monkeypatch)
     done = shards("drain", "2", "--anyway")
     assert done.out == "2: unreachable\n"
     assert done.err.splitlines()[0] == (
@@ -281,14 +286,7 @@ def test_a_drain_that_stands_still_names_jobs_with_the_reasons_why_they_remain(
         later = on_second(client, "emails", Job(b"x", run_after_ms=round(time.time() * 1000) + 2 * hour_ms))
         held = on_second(client, "held", Job(b"x"))
         client.pause_queue("held")
-    looks = iter(range(3))
-
-    async def look_until_ctrl_c(*asked: Any) -> Any:
-        if next(looks, None) is None:
-            raise KeyboardInterrupt
-        return await look_at(*asked)
-
-    monkeypatch.setattr("pinlater.cli.commands.shards.look_at", look_until_ctrl_c)
+    press_ctrl_c_after_looks(monkeypatch)
     monkeypatch.setattr("pinlater.cli.shard_standstill.STANDS_STILL_S", 0.0)
     count, head, first, second, third, hint = shards("drain", "2").out.splitlines()
     assert (count, head) == (

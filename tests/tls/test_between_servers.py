@@ -83,20 +83,22 @@ async def test_calls_are_answered_over_tls(listen: Listen, certificate: Certific
     asker.link.abort()
 
 
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: list[bytes]) -> None:
+    """Passes on all that comes, and keeps it in `seen`."""
+    while data := await reader.read(65_536):
+        seen.append(data)
+        writer.write(data)
+    writer.close()
+
+
 async def passed_over_the_network(port: int, connect: Callable[[int], Awaitable[PeerConnection]]) -> bytes:
     """What crosses the network when a server wakes another that listens at this port."""
-    crossed = bytearray()
-
-    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            crossed.extend(data)
-            writer.write(data)
-        writer.close()
+    crossed: list[bytes] = []
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, to_there = await asyncio.open_connection(HOST, port)
         with contextlib.suppress(OSError):
-            await asyncio.gather(pass_on(reader, to_there), pass_on(there, writer))
+            await asyncio.gather(pass_on(reader, to_there, crossed), pass_on(there, writer, crossed))
 
     async with await asyncio.start_server(relay, HOST, 0) as listener:
         asker = Asker()
@@ -105,7 +107,7 @@ async def passed_over_the_network(port: int, connect: Callable[[int], Awaitable[
         await asker.insert(request(1))
         asker.link.abort()
         await asker.link.wait_lost()
-    return bytes(crossed)
+    return b"".join(crossed)
 
 
 async def test_names_of_queues_in_wakes_are_encrypted(listen: Listen, certificate: CertificateSource) -> None:
@@ -137,16 +139,10 @@ async def test_a_proof_passed_on_by_a_third_party_is_refused(
     context.load_cert_chain(pair.certificate, pair.key)
     passed_on: list[bytes] = []
 
-    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            passed_on.append(data)
-            writer.write(data)
-        writer.close()
-
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, to_there = await asyncio.open_connection(HOST, owner.port, ssl=connecting_side().context)
         with contextlib.suppress(OSError):
-            await asyncio.gather(pass_on(reader, to_there), pass_on(there, writer))
+            await asyncio.gather(pass_on(reader, to_there, passed_on), pass_on(there, writer, passed_on))
         writer.close()
 
     async with await asyncio.start_server(relay, HOST, 0, ssl=context) as listener:
