@@ -247,6 +247,24 @@ async def test_a_repeat_is_refused_while_the_file_can_not_be_read_to_its_end(ser
 
 
 @on_shards(shards=NEW)
+async def test_a_shard_that_was_removed_and_is_back_is_found_at_a_server_that_knows_of_its_removal_alone(
+    server: ShardedServer,
+) -> None:
+    """It reads the file before it says that the job does not exist."""
+    other = await ahead_of(server)
+    await server.replace(*[server.desired(name) for name in OLD])
+    server.clock.advance(seconds=server.settings.removal_grace_ms // 1000 + 1)
+    await server.core.shard_map.tidy()
+    assert server.shards.get("3") is None
+    server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
+    job = await other.put("3")
+    await other.dequeue()
+    [acked] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
+    assert acked.outcome is Outcome.APPLIED
+    await other.close()
+
+
+@on_shards(shards=NEW)
 async def test_a_job_on_a_shard_that_is_gone_does_not_exist(server: ShardedServer) -> None:
     """Its worker is told so, and does not try for ever. The data of shard 2 are lost; shard 3 is removed."""
     server.shards.reader = MapReader(reads(server, ("1",)), server.clock.monotonic)
@@ -259,8 +277,8 @@ async def test_a_job_on_a_shard_that_is_gone_does_not_exist(server: ShardedServe
     assert [shard.name for shard in server.shards] == ["1"]
     claimed = server.service.claimed_jobs
     for job in ("q:s2:p1:7", "q:s3:p1:7"):
-        [acked] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
-        [renewed] = await claimed.heartbeat("q", [Claim(job, "")])
+        [acked] = await server.within(1_400, claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True)])))
+        [renewed] = await server.within(1_400, claimed.heartbeat("q", [Claim(job, "")]))
         assert (acked.outcome, renewed.outcome) == (Outcome.NOT_FOUND, Outcome.NOT_FOUND)
 
 

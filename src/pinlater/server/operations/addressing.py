@@ -81,9 +81,9 @@ async def address_in_turns(
 
 
 async def find_jobs(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> Sequence[OnShard]:
-    """Does what `address_in_turns` does. For a shard that this server does not know it reads the shard file again first."""
+    """Does what `address_in_turns` does. For a shard that is not in the map it reads the shard file again first."""
     parts = await address_in_turns(shards, queue, descriptors, most)
-    if shards.reader is None or not await on_unknown_shards(shards, queue, descriptors, parts):
+    if shards.reader is None or not await _not_in_map(shards, queue, descriptors, parts):
         return parts
     await shards.reader.look()
     return await address_in_turns(shards, queue, descriptors, most)
@@ -94,20 +94,26 @@ async def on_unknown_shards(
 ) -> Mapping[int, ShardConnectionFailed]:
     """The jobs that `parts` lack because they are on shards that this server does not know, by position, with an error that says so.
 
-    Nothing for shards that no file names: there, such a job does not exist. In a file the shard may be new, and this file the old one.
+    Nothing for shards that no file names, or that are gone: there, such a job does not exist. In a file the shard may be new, and this file
+    the old one. Call it after `find_jobs`, which reads the file: a shard that is gone may be back.
     """
+    names = await _not_in_map(shards, queue, descriptors, parts)
+    return {index: _unknown(name) for index, name in names.items() if name not in shards.gone}
+
+
+async def _not_in_map(
+    shards: Shards, queue: str | None, descriptors: Sequence[str], parts: Sequence[OnShard]
+) -> Mapping[int, str]:
+    """By position, the shards of jobs that `parts` lack because of them. Nothing if no file names the shards."""
     if shards.reader is None or covers(parts, len(descriptors)):
         return {}
 
     def look(some: Sequence[str]) -> list[str | None]:
         named = map(parse_descriptor, some)
-        return [None if is_known(one.shard) or queue not in (None, one.queue) else one.shard for one in named]
-
-    def is_known(name: str) -> bool:
-        return shards.get(name) is not None or name in shards.gone
+        return [None if shards.get(one.shard) or queue not in (None, one.queue) else one.shard for one in named]
 
     names = await in_turns(descriptors, look)
-    return {index: _unknown(name) for index, name in enumerate(names) if name is not None}
+    return {index: name for index, name in enumerate(names) if name is not None}
 
 
 def covers(parts: Sequence[OnShard], count: int) -> bool:

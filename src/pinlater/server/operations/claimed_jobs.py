@@ -7,7 +7,7 @@ here, once, for all of a request before any of it is carried out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
@@ -106,23 +106,16 @@ class ClaimedJobs:
         """The acks of a parsed batch. `then_claims`: a claim waits for them."""
         items = batch.acks
         horizon = I64_MAX - self._clock.now_ms()
-
-        def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
-            return part.shard.lanes_of(batch.queue).finish.submit(_acks(items, part, horizon))
-
-        answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(items)
-        unknown: PinLaterError | None = None
-        if not covers(parts, len(items)):
-            descriptors = [item.descriptor for item in items]
-            unknown = await self._on_unknown_shards(batch.queue, descriptors, parts, answers)
-        if batch.per_item_errors:
-            answers = await self._per_item.carry_out(
-                parts, _FINISH, lambda part: _acks(items, part, horizon), answers, then_claims=then_claims
-            )
-        else:
-            answers = await on_each_shard(parts, finish, answers)
-            if unknown is not None:
-                raise unknown
+        descriptors = [item.descriptor for item in items]
+        answers = await self._tell(
+            batch.queue,
+            descriptors,
+            parts,
+            _FINISH,
+            lambda part: _acks(items, part, horizon),
+            per_item_errors=batch.per_item_errors,
+            then_claims=then_claims,
+        )
         if len(items) <= ITEMS_A_TURN:
             stale = self._count_acks(batch.queue, items, answers)
         else:
@@ -131,7 +124,7 @@ class ClaimedJobs:
             self._metrics.queue(batch.queue).stale_claim += len(stale)
             self._workers.late(caller, batch.queue, len(stale))
             _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
-        return await ack_results([item.descriptor for item in items], answers)
+        return await ack_results(descriptors, answers)
 
     async def _tell(
         self,
@@ -142,33 +135,25 @@ class ClaimedJobs:
         orders: Orders,
         *,
         per_item_errors: bool,
+        then_claims: bool = False,
     ) -> Sequence[Acked | PinLaterError]:
         """What a lane of each shard answers, at the request's positions. Errors are raised, or are values if `per_item_errors`."""
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(descriptors)
-        unknown = await self._on_unknown_shards(queue, descriptors, parts, answers)
+        unknown: Mapping[int, PinLaterError] = {}
+        if not covers(parts, len(descriptors)):
+            unknown = await on_unknown_shards(self._shards, queue, descriptors, parts)
         if per_item_errors:
-            return await self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
+            for index, error in unknown.items():
+                answers[index] = error
+            return await self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=then_claims)
 
         def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
             return lane_of(part.lanes).submit(orders(part))
 
         answers = await on_each_shard(parts, act, answers)
-        if unknown is not None:
-            raise unknown
+        for error in unknown.values():  # what is on other shards is done
+            raise error
         return answers
-
-    async def _on_unknown_shards(
-        self,
-        queue: str,
-        descriptors: Sequence[str],
-        parts: Sequence[OnShard],
-        answers: list[Acked | PinLaterError],
-    ) -> PinLaterError | None:
-        """Answers jobs on shards that this server does not know with an error that says so, and returns one of these errors, if any."""
-        unknown = await on_unknown_shards(self._shards, queue, descriptors, parts)
-        for index, error in unknown.items():
-            answers[index] = error
-        return next(iter(unknown.values()), None)
 
     def _count_acks(
         self, queue: str, items: Sequence[Ack], answers: Sequence[Acked | PinLaterError]
