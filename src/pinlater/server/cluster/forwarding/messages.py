@@ -41,8 +41,7 @@ LEFT_PLACES_MAX = 10_000
 """Places in one message about callers that left."""
 _LEFT_BYTES_MAX = 20 * LEFT_PLACES_MAX + 5  # if each place is of another call
 WAKES_MAX = 500  # in one message
-PARTS_MAX = 10_000  # in one frame: a call of each kind to each shard
-_ARRAY_16, _ARRAY_32 = b"\xdc", b"\xdd"  # how MessagePack begins an array of 16 items or more, and one of 65,536
+_LONG_ARRAY = b"\xdd"  # how MessagePack begins one of more than 65,535 items
 _WAKES_BYTES_MAX = 64 * 1024
 _length = Struct(">I")
 
@@ -210,8 +209,8 @@ def encoded_items(items: Sequence[object]) -> msgspec.Raw:
 
 def parts_of(message: bytes) -> list[Part]:
     """What `frame` made of parts. Raises `BadMessage`, for very many before they are decoded."""
-    if message[:1] == _ARRAY_32 or (message[:1] == _ARRAY_16 and int.from_bytes(message[1:3], "big") > PARTS_MAX):
-        raise BadMessage(f"a message of more than {PARTS_MAX} parts")
+    if message[:1] == _LONG_ARRAY:
+        raise BadMessage("a message of more than 65,535 parts")
     return _decoded(_parts, message)
 
 
