@@ -181,7 +181,7 @@ async def test_a_server_that_runs_and_has_a_slow_store_keeps_its_calls(asker: As
     owner.at_once = False
     asked = asker.insert(request(1))
     await until(lambda: owner.answers)
-    asker.link.look(ask_after_s=0.0, stall_s=0.0)
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
     await until(lambda: asker.link._asked_s is None)
     asker.link.look(ask_after_s=60.0, stall_s=0.0)
     assert asker.link.usable
@@ -189,13 +189,22 @@ async def test_a_server_that_runs_and_has_a_slow_store_keeps_its_calls(asker: As
     await asked
 
 
-async def test_a_server_that_does_not_say_that_it_runs_is_left_aside_until_it_does(asker: Asker, owner: Owner) -> None:
+async def test_a_server_that_is_slow_to_say_that_it_runs_is_left_aside_until_it_says_so_in_time(
+    asker: Asker, owner: Owner
+) -> None:
     owner.at_once = False
     asked = asker.insert(request(1))
     await until(lambda: owner.answers)
     asker.link.look(ask_after_s=0.0, stall_s=0.0)
     asker.link.look(ask_after_s=0.0, stall_s=0.0)  # its answer had no time to come
     assert not asker.link.usable
+    for _ in range(2):  # its answers come, and late
+        await until(lambda: asker.link._asked_s is None)
+        owner.listener.tell()
+        assert not asker.link.usable
+        asker.link.look(ask_after_s=60.0, stall_s=0.0)
+    await until(lambda: asker.link._asked_s is None)
+    asker.link.look(ask_after_s=60.0, stall_s=60.0)
     await until(lambda: asker.link.usable)
     asker.link.limit_s = 0.0
     asker.link.look(ask_after_s=60.0, stall_s=0.0)

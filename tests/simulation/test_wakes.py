@@ -105,6 +105,22 @@ def test_a_wake_that_is_lost_with_its_connection_costs_about_a_second_and_the_ne
     Scene(2, 1).run(work)
 
 
+@pytest.mark.parametrize("distance_s", [0.26, 0.3, 0.35, 0.6])
+def test_a_dequeue_gets_a_job_although_the_owner_is_too_far_away_for_a_claim(distance_s: float) -> None:
+    """The owner's answers would come after the time limit of a claim, and the jobs go back: it goes to the shard itself. The wake has one
+    way to go, or the shard is looked at before it comes."""
+
+    async def work(scene: Scene) -> None:
+        pickups = Pickups(scene)
+        await pickups.create_queue()
+        scene.network.move_apart(pickups.owner.name, pickups.other.name, distance_s)
+        await asyncio.sleep(2.0)
+        took_s = [await pickups.one() for _ in range(10)]
+        assert max(took_s) < distance_s + _BY_WAKE_S, took_s
+
+    Scene(2, 1).run(work)
+
+
 def test_a_server_of_the_version_before_finds_the_jobs_by_its_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "VERSION", messages.OLDEST_VERSION)
 

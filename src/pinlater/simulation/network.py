@@ -43,6 +43,7 @@ class Network:
         self.trouble = calm
         # By the hosts that something goes from and to: what is held back.
         self._cut: dict[tuple[str, str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
+        self._distance_s: dict[tuple[str, str], float] = {}  # by the same
         self._random = random
         self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
         self.connections: list[Connected] = []  # open ones
@@ -142,6 +143,14 @@ class Network:
             return random.expovariate(1 / trouble.slow_s)
         return trouble.latency_s * (0.2 + 0.8 * random.random())
 
+    def move_apart(self, one: str, other: str, distance_s: float) -> None:
+        """Lets each message between two hosts take so much longer."""
+        self._distance_s[one, other] = self._distance_s[other, one] = distance_s
+
+    def distance_s(self, source: str, to: str) -> float:
+        """How much longer a message takes between these hosts."""
+        return self._distance_s.get((source, to), 0.0)
+
     def befalls(self, share: float) -> bool:
         """Whether something that happens to this share of messages happens to this one."""
         return share > 0 and self._random.random() < share
@@ -227,7 +236,8 @@ class ConnectionEnd(asyncio.Transport):
             return
         if self.black_hole:
             return
-        self._arrives_at_s = max(self._arrives_at_s + 0.000_001, network.timeline.now_s + network.delay_s())
+        delay_s = network.delay_s() + network.distance_s(self.loop.host, self.remote[0])
+        self._arrives_at_s = max(self._arrives_at_s + 0.000_001, network.timeline.now_s + delay_s)
         assert self.peer is not None
         self.peer.loop.call_at(self._arrives_at_s, what, self.peer)
 

@@ -94,6 +94,7 @@ class PeerConnection(asyncio.Protocol):
         self._numbers = 0
         self._turn: list[Call[Any, Any]] = []
         self._sent: dict[int, Call[Any, Any]] = {}
+        self._stall_s = math.inf
         self._asked_s: float | None = None  # when it was asked whether the server runs, until it says so
         self._looked_s = self.heard_s = clock.monotonic()
         self.said_s = -math.inf  # when the server said that it runs
@@ -284,9 +285,10 @@ class PeerConnection(asyncio.Protocol):
 
     def look(self, ask_after_s: float, stall_s: float) -> None:
         """To be called several times a second. A server that has not said for a while that it runs, and which shards it can't work on, is
-        asked; one that doesn't say so in time gets no more calls until it does. If it says nothing for as long as a call may take, the
-        connection ends. Calls that take too long fail; what they bring after all is orphaned."""
+        asked; one that doesn't say so in time gets no more calls until it does in time. If it says nothing for as long as a call may take,
+        the connection ends. Calls that take too long fail; what they bring after all is orphaned."""
         now_s = self._clock.monotonic()
+        self._stall_s = stall_s
         before_s, self._looked_s = self._looked_s, now_s
         if now_s - before_s > _LATE_S:  # this process stood still itself
             for call in self._sent.values():
@@ -310,7 +312,7 @@ class PeerConnection(asyncio.Protocol):
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed(self)
-        elif now_s - self.said_s >= ask_after_s:  # answers to calls say nothing of the other shards
+        elif not self.usable or now_s - self.said_s >= ask_after_s:  # answers to calls say nothing of the other shards
             self._asked_s = now_s
             self._write(messages.frame([messages.are_you_running(self._taken)]))
 
@@ -371,14 +373,18 @@ class PeerConnection(asyncio.Protocol):
             self._write(messages.frame([messages.LOOK_AT_OWNERS]))
 
     def _runs(self, told: Told) -> None:
-        self._asked_s, self.said_s = None, self._clock.monotonic()
+        """A server that takes longer to say so than a claim may take gets no calls: what they bring would come too late, and go back."""
+        now_s = self._clock.monotonic()
+        is_slow = not self.usable if self._asked_s is None else now_s - self._asked_s >= self._stall_s
+        self._asked_s, self.said_s = None, now_s
         before, self.told = self.told, told
         if before is None or told.queue_changes != before.queue_changes:
             self._queues_changed()
         same = list(told.unreachable) == list(() if before is None else before.unreachable)
-        if same and (self.usable or self._closing or self._stopping):
+        usable = not (is_slow or self._closing or self._stopping)
+        if same and self.usable == usable:
             return
-        self.usable = not (self._closing or self._stopping)
+        self.usable = usable
         self._changed(self)
 
     # --- life ---------------------------------------------------------------------------------------------------------------
