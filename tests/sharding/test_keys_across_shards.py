@@ -13,6 +13,7 @@ from pinlater.domain.calls import Job
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.rendezvous import rendezvous_home
+from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.sharding import unique_places
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of, shards_of
@@ -48,9 +49,7 @@ async def test_a_refusal_of_all_unique_keys_is_logged_once_and_its_end(server: S
     level = unique_places.logger.level
     unique_places.logger.setLevel(logging.INFO)
     try:
-        server.shards.unique._refused_because_of = (
-            frozenset()
-        )  # said at the start already, before the handler was there
+        server.shards.unique.refused_because_of = frozenset()  # said at the start already, before the handler was there
         for _ in range(3):
             await server.learn(after_s=5)
         assert [(number, text[:43]) for number, text in lines] == [
@@ -64,6 +63,26 @@ async def test_a_refusal_of_all_unique_keys_is_logged_once_and_its_end(server: S
     finally:
         unique_places.logger.removeHandler(handler)
         unique_places.logger.setLevel(level)
+
+
+@on_shards(shards=("1", "2"), dead=("2",))
+async def test_a_refusal_of_all_unique_keys_is_shown_until_its_end(server: ShardedServer) -> None:
+    watch = ReadinessWatch()
+    watch.state = "ready"
+
+    def shown() -> tuple[float, bool]:
+        gauges = {reading.gauge.prometheus: reading.values for reading in server.core.metrics.read_gauges()}
+        readiness = watch.readiness(server.shards)
+        assert readiness.ok
+        refused = "all jobs with a unique key are refused: the keys on shard 2 are not known" in readiness.reasons
+        return gauges["pinlater_unique_keys_refused"][""], refused
+
+    await server.learn(after_s=5)
+    assert shown() == (1.0, True)
+    server.stores["2"].dead = None
+    await server.pass_time(5_000)
+    await server.learn(after_s=5)
+    assert shown() == (0.0, False)
 
 
 @on_shards()

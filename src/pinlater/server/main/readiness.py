@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from pinlater.server.http.server import Readiness
 from pinlater.server.sharding.shards import Shards
@@ -40,7 +41,7 @@ class ReadinessWatch:
             for shard in shards
             if shard.fullness.reason and shard.healthy and not shard.trusted
         )
-        return Readiness(len(lost) < len(shards), (*lost, *full))
+        return Readiness(len(lost) < len(shards), (*lost, *full, *_refusals(shards)))
 
     async def look(self, shards: Shards) -> None:
         """Asks the stores of this server alone; shared ones have a health of their own. Raises what a store answers."""
@@ -54,3 +55,9 @@ class ReadinessWatch:
         if self._store_error is not None:
             logger.info("the store can be used again")
             self._store_error = None
+
+
+def _refusals(shards: Shards) -> Iterator[str]:
+    because_of = sorted(shards.unique.refused_because_of)
+    if because_of:
+        yield f"all jobs with a unique key are refused: the keys on shard {', '.join(because_of)} are not known"

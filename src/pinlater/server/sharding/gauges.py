@@ -49,6 +49,13 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
         help="1 from an enqueue that the shard refuses as full until it has stored jobs and refused none for 10 s",
         join="max",
     )
+    metrics.gauge(
+        "unique-keys-refused",
+        lambda: float(bool(shards.unique.refused_because_of)),
+        prometheus="pinlater_unique_keys_refused",
+        help="1 while the server refuses all jobs with a unique key, because a shard is unreachable whose keys it does not know",
+        join="max",
+    )
 
 
 def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:

@@ -53,7 +53,10 @@ class Epoch:
 
 
 class UniquePlaces:
-    """What is known of old unique keys. Before enough is known every other shard may hold some."""
+    """What is known of old unique keys. Before enough is known every other shard may hold some.
+
+    `refused_because_of`: the unreachable shards for which all unique keys are refused; empty while keys are accepted.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -62,7 +65,7 @@ class UniquePlaces:
         self._scans: dict[str, KeyScan] = {}  # those that have not read all yet
         self._epoch = Epoch()
         self._former: list[Epoch] = []
-        self._refused_because_of: frozenset[str] = frozenset()  # as the log says
+        self.refused_because_of: frozenset[str] = frozenset()
         self.settled = False
 
     # --- asking -----------------------------------------------------------------------------------------------------------
@@ -114,15 +117,15 @@ class UniquePlaces:
         """Warns once that all unique keys are refused, since a shard is unreachable whose keys are unknown, and says when that ends."""
         unknown = [shard.name for shard in shards if not shard.healthy and not self._knows(shard.name)]
         because_of = frozenset(unknown) if len(shards) > 1 and not self.settled else frozenset()
-        if because_of and not self._refused_because_of:
+        if because_of and not self.refused_because_of:
             logger.warning(
                 "all jobs with a unique key are refused: a shard is unreachable whose keys this server does not know, and may hold "
                 "any of them; a server learns them at its start, or a minute after the first start on new shards or a change of the map",
                 extra={"shards": sorted(because_of)},
             )
-        elif self._refused_because_of and not because_of:
+        elif self.refused_because_of and not because_of:
             logger.info("jobs with a unique key are accepted again")
-        self._refused_because_of = because_of
+        self.refused_because_of = because_of
 
     async def _learn(self, shards: Sequence[ShardLanes]) -> None:
         epoch = self._epoch
