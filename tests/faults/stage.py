@@ -179,7 +179,7 @@ class Stage:
         """One more that the other servers reach through a proxy, on another loopback address."""
         port = free_port()
         proxy = await self._undo.enter_async_context(Proxy(f"127.0.0.1:{port}", host="127.0.0.2", port=port))
-        settings = (f"dispatch.wake_port={port}", "advertised_address=127.0.0.2")
+        settings = (f"peer_port={port}", "advertised_address=127.0.0.2")
         return await self.add_server(*(word for each in settings for word in ("--set", each))), proxy
 
     async def take_out(self, server: PinLaterServer) -> int:

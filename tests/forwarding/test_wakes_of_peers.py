@@ -13,7 +13,7 @@ import uvloop
 from pinlater.server.cluster.forwarding import handshake, messages, peer_connection
 from pinlater.server.cluster.forwarding.messages import WAKES_MAX, BadMessage, Part, Wake
 from pinlater.server.dispatch.interest import bit_of
-from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.dispatch.peer_wakes import PeerWakes
 from pinlater.server.storage.values import NO_END_MS
 from tests.forwarding.two_servers import Asker, Owner, proven, request, until
 
@@ -54,7 +54,7 @@ def test_an_enqueue_wakes_a_dequeue_that_has_just_begun_to_wait_at_another_serve
         owner, asker = Owner(), Asker()
         owner.port = await owner.listener.open("127.0.0.1")
         woken: list[tuple[str, int, bool]] = []
-        here, there = Wakes(lambda *_: None), Wakes(lambda *queue: woken.append(queue))
+        here, there = PeerWakes(lambda *_: None), PeerWakes(lambda *queue: woken.append(queue))
         owner.listener.take_wakes = there.take
         here.has_peers = True
         link = await asker.connect(owner)

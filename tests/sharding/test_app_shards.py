@@ -117,21 +117,19 @@ async def test_a_taken_port_for_other_servers_is_named_with_its_setting(stores: 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        app = App(replace(SETTINGS, host="127.0.0.1", dispatch=replace(SETTINGS.dispatch, wake_port=port)))
+        app = App(replace(SETTINGS, host="127.0.0.1", peer_port=port))
         with pytest.raises(
             OSError, match=f"The listener for other servers can't listen on 127.0.0.1 port {port}: "
         ) as told:
             await app.start()
-    assert str(told.value).endswith(
-        "(the setting dispatch.wake_port chooses another port, as does --set dispatch.wake_port=PORT)"
-    )
+    assert str(told.value).endswith("(the setting peer_port chooses another port, as does --set peer_port=PORT)")
 
 
 async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: FaultyShards) -> None:
     """It listens for the other servers, and serves pages, before it finds that its Thrift port is taken."""
     for store in stores.values():
         store.capabilities = store.capabilities._replace(shared=True)
-    wake_port = free_port()
+    peer_port = free_port()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -140,13 +138,13 @@ async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Faulty
                 SETTINGS,
                 host="127.0.0.1",
                 thrift=ThriftSettings(host="127.0.0.1", port=taken.getsockname()[1]),
-                dispatch=replace(SETTINGS.dispatch, wake_port=wake_port),
+                peer_port=peer_port,
             )
         )
         with pytest.raises(OSError, match="Thrift can't listen"):
             await app.start()
     await asyncio.sleep(0)  # the loop closes a transport's socket in its next turn
-    for port in (wake_port, app.http.port):
+    for port in (peer_port, app.http.port):
         with socket.socket() as free:
             free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             free.bind(("127.0.0.1", port))

@@ -34,7 +34,7 @@ from pinlater.simulation.store import AGREED_WITHIN_MS, SimulatedStore, misleads
 from pinlater.simulation.store_session import Session
 
 PORT = 9010
-WAKE_PORT = 9011
+PEER_PORT = 9011
 PASSWORD = "open sesame"
 # When the simulated world begins.
 STARTS_AT_S = 1_767_225_600
@@ -283,7 +283,7 @@ def settings_of(host: str, base: Settings) -> Settings:
         processes=1,
         access=AccessSettings(),
         mysql=replace(base.mysql, lease_ms=base.database.lease_ms),
-        dispatch=replace(base.dispatch, wake_port=WAKE_PORT),
+        peer_port=PEER_PORT,
         thrift=replace(base.thrift, host=host, port=PORT),
         telemetry=replace(base.telemetry, loop_lag_interval_ms=_LOOP_LAG_MS),
     )

@@ -68,6 +68,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "audit.max_entries": (0, 10_000_000),
     "processes": (1, 256),
     "console_port": (0, 65_535),
+    "peer_port": (0, 65_535),
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
     "jobs.max_undo_bytes": (0, 2**50),
@@ -100,6 +101,9 @@ class Settings:
     """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network, which needs access control or `access.insecure`."""
     advertised_address: str | None = None
     """Where other servers of the same shards reach this one. Not set: `advertised_host`, or `host`."""
+    peer_port: int = 0
+    """TCP port for the other servers of the same shards: they wake this one's waiting dequeues, and send it their calls for queues that it
+    owns; 0 takes a free one."""
     advertised_thrift_address: str | None = None
     """Where clients reach this server, `host:port`, for clients that send their calls to the owner of a queue. Not set: the host at which
     other servers reach it, and `thrift.port`."""

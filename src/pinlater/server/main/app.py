@@ -296,12 +296,12 @@ class App:
         """Takes connections of the other servers of the shards from now on, if other servers can share them."""
         if not any(shard.store.capabilities.shared for shard in self.core.shards):
             return
-        host, wake_port = self.settings.host, self.settings.dispatch.wake_port
+        host, port = self.settings.host, self.settings.peer_port
         bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
         reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
         local_path = None if self._sockets is None else self._sockets.of_server
-        with listening("The listener for other servers", host, wake_port, "dispatch.wake_port"):
-            address = await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at, local_path)
+        with listening("The listener for other servers", host, port, "peer_port"):
+            address = await self.cluster.listen(host, 0 if self._one_of_many else port, reached_at, local_path)
         logger.info("other servers reach this one", extra={"address": address})
         self.cluster.show(self.metrics)
         self.core.service.cluster_status = self.cluster.status

@@ -1,8 +1,8 @@
 """Servers of the same shards know each other, send their calls to the owner of a queue, and wake each other's waiting dequeues.
 
 The shards know which servers there are (`cluster.members`), their addresses (`cluster.peers`) and the owner of each slice
-(`ownership`); calls and wakes (`dispatch.wakes`) go over connections from server to server (`cluster.forwarding`). This module connects
-these parts.
+(`ownership`); calls and wakes (`dispatch.peer_wakes`) go over connections from server to server (`cluster.forwarding`). This module
+connects these parts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pinlater.server.cluster.ownership.work import SliceWork, Work
 from pinlater.server.cluster.peers import Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest, bit_of
-from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.dispatch.peer_wakes import PeerWakes
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.queue_owners import KnownServer, queue_owners
 from pinlater.server.operations.standstill import Standstill
@@ -72,7 +72,7 @@ class Cluster:
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
         self.members_changed: Callable[[], None] = lambda: None
-        self.wakes = Wakes(dispatcher.wakeups.wake_from_peer)
+        self.wakes = PeerWakes(dispatcher.wakeups.wake_from_peer)
         self.ownership: Ownership | None = None
         self.forwarding: Forwarding | None = None
         self._clock = shards.clock

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
-from pinlater.server.dispatch import wakes as wakes_module
+from pinlater.server.dispatch import peer_wakes
 from pinlater.server.dispatch.interest import BITS, bit_of
-from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.dispatch.peer_wakes import PeerWakes
 
 WAIT_S = 30.0
 EVERY_QUEUE = (1 << BITS) - 1
@@ -48,9 +48,9 @@ class LinkToServer:
         return self.told
 
 
-def wakes_over(*links: LinkToServer, waits: int = EVERY_QUEUE) -> Wakes:
+def wakes_over(*links: LinkToServer, waits: int = EVERY_QUEUE) -> PeerWakes:
     """Of a server with these connections to others."""
-    wakes = Wakes(lambda *_: None)
+    wakes = PeerWakes(lambda *_: None)
     wakes.has_peers = True
     for link in links:
         wakes.know_waits(link, waits)
@@ -105,7 +105,7 @@ async def test_a_server_that_says_late_that_it_waits_is_woken_for_jobs_that_came
 
 
 async def test_jobs_that_came_long_before_a_server_waits_wake_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wakes_module, "_NEW_S", 0.0)
+    monkeypatch.setattr(peer_wakes, "_NEW_S", 0.0)
     link = LinkToServer()
     wakes = wakes_over(link, waits=0)
     wakes.tell("emails", 2)
@@ -146,7 +146,7 @@ async def test_the_others_are_woken_although_one_takes_nothing() -> None:
 
 
 async def test_alone_nothing_is_kept_or_sent() -> None:
-    wakes = Wakes(lambda *_: None)
+    wakes = PeerWakes(lambda *_: None)
     wakes.tell("emails", 1)
     assert wakes.sent == 0
     assert not wakes._lately
@@ -160,13 +160,13 @@ async def test_nothing_is_sent_after_the_end() -> None:
     wakes.close()
     wakes.tell("emails", 1)
     for _ in range(10):
-        await asyncio.sleep(wakes_module.GAP_S)
+        await asyncio.sleep(peer_wakes.GAP_S)
     assert link.messages == [[Wake("emails", 1, False)]]
 
 
 async def test_each_queue_that_another_server_named_is_woken() -> None:
     woken: list[tuple[str, int, bool]] = []
-    wakes = Wakes(lambda *queue: woken.append(queue))
+    wakes = PeerWakes(lambda *queue: woken.append(queue))
     wakes.take([Wake("emails", 2, False), Wake("other", 1, True)])
     assert woken == [("emails", 2, False), ("other", 1, True)]
     assert wakes.received == 1

@@ -32,7 +32,7 @@ class WakeLink(Protocol):
         ...
 
 
-class Wakes:
+class PeerWakes:
     """Of one server, to and from others. `wake(queue, jobs, past_owner)` is called for each queue that another server named."""
 
     def __init__(self, wake: Callable[[str, int, bool], None]) -> None:
