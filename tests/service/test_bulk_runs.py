@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.audit import AuditFilter
+from pinlater.domain.audit import AuditCaller, AuditFilter
 from pinlater.domain.bulk_runs import (
     BULK_KEPT_MS,
     BULK_RUNNING_MAX,
@@ -242,10 +242,11 @@ async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: Bu
 
 async def test_its_end_is_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
-    run = await ended(bulk, await bulk.start(DELETE, "worker-7 (token ops)"))
+    run = await ended(bulk, await bulk.start(DELETE, "shown", "worker-7", AuditCaller("ops", ["operate"])))
     page = await world.service.audit.read(AuditFilter("q"))
     [entry] = [entry for entry in page.entries if entry.operation == "bulkRun"]
-    assert (entry.who, entry.jobs, entry.outcome) == ("worker-7 (token ops)", 3, "ok")
+    assert (entry.who, entry.source, list(entry.roles)) == ("ops", "worker-7", ["operate"])
+    assert (entry.jobs, entry.outcome) == (3, "ok")
     assert run.id in entry.arguments
 
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.audit import AuditFilter
+from pinlater.domain.audit import AuditCaller, AuditFilter
 from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
@@ -193,10 +193,10 @@ async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: BulkRu
 async def test_both_ends_are_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk)
-    undone = await ended(bulk, await bulk.start(undo(run), "boss"))
+    undone = await ended(bulk, await bulk.start(undo(run), "boss", "vm-1", AuditCaller("boss")))
     page = await world.service.audit.read(AuditFilter("q"))
     entries = [entry for entry in page.entries if entry.operation == "bulkRun"]
-    assert sorted((entry.who, entry.jobs) for entry in entries) == [("boss", 3), ("ops", 3)]
+    assert sorted((entry.who, entry.jobs) for entry in entries) == [("boss", 3), ("no token", 3)]
     [entry] = [entry for entry in entries if entry.who == "boss"]
     assert undone.id in entry.arguments
     assert run.id in entry.arguments

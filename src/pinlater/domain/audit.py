@@ -30,6 +30,16 @@ class AuditOutcome(str, Enum):  # noqa: UP042 - also the words of the wire, of c
     UNKNOWN = "unknown"
 
 
+class AuditCaller(NamedTuple):
+    """A caller: the name of its token, or a word for callers without a good one; and its roles."""
+
+    who: str
+    roles: Sequence[str] = ()
+
+
+WITHOUT_TOKEN = AuditCaller(NO_TOKEN)
+
+
 class AuditEntry(NamedTuple):
     """A change that was asked for. `who`: the name of the caller's token, with the user that it spoke for (`console for ada`), `no token`,
     `admin password`, the user whose command changed a file (`ada (via sudo)`), or the file that changed; `roles`: of the token. `source`:

@@ -146,6 +146,11 @@ class AccessControl:
         self._uses: dict[str, TokenUse] = {}  # by digest, also of removed tokens while their callers are connected
         self.replace(tokens)
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether anybody has one."""
+        return bool(self._grants)
+
     def replace(self, tokens: Iterable[Token]) -> None:
         """Takes over other tokens: from now on only these are good, and their quotas apply, also on open connections."""
         before, self._grants = self._grants, {}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller
 from pinlater.domain.bulk_runs import BULK_KEPT_MS, UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
@@ -31,11 +32,14 @@ _PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
 
 
 class _Order(NamedTuple):
-    """The first row of a run. `undone_ms`: the start of the run that it undoes."""
+    """The first row of a run. `who`: who started it, as it is shown; `source`, `caller`: the same for the audit. `undone_ms`: the start of
+    the run that it undoes."""
 
     order: BulkOrder
     who: str
     undone_ms: int = 0
+    source: str = ""
+    caller: AuditCaller = WITHOUT_TOKEN
 
 
 class RunProgress(NamedTuple):
@@ -77,7 +81,7 @@ class RunProgress(NamedTuple):
 
 
 class KeptRun(NamedTuple):
-    """A run as it is kept, on that shard."""
+    """A run as it is kept, on that shard. `who`, `source`, `caller`, `undone_ms`: as in `_Order`."""
 
     shard: str
     id: str
@@ -87,6 +91,8 @@ class KeptRun(NamedTuple):
     progress: RunProgress
     stop: bool = False
     undone_ms: int = 0
+    source: str = ""
+    caller: AuditCaller = WITHOUT_TOKEN
 
     @property
     def is_running(self) -> bool:
@@ -185,15 +191,16 @@ class BulkRecords:
         rows = {row.origin: row for row in await shard.store.list_samples([wanted])}
         return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
 
-    def check_size(self, order: BulkOrder, who: str) -> None:
+    def check_size(self, order: BulkOrder) -> None:
         """Raises `InvalidArgument` if the order is too long to be kept."""
-        size = len(_pack(_Order(order, who)))
+        size = len(_pack(order))
         if size > _ORDER_BYTES_MAX:
             raise InvalidArgument(f"The filters take {size} bytes; at most {_ORDER_BYTES_MAX} are kept")
 
     async def add(self, run: KeptRun) -> None:
         """Keeps a new run. Raises `Unavailable`."""
-        await self._save(run, {"": _pack(_Order(run.order, run.who, run.undone_ms)), _PROGRESS: _pack(run.progress)})
+        order = _Order(run.order, run.who, run.undone_ms, run.source, run.caller)
+        await self._save(run, {"": _pack(order), _PROGRESS: _pack(run.progress)})
         self._seen.setdefault(run.shard, {})[run.id] = run
 
     async def save_progress(self, run: KeptRun, progress: RunProgress) -> None:
@@ -249,9 +256,9 @@ def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, Stor
     for row in orders:
         progress = rows.get(row.origin + _END, rows.get(row.origin + _PROGRESS))
         try:
-            order = _unpack_order(row.data)
+            order, who, undone_ms, source, caller = _unpack_order(row.data)
             now = RunProgress() if progress is None else _unpack_progress(progress.data)
         except msgspec.MsgspecError:
             continue
         stop = row.origin + _STOP in rows
-        yield KeptRun(shard, row.origin, row.at_ms, order.order, order.who, now, stop, order.undone_ms)
+        yield KeptRun(shard, row.origin, row.at_ms, order, who, now, stop, undone_ms, source, caller)

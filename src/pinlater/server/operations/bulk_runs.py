@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 
-from pinlater.domain.audit import AuditEntry, AuditOutcome
+from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller, AuditEntry, AuditOutcome
 from pinlater.domain.bulk_runs import (
     BULK_RUNNING_MAX,
     BULKS_KEPT_MAX,
@@ -61,6 +61,7 @@ from pinlater.server.operations.bulk_undo import (
     order_to_undo,
 )
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
+from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import in_turns
@@ -121,13 +122,15 @@ class BulkRuns:
         self._searches = asyncio.Semaphore(1)
 
     # --- operations -----------------------------------------------------------------------------------------------------------
-    async def start(self, order: BulkOrder, who: str) -> BulkRun:
-        """Keeps the order and begins it. Raises `InvalidArgument`, also if there are too many runs, and `QueueNotFound`."""
+    async def start(self, order: BulkOrder, who: str, source: str = "", caller: AuditCaller = WITHOUT_TOKEN) -> BulkRun:
+        """Keeps the order and begins it. Raises `InvalidArgument`, also if there are too many runs, and `QueueNotFound`.
+
+        `who`: who starts it, as it is shown; `source`, `caller`: as the audit has them at its end.
+        """
         self._check(order)
         await self._queue_cache.require(order.queue)
         await self._job_queries.regex(JobFilter(order.queue, order.state, body_regex=order.regex))
-        who = who[:WHO_CHARS_MAX]
-        self._records.check_size(order, who)
+        self._records.check_size(order)
         async with self._starting:
             await self._check_number(order)
             now_ms, undone_ms = self._clock.now_ms(), 0
@@ -138,7 +141,8 @@ class BulkRuns:
                 jobs = jobs_to_restore(of_queue, undone)
                 progress = progress._replace(to_look_at=jobs, expected=jobs)
             shard, run_id = self._records.roomiest(), secrets.token_hex(8)
-            run = KeptRun(shard, run_id, now_ms, order, who, progress, undone_ms=undone_ms)
+            who, source = who[:WHO_CHARS_MAX], source[:SOURCE_CHARS_MAX]
+            run = KeptRun(shard, run_id, now_ms, order, who, progress, False, undone_ms, source, caller)
             await self._records.add(run)
             self._begin(run)
         return run.shown(now_ms)
@@ -417,9 +421,11 @@ class BulkRuns:
         logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
         outcome = AuditOutcome.FAILED if state is BulkState.FAILED else AuditOutcome.OK
         arguments, detail = json.dumps(about), now.detail[:WHO_CHARS_MAX]
-        who = steps.run.who
+        (who, roles), source = steps.run.caller, steps.run.source
         self._note(
-            AuditEntry("", 0, who, (), who, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail)
+            AuditEntry(
+                "", 0, who, roles, source, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail
+            )
         )
 
     async def _keep_end(self, steps: BulkSteps) -> bool:

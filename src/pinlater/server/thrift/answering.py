@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pinlater.domain.audit import AuditEntry
+from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller, AuditEntry
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import AccessDenied, PinLaterError, QuotaExceeded
@@ -90,7 +90,7 @@ class MethodRoute:
     searches: bool
     may_wait_or_cost: bool  # its calls may wait, search, or need much memory
     tells_arrival: bool
-    caller: audit.AuditCaller = audit.AuditCaller()  # noqa: RUF009 - a value; only of administrative calls
+    caller: AuditCaller = WITHOUT_TOKEN  # only of administrative calls
 
 
 class Answering:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pinlater.domain.access import Role
-from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditEntry, AuditOutcome
+from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditCaller, AuditEntry, AuditOutcome
 from pinlater.domain.bulk_runs import BulkAction
 from pinlater.domain.caller_address import named_address, shown_address
 from pinlater.domain.errors import CallerError, OutcomeUnknown, PinLaterError, TokenInvalid, TokenRequired, Unavailable
@@ -163,13 +163,6 @@ AUDITED: dict[str, Audited] = {
     "runJobs": Audited(_run_jobs, _applied),
     "changePriority": Audited(_change_priority, _applied, _moved),
 }
-
-
-class AuditCaller(NamedTuple):
-    """A caller: the name of its token, or a word for callers without a good one; and its roles."""
-
-    who: str = NO_TOKEN
-    roles: tuple[str, ...] = ()
 
 
 class AuditCall(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pinlater.domain.access import BODIES, DRY_RUN, FAILURE_TEXTS
-from pinlater.domain.audit import UNKNOWN_TOKEN
+from pinlater.domain.audit import NO_TOKEN, UNKNOWN_TOKEN, AuditCaller
 from pinlater.domain.caller_address import shown_address
 from pinlater.domain.calls import KeyHolders
 from pinlater.domain.errors import AccessDenied
@@ -20,10 +20,9 @@ from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.answers import caller_rights, key_holders
-from pinlater.server.thrift.audit import AuditCaller
 from pinlater.server.thrift.handlers import Handler
 from pinlater.server.thrift.masking import masking
-from pinlater.server.thrift.requests import bulk_order
+from pinlater.server.thrift.requests import bulk_order, named_source
 from pinlater.wire.bulk_runs import wire_run
 from pinlater.wire.codec import DecodedCall
 
@@ -232,10 +231,10 @@ class Guard:
             grant.check_roles(_variant(name, arguments))
         if name == SERVER_INFO:
             return _telling_rights(grant, handle)
-        if name == PAUSE_QUEUE and grant.name:
-            handle = _pausing(who)
-        if name == START_BULK_RUN and grant.name:
-            handle = _starting(who)
+        if name == PAUSE_QUEUE:
+            handle = _pausing(self._shown(call, grant, who))
+        if name == START_BULK_RUN:
+            handle = _starting(self._shown(call, grant, who), self.caller(call))
         if grant.masks is not None:
             handle = masking(grant.masks, name, arguments, handle)
         without_texts = None if FAILURE_TEXTS in grant.allowed else _WITHOUT_TEXTS.get(name)
@@ -248,6 +247,13 @@ class Guard:
             return _finding_in_allowed(handle, grant)
         only_allowed = _LISTS.get(name)
         return handle if only_allowed is None else _filtered(handle, only_allowed, grant)
+
+    def _shown(self, call: DecodedCall, grant: Grant, who: str) -> str:
+        """How people see a caller. What is in brackets at the end is proven; a source is only what callers call themselves."""
+        context = call.arguments.context
+        if grant.name:
+            return _with_proof(context.source, f" (token {who})")
+        return _with_proof(named_source(context), f" ({NO_TOKEN})" if self.access.has_tokens else "")
 
     def caller(self, call: DecodedCall) -> AuditCaller:
         """The caller, for the audit."""
@@ -317,28 +323,29 @@ def _telling_rights(grant: Grant, handle: Handler) -> Handler:
     return answer
 
 
-def _pausing(who: str) -> Handler:
-    """Keeps the name of the token, and of the user that it speaks for, with the pause: a source is only what callers call themselves."""
+def _with_proof(source: str, proof: str) -> str:
+    """A long source is cut, so that it can't push the name of the token out."""
+    return source[: SOURCE_CHARS_MAX - len(proof)] + proof
+
+
+def _pausing(shown: str) -> Handler:
+    """Keeps the caller with the pause."""
 
     async def pause(service: Service, call: Any) -> None:
-        await service.queues.set_paused(call.queueName, True, _named(call, who))
+        await service.queues.set_paused(call.queueName, True, shown)
 
     return pause
 
 
-def _starting(who: str) -> Handler:
-    """The same with a bulk run."""
+def _starting(shown: str, caller: AuditCaller) -> Handler:
+    """The same with a bulk run. `caller`: for the audit, when the run ends."""
 
     async def start(service: Service, call: Any) -> Any:
-        return wire_run(await service.bulk_runs.start(bulk_order(call.order), _named(call, who)))
+        return wire_run(
+            await service.bulk_runs.start(bulk_order(call.order), shown, call.context.source, caller),
+        )
 
     return start
-
-
-def _named(call: Any, who: str) -> str:
-    """Source and token. A long source is cut, so that it can't push the name of the token out."""
-    source, token = str(call.context.source), f" (token {who})"
-    return source[: SOURCE_CHARS_MAX - len(token)] + token
 
 
 def _reduced(handle: Handler, without_texts: Callable[[Any], Any]) -> Handler:

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift import answers, requests
@@ -251,9 +250,8 @@ async def get_failures(service: Service, call: received.getFailures_args) -> Any
 
 
 async def start_bulk_run(service: Service, call: received.startBulkRun_args) -> Any:
-    return wire_run(
-        await service.bulk_runs.start(requests.bulk_order(call.order), call.context.source[:SOURCE_CHARS_MAX])
-    )
+    source = call.context.source
+    return wire_run(await service.bulk_runs.start(requests.bulk_order(call.order), source, source))
 
 
 async def stop_bulk_run(service: Service, call: received.stopBulkRun_args) -> Any:

@@ -1,0 +1,53 @@
+"""Who started a bulk run, or paused a queue: a source is only what callers call themselves, and passes for nobody's token."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pinlater.client import AsyncClient, AuditEntry, BulkAction, BulkOrder, BulkRun, JobState
+from pinlater.domain.access import Role
+from pinlater.wire.generated import ttypes as types
+from tests.access.conftest import GuardedServer
+from tests.access.test_audit_of_callers import entries
+from tests.access.test_roles_over_thrift import NAME, TokenSender
+from tests.service.test_bulk_runs import ended
+
+OF_TOKEN = "vm-1 (token ops)"
+
+
+async def run_by(guarded: GuardedServer, token: str, source: str) -> tuple[BulkRun, AuditEntry]:
+    """A run to its end, and the entry of this."""
+    async with AsyncClient(guarded.address, token=token, source=source, wait_for_servers=False) as client:
+        started = await client.start_bulk_run(BulkOrder("other", BulkAction.DELETE, JobState.PENDING))
+    await ended(guarded.core.service.bulk_runs, started)
+    [entry] = await entries(guarded, operation="bulkRun")
+    return started, entry
+
+
+async def test_the_end_of_a_run_is_audited_under_the_token_that_started_it(guarded: GuardedServer) -> None:
+    run, entry = await run_by(guarded, guarded.token(Role.OPERATE, name="ops"), "vm-1")
+    assert run.who == OF_TOKEN
+    assert (entry.who, entry.source, tuple(entry.roles)) == ("ops", "vm-1", ("operate",))
+    assert [each.operation for each in await entries(guarded, who="ops")] == ["bulkRun", "startBulkRun"]
+
+
+async def test_a_caller_without_a_token_that_calls_itself_as_one_with_is_told_apart(
+    start: Callable[..., Awaitable[GuardedServer]],
+) -> None:
+    guarded = await start(Role.OPERATE)
+    guarded.token(Role.OPERATE, name="ops")
+    run, entry = await run_by(guarded, "", OF_TOKEN)
+    assert run.who == f"{OF_TOKEN} (no token)"
+    assert (entry.who, entry.source) == ("no token", OF_TOKEN)
+    caller = await TokenSender.connect(guarded)
+    await caller.call_as(types.RequestContext(OF_TOKEN), "pauseQueue", queueName="other")
+    told = await caller.call("explainJob", None, queueName="other", jobDescriptor=NAME.replace("mail_new", "other"))
+    assert told.value.queue.pausedBy == f"{OF_TOKEN} (no token)"
+    caller.close()
+
+
+async def test_where_nobody_has_a_token_a_source_is_shown_as_it_is(
+    start: Callable[..., Awaitable[GuardedServer]],
+) -> None:
+    run, entry = await run_by(await start(Role.OPERATE), "", "vm-1")
+    assert (run.who, entry.who, entry.source) == ("vm-1", "no token", "vm-1")
