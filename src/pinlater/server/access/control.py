@@ -148,7 +148,7 @@ class AccessControl:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether anybody has one."""
+        """Whether there are any."""
         return bool(self._grants)
 
     def replace(self, tokens: Iterable[Token]) -> None:

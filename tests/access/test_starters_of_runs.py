@@ -1,4 +1,4 @@
-"""Who started a bulk run, or paused a queue: a source is only what callers call themselves, and passes for nobody's token."""
+"""Callers that start a bulk run or pause a queue: a source is only what callers call themselves, and passes for no token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_caller_without_a_token_that_calls_itself_as_one_with_is_told_ap
     caller.close()
 
 
-async def test_where_nobody_has_a_token_a_source_is_shown_as_it_is(
+async def test_where_there_are_no_tokens_a_source_is_shown_as_it_is(
     start: Callable[..., Awaitable[GuardedServer]],
 ) -> None:
     run, entry = await run_by(await start(Role.OPERATE), "", "vm-1")
