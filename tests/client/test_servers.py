@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -17,6 +18,7 @@ from pinlater.client._servers import (
     parse_servers,
 )
 from pinlater.domain.clock import ManualClock
+from pinlater.worker import Worker
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,23 @@ def test_the_environment_names_the_servers_where_nothing_else_does(
     listed.write_text("c:3\nd\n")
     monkeypatch.setenv("PINLATER_SERVERS", f"file:{listed}")
     assert set(face().servers) == {ServerAddress("c", 3), ServerAddress("d", 9010)}
+
+
+@pytest.mark.parametrize("empty", ["", " ", ",", [], ()], ids=repr)
+@pytest.mark.parametrize("face", [Client, AsyncClient, Worker])
+def test_empty_servers_are_refused_and_do_not_mean_the_default(
+    face: type[Client | AsyncClient | Worker], empty: str | Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come from a setting that is missing, and the default server may be another service's."""
+    monkeypatch.setenv("PINLATER_SERVERS", "b:2")
+    with pytest.raises(ValueError, match=r"^no server given; write host:port$"):
+        face(empty)
+
+
+@pytest.mark.parametrize("face", [Client, AsyncClient])
+def test_an_empty_variable_counts_as_not_set(face: type[Client | AsyncClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PINLATER_SERVERS", "")
+    assert face().servers == (ServerAddress("127.0.0.1", 9010),)
 
 
 def choice_of(servers: str, clock: ManualClock) -> ServerChoice:
