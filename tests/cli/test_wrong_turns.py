@@ -34,6 +34,10 @@ GROUP = "0123456789abcdef"
         (("count", "q", "--state"), "Option --state requires an argument. (see: pinlater count --help)"),
         (("queue", "config", "q", "--max-backlog"), "(see: pinlater queue config --help)"),
         (("queue", "list", "--server", ""), "--server: no server given; write host:port"),
+        (
+            ("version", "-s", "file:no-tokens"),
+            "--server: server set no-tokens: can't be read: No such file or directory",
+        ),
         (("version", "-s", " , "), "--server: no server given; write host:port"),
         (("queue", "delete", "q", "--no-password", "--password-stdin"), "exclude each other"),
     ],
