@@ -332,6 +332,17 @@ def test_enqueue_many_refuses_jobs_of_a_task_that_its_queue_does_not_have() -> N
         assert service.client.count("mails") == 4
 
 
+async def test_enqueue_many_refuses_one_job_in_place_of_a_list() -> None:
+    """Its fields would be taken for jobs."""
+    send = Worker("127.0.0.1:1").task("q", name="send")(lambda: None)
+    with pytest.raises(TypeError, match=r"^jobs must be a list of jobs, not one Job: enqueue_many\(\[job\]\)$"):
+        send.enqueue_many(send.job())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^jobs must be a list of jobs, not one Job: enqueue_many_async\(\[job\]\)$"):
+        await send.enqueue_many_async(send.job())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not one NoneType: enqueue_many"):
+        send.enqueue_many(None)  # type: ignore[arg-type]
+
+
 def test_a_name_that_other_systems_have_says_what_to_write() -> None:
     task = task_of()
     with pytest.raises(AttributeError, match=re.escape("a task has no 'delay': write task.enqueue(...)")):
