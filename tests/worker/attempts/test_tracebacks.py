@@ -235,6 +235,29 @@ async def test_causes_and_groups_of_the_users_own_stay(client: AsyncClient, capl
     assert "OSError: other" in found["group"]
 
 
+async def test_a_long_text_is_cut_and_leaves_the_frames(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+    """Some libraries put a whole answer into their errors; the log would have it twice for each attempt."""
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1)
+    async def fetch() -> None:
+        try:
+            raise KeyError("k" * 200_000)
+        except KeyError as error:
+            raise ValueError("é" * 100_000) from error
+
+    placed = await fetch.enqueue_async()
+    [record] = await failures(client, worker, caplog)
+    mark = "… (96,050 more characters)"
+    assert record.getMessage().endswith("é" + mark)
+    trace = traceback_in(record)
+    assert functions_in(trace) == ["fetch", "fetch"]
+    assert (trace.count("more characters)"), trace.endswith("more characters)")) == (2, True)
+    assert len(record.getMessage()) + len(trace) < 13_000
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert info.error_text.partition("\n")[0] == "é" * 3_950 + mark
+
+
 async def test_the_server_keeps_the_users_frames(client: AsyncClient) -> None:
     """So the console's link to the source leads to the user's line."""
     worker = Worker(client, settings=FAST)

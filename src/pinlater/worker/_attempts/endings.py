@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
-from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, user_traceback
+from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, cut, user_traceback
 from pinlater.worker.context import JobContext, Rescheduling, is_last_attempt
 from pinlater.worker.errors import ClaimLost, Reject, Retry, Snooze
 from pinlater.worker.retries import RetryPolicy, delay_of
@@ -89,6 +89,7 @@ def _failed(error: BaseException, delay_ms: int | None, text: str | None = None)
     """`text`: instead of the error's own."""
     name, text = type_name(type(error)), _text_of(error) if text is None else text
     status = _sendable(f"{name}: {text}"[:STATUS_CHARS_MAX])
+    text = cut(text)
     if not isinstance(error, WITHOUT_TRACEBACK):
         text = _with_trace(text, error)
     text = _sendable(text[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX]
