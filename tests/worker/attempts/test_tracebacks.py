@@ -1,4 +1,4 @@
-"""The traceback of a failed attempt in the worker's log: whole, from the task's own code on, down to the last line of the user's code."""
+"""The traceback of a failed attempt in the worker's log: whole, from the task's own code on, without frames inside PinLater."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from fractions import Fraction
 from typing import Any
 
 import pydantic
@@ -233,6 +234,25 @@ async def test_causes_and_groups_of_the_users_own_stay(client: AsyncClient, capl
     assert "has_at" in functions_in(found["validator"])
     assert functions_in(found["group"]) == ["with_group", "with_group", "wait"]
     assert "OSError: other" in found["group"]
+
+
+async def test_the_log_and_the_server_have_frames_of_libraries_and_only_the_log_has_causes(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1)
+    def parse() -> None:
+        try:
+            {"name": ""}["text"]
+        except KeyError:
+            Fraction("no number")
+
+    placed = await parse.enqueue_async()
+    [record] = await failures(client, worker, caplog)
+    assert functions_in(traceback_in(record)) == ["parse", "parse", "__new__"]
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert functions_in(info.error_text) == ["parse", "__new__"]
 
 
 async def test_a_long_text_is_cut_and_leaves_the_frames(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Tracebacks of a task's errors as its author reads them: from the task's own code on, down to the last line of the user's code.
+"""Tracebacks of a task's errors as its author reads them: from the task's own code on, with the libraries that it calls.
 
 Frames of the worker above the task and of PinLater below the user's last frame say nothing about the task, and neither do causes inside
 PinLater. The logger `pinlater.worker` shows them at the level debug.
