@@ -33,6 +33,12 @@ GROUP = "0123456789abcdef"
         (("import-original", "--from", "x"), "--from: it is no address: write mysql://USER@HOST:PORT/"),
         (("count", "q", "--state"), "Option --state requires an argument. (see: pinlater count --help)"),
         (("queue", "config", "q", "--max-backlog"), "(see: pinlater queue config --help)"),
+        (("queue", "list", "--server", ""), "--server: no server given; write host:port"),
+        (
+            ("version", "-s", "file:no-tokens"),
+            "--server: server set no-tokens: can't be read: No such file or directory",
+        ),
+        (("version", "-s", " , "), "--server: no server given; write host:port"),
         (("queue", "delete", "q", "--no-password", "--password-stdin"), "exclude each other"),
     ],
 )

@@ -112,6 +112,30 @@ async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing
     assert seen == [None, None, True, True]
 
 
+async def test_the_error_of_an_enqueue_with_an_unknown_outcome_begins_with_what_that_means() -> None:
+    """The server's text only says what broke. Other calls may be repeated, or say that by themselves."""
+    lost = t.PinLaterException(errorCode=502, message="(2013) lost; (2002) refused", detail="OUTCOME_UNKNOWN")
+    said = (
+        "The jobs may be stored; to enqueue them again is safe only with the same request key, or if they have unique keys: "
+        "(2013) lost; (2002) refused"
+    )
+
+    def refuse(_: Any) -> Any:
+        raise lost
+
+    async with (
+        FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=refuse, createQueue=refuse) as server,
+        AsyncClient(server.address, retries=1) as client,
+    ):
+        with pytest.raises(errors.OutcomeUnknown) as raised:
+            await client.enqueue("q", [b"x"])
+        with Client(server.address, retries=1) as blocking, pytest.raises(errors.OutcomeUnknown) as raised_too:
+            await asyncio.to_thread(blocking.enqueue, "q", [b"x"])
+        with pytest.raises(errors.OutcomeUnknown, match=r"^\(2013\) lost"):
+            await client.create_queue("q")
+    assert [str(raised.value), raised.value.message, str(raised_too.value)] == [said] * 3
+
+
 async def test_a_client_that_does_not_wait_says_that_a_lost_enqueue_may_be_stored() -> None:
     """A caller that reads the refusal of a repeat as "nothing was stored" makes a new request, and stores the jobs twice."""
     away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE", retryable=True)

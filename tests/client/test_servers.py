@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -17,6 +19,7 @@ from pinlater.client._servers import (
     parse_servers,
 )
 from pinlater.domain.clock import ManualClock
+from pinlater.worker import Worker
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,23 @@ def test_the_environment_names_the_servers_where_nothing_else_does(
     assert set(face().servers) == {ServerAddress("c", 3), ServerAddress("d", 9010)}
 
 
+@pytest.mark.parametrize("empty", ["", " ", ",", [], ()], ids=repr)
+@pytest.mark.parametrize("face", [Client, AsyncClient, Worker])
+def test_empty_servers_are_refused_and_do_not_mean_the_default(
+    face: type[Client | AsyncClient | Worker], empty: str | Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come from a setting that is missing, and the default server may be another service's."""
+    monkeypatch.setenv("PINLATER_SERVERS", "b:2")
+    with pytest.raises(ValueError, match=r"^no server given; write host:port$"):
+        face(empty)
+
+
+@pytest.mark.parametrize("face", [Client, AsyncClient])
+def test_an_empty_variable_counts_as_not_set(face: type[Client | AsyncClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PINLATER_SERVERS", "")
+    assert face().servers == (ServerAddress("127.0.0.1", 9010),)
+
+
 def choice_of(servers: str, clock: ManualClock) -> ServerChoice:
     return ServerChoice(FixedServers(parse_servers(servers)), clock.monotonic, Random(1))
 
@@ -102,7 +122,8 @@ def test_a_server_set_file_is_read_again_when_it_changes_and_a_broken_one_keeps_
         path.unlink() if text is None else path.write_text(text)
         clock.advance(seconds=2)
         assert servers.addresses() == (ServerAddress("a", 1), ServerAddress("b", 2))
-    assert caplog.text.count("keeping the last good list") == 1
+    line = f"server set {path}: not a server address: 'nonsense:port'; write host:port; keeping the last good list"
+    assert [record.message for record in caplog.records] == [line]
     replacement = tmp_path / "new"
     replacement.write_text("c:3")
     replacement.replace(path)
@@ -112,8 +133,16 @@ def test_a_server_set_file_is_read_again_when_it_changes_and_a_broken_one_keeps_
 
 
 def test_a_server_set_file_that_is_broken_at_the_start_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="can't be read"):
-        ServerSetFile(tmp_path / "missing", ManualClock().monotonic)
     (tmp_path / "empty").write_text("#\n")
-    with pytest.raises(ValueError, match="no server"):
-        ServerSetFile(tmp_path / "empty", ManualClock().monotonic)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "wrong").write_text("a:port\n")
+    (tmp_path / "binary").write_bytes(b"\xff")
+    for name, why in {
+        "missing": "can't be read: No such file or directory",
+        "folder": "can't be read: Is a directory",
+        "binary": "can't be read: 'utf-8' codec can't decode byte 0xff",
+        "empty": "no server given; write host:port",
+        "wrong": "not a server address: 'a:port'; write host:port",
+    }.items():
+        with pytest.raises(ValueError, match=f"^server set {re.escape(f'{tmp_path / name}: {why}')}"):
+            Client(tmp_path / name)

@@ -332,6 +332,17 @@ def test_enqueue_many_refuses_jobs_of_a_task_that_its_queue_does_not_have() -> N
         assert service.client.count("mails") == 4
 
 
+async def test_enqueue_many_refuses_one_job_in_place_of_a_list() -> None:
+    """Its fields would be taken for jobs."""
+    send = Worker("127.0.0.1:1").task("q", name="send")(lambda: None)
+    with pytest.raises(TypeError, match=r"^jobs must be a list of jobs, not one Job: enqueue_many\(\[job\]\)$"):
+        send.enqueue_many(send.job())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^jobs must be a list of jobs, not one Job: enqueue_many_async\(\[job\]\)$"):
+        await send.enqueue_many_async(send.job())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not one NoneType: enqueue_many"):
+        send.enqueue_many(None)  # type: ignore[arg-type]
+
+
 def test_a_name_that_other_systems_have_says_what_to_write() -> None:
     task = task_of()
     with pytest.raises(AttributeError, match=re.escape("a task has no 'delay': write task.enqueue(...)")):
@@ -641,7 +652,18 @@ def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:
     context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value, method: b"")
     ending = ending_of(Retry(after=7, reason="HTTP 429"), context, constant(1))
     assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "HTTP 429; again in 7 s")
+    assert ending.status == "pinlater.Retry: HTTP 429; again in 7 s"
     assert ending_of(Snooze(7), context, constant(1)).kind is Kind.SNOOZED
     assert ending_of(Reject("no"), context, constant(1)).kind is Kind.GIVEN_UP
     with pytest.raises(ValueError, match="after must not be negative"):
         Retry(after=-1)
+
+
+@pytest.mark.parametrize(("allowed", "remaining", "again"), [(3, 1, False), (3, 2, True), (0, 0, True)])
+def test_a_last_attempt_does_not_say_that_the_job_comes_again(allowed: int, remaining: int, again: bool) -> None:
+    job = ClaimedJob("d", "q", b"", attempts_allowed=allowed, attempts_remaining=remaining)
+    context = JobContext(job, "send", ServerCalls(lambda: 0), lambda value, method: b"")
+    endings = [ending_of(Retry(2, reason), context, constant(1)) for reason in ("429 from the stock API", "")]
+    texts = ["429 from the stock API; again in 2 s", "again in 2 s"] if again else ["429 from the stock API", ""]
+    assert [ending.error_text for ending in endings] == texts
+    assert [ending.status for ending in endings] == [f"pinlater.Retry: {text}" for text in texts]

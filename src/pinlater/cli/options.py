@@ -224,7 +224,7 @@ def client_for(
             token=token,
         )
     except ValueError as error:
-        hints = {"token": "--token-file", "tls: ": "--tls-ca", "PINLATER_TLS": "--tls"}
+        hints = {"server set ": "--server", "token": "--token-file", "tls: ": "--tls-ca", "PINLATER_TLS": "--tls"}
         hint = next((option for word, option in hints.items() if word in str(error)), "--server")
         raise typer.BadParameter(str(error), param_hint=hint) from None
 

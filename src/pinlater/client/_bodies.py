@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from pinlater.client import values
 
+_ONE_JOB = (values.Job, bytes, bytearray, memoryview, str)
+
+
+def check_jobs(jobs: object, example: str) -> None:
+    """Raises TypeError for one job in place of a list: its parts would be taken for jobs. `example`: the right call."""
+    if isinstance(jobs, _ONE_JOB) or not hasattr(jobs, "__iter__"):
+        raise TypeError(f"jobs must be a list of jobs, not one {type(jobs).__name__}: {example}")
+
 
 def body_of(value: object, name: str) -> bytes:
     """The bytes of `value`. Raises TypeError, naming the argument: `bytes` itself would make five zero bytes of the number 5."""

@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from pinlater.client import _parsing, values
-from pinlater.client._bodies import body_of, check_type
+from pinlater.client._bodies import body_of, check_jobs, check_type
 from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
@@ -27,7 +27,6 @@ from pinlater.wire.queue_settings import fields_of
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
-_ONE_JOB = (values.Job, bytes, bytearray, memoryview, str)
 _ONLY_A_BODY = values.Job(b"")[1:]
 
 
@@ -59,9 +58,7 @@ def new_request_key(now_ms: int) -> str:
 def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> ClientCall[values.Enqueued]:
-    # Each of these has parts, which would be taken for jobs.
-    if isinstance(jobs, _ONE_JOB) or not hasattr(jobs, "__iter__"):
-        raise TypeError(f"jobs must be a list of jobs, not one {type(jobs).__name__}: enqueue(queue, [job])")
+    check_jobs(jobs, "enqueue(queue, [job])")
     request = types.PinLaterEnqueueRequest(
         queueName=queue,
         jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],

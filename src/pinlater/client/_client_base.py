@@ -76,7 +76,7 @@ class ClientBase:
         # A connection of its own kind ends in this process, which asks for no token.
         self._token = token_source("" if connect is not None and token is None else token, self._clock.monotonic)
         made_with_tls = tls_source(False if connect is not None else tls, self._clock.monotonic)
-        given = servers or servers_by_default()
+        given = servers_by_default() if servers is None else servers
         self._servers: ServerSource = server_source(given, self._clock.monotonic)
         self._source = source
         self._timeout_s = timeout_ms / 1000

@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client._retries import Resend
-from pinlater.client.errors import PinLaterError, QueueNameInvalid, QueueNotFound
+from pinlater.client.errors import OutcomeUnknown, PinLaterError, QueueNameInvalid, QueueNotFound
 from pinlater.domain.errors import adding
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
 
@@ -46,6 +46,8 @@ _CLIENT_NAMES = {
     "getQueueStats": "queue_stats",
     "getServerInfo": "server_info",
 }
+_ENQUEUE = "enqueueJobs"
+_MAY_BE_STORED = "The jobs may be stored; to enqueue them again is safe only with the same request key, or if they have unique keys: "
 _CAPITAL = re.compile("[A-Z]")
 
 
@@ -76,7 +78,10 @@ class ClientCall(NamedTuple, Generic[T]):
 
     def explained(self, error: PinLaterError) -> PinLaterError:
         """The server's error; servers answer only that the name is invalid, or that there is no such queue. With the rule for names if no
-        queue can be called so, else with a note, which tracebacks show, of how to create one."""
+        queue can be called so, else with a note, which tracebacks show, of how to create one. Of an enqueue with an unknown outcome, with
+        what that means: the server's text says what broke."""
+        if isinstance(error, OutcomeUnknown) and self.method == _ENQUEUE:
+            return adding(error, "", before=_MAY_BE_STORED)
         if isinstance(error, QueueNameInvalid):
             return adding(error, f"; {QUEUE_NAME_RULE}")
         if not isinstance(error, QueueNotFound):

@@ -164,22 +164,32 @@ class ServerSetFile:
         except ValueError as error:
             if not self._complained:
                 self._complained = True
-                _log.warning("server set %s: %s; keeping the last good list", self._path, error)
+                _log.warning("%s; keeping the last good list", error)
 
     def _mark(self) -> tuple[int, int, int]:
         try:
             status = self._path.stat()
         except OSError as error:
-            raise ValueError(f"can't be read: {error.strerror or error}") from error
+            raise self._broken(f"can't be read: {error.strerror or error}") from error
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     def _read(self) -> tuple[ServerAddress, ...]:
         self._seen = self._mark()
         try:
             text = self._path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"can't be read: {error}") from error
-        return parse_servers([line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")])
+        except OSError as error:
+            raise self._broken(f"can't be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise self._broken(f"can't be read: {error}") from error
+        try:
+            return parse_servers(
+                [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
+            )
+        except ValueError as error:
+            raise self._broken(str(error)) from None
+
+    def _broken(self, why: str) -> ValueError:
+        return ValueError(f"server set {self._path}: {why}")
 
 
 class ServerChoice:

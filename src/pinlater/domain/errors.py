@@ -70,11 +70,11 @@ class PinLaterError(Exception):
 Error = TypeVar("Error", bound=PinLaterError)
 
 
-def adding(error: Error, text: str) -> Error:
-    """The same error with `text` behind its message. A copy: one error may be the answer to many callers."""
+def adding(error: Error, text: str, *, before: str = "") -> Error:
+    """The same error with `text` behind its message, and one before it. A copy: one error may be the answer to many callers."""
     copy = type(error).__new__(type(error))
     copy.__dict__.update(error.__dict__)
-    copy.message = error.message + text
+    copy.message = before + error.message + text
     copy.args = (copy.message,)
     copy.__cause__ = error.__cause__
     return copy

@@ -175,6 +175,11 @@ def attempt_number(job: ClaimedJob) -> int:
     return max(1, job.attempt or job.attempts_allowed - job.attempts_remaining + 1)
 
 
+def is_last_attempt(job: ClaimedJob) -> bool:
+    """Whether the job becomes FAILED if this attempt fails. False if that is unknown."""
+    return job.attempts_allowed > 0 and job.attempts_remaining <= 1
+
+
 _CURRENT: ContextVar[JobContext] = ContextVar("pinlater_current_job")
 
 

@@ -46,6 +46,7 @@ class Retry(Exception):
     @_with_hints
     def __init__(self, after: Duration, reason: str = "") -> None:
         self.delay_ms = as_duration_ms(after, "after")
+        self.reason = reason
         again = f"again in {self.delay_ms / 1000:g} s"
         super().__init__(f"{reason}; {again}" if reason else again)
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, overload
 
+from pinlater.client._bodies import check_jobs
 from pinlater.client.batching import Placed
 from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.worker import envelope
@@ -30,6 +31,7 @@ from pinlater.worker.tracing import with_trace
 P = ParamSpec("P")
 R = TypeVar("R")
 J = TypeVar("J", ClaimedJob, JobContext)
+_MANY, _MANY_ASYNC = "enqueue_many([job])", "enqueue_many_async([job])"
 
 
 class RunsIn(Enum):
@@ -169,10 +171,12 @@ class Task(Generic[P, R]):
         After an error the jobs of earlier requests are stored and the others are not. Raises TypeError for a job of a task that the
         queue does not have.
         """
+        check_jobs(jobs, _MANY)
         return self._enqueuer.send(self.queue, jobs, self._tasks_of_queue)
 
     async def enqueue_many_async(self, jobs: Iterable[Job]) -> list[Placed]:
         """`enqueue_many`, for coroutines."""
+        check_jobs(jobs, _MANY_ASYNC)
         return await self._enqueuer.send_async(self.queue, jobs, self._tasks_of_queue)
 
 

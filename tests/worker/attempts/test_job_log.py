@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from pinlater.client import AsyncClient
+from pinlater.client import AsyncClient, JobState
 from pinlater.worker import Reject, Retry, Snooze, Worker
 from pinlater.worker._attempts.tracebacks import user_traceback
 from pinlater.worker._consumer.job_log import span
 from tests.worker.attempts.test_attempts import FAST
 from tests.worker.conftest import eventually
-from tests.worker.test_worker import running
+from tests.worker.test_worker import running, state_of
 
 
 def lines(caplog: pytest.LogCaptureFixture, word: str) -> list[tuple[str, str]]:
@@ -157,7 +157,7 @@ async def test_a_retry_shows_its_delay_once_and_its_reason(
         raise Retry(after=0.01, reason=reason)
 
     await fetch.enqueue_async("")
-    await fetch.enqueue_async("HTTP 429")
+    descriptor = (await fetch.enqueue_async("HTTP 429")).descriptor
     async with running(worker):
         await eventually(lambda: worker.counts.failed == 4)
     ends = sorted((level, text.partition("ms, ")[2]) for level, text in lines(caplog, "fetch "))
@@ -167,6 +167,8 @@ async def test_a_retry_shows_its_delay_once_and_its_reason(
         ("WARNING", "again in 10ms: Retry"),
         ("WARNING", "again in 10ms: Retry: HTTP 429"),
     ]
+    info = await eventually(lambda: state_of(client, descriptor, JobState.FAILED))
+    assert [attempt.error_text for attempt in info.attempts] == ["HTTP 429; again in 0.01 s", "HTTP 429"]
 
 
 async def test_the_start_names_servers_queues_and_tasks_and_a_clean_stop_warns_of_nothing(

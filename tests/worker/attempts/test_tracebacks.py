@@ -1,4 +1,4 @@
-"""The traceback of a failed attempt in the worker's log: whole, from the task's own code on, down to the last line of the user's code."""
+"""The traceback of a failed attempt in the worker's log: whole, from the task's own code on, without frames inside PinLater."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from fractions import Fraction
 from typing import Any
 
 import pydantic
@@ -233,6 +234,48 @@ async def test_causes_and_groups_of_the_users_own_stay(client: AsyncClient, capl
     assert "has_at" in functions_in(found["validator"])
     assert functions_in(found["group"]) == ["with_group", "with_group", "wait"]
     assert "OSError: other" in found["group"]
+
+
+async def test_the_log_and_the_server_have_frames_of_libraries_and_only_the_log_has_causes(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1)
+    def parse() -> None:
+        try:
+            {"name": ""}["text"]
+        except KeyError:
+            Fraction("no number")
+
+    placed = await parse.enqueue_async()
+    [record] = await failures(client, worker, caplog)
+    assert functions_in(traceback_in(record)) == ["parse", "parse", "__new__"]
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert functions_in(info.error_text) == ["parse", "__new__"]
+
+
+async def test_a_long_text_is_cut_and_leaves_the_frames(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+    """Some libraries put a whole answer into their errors; the log would have it twice for each attempt."""
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1)
+    async def fetch() -> None:
+        try:
+            raise KeyError("k" * 200_000)
+        except KeyError as error:
+            raise ValueError("é" * 100_000) from error
+
+    placed = await fetch.enqueue_async()
+    [record] = await failures(client, worker, caplog)
+    mark = "… (96,050 more characters)"
+    assert record.getMessage().endswith("é" + mark)
+    trace = traceback_in(record)
+    assert functions_in(trace) == ["fetch", "fetch"]
+    assert (trace.count("more characters)"), trace.endswith("more characters)")) == (2, True)
+    assert len(record.getMessage()) + len(trace) < 13_000
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert info.error_text.partition("\n")[0] == "é" * 3_950 + mark
 
 
 async def test_the_server_keeps_the_users_frames(client: AsyncClient) -> None:

@@ -36,6 +36,7 @@ class ReportRecorder(AsyncClient):
         self.per_item = per_item
         self.away: set[str] = set()
         self.down = False
+        self.refusing: Outcome | None = None  # of all items that reach a shard
         self.bad: set[str] = set()
         self.calls: list[str] = []
         self.applied: list[str] = []
@@ -56,7 +57,7 @@ class ReportRecorder(AsyncClient):
         return [
             AckResult(descriptor, Outcome.ERROR, error=self.away_error(descriptor))
             if descriptor in lost
-            else AckResult(descriptor, Outcome.APPLIED)
+            else AckResult(descriptor, Outcome.APPLIED if self.refusing is None else self.refusing)
             for descriptor, _ in items
         ]
 
@@ -238,6 +239,34 @@ def test_snoozed_and_rescheduled_jobs_outlast_a_restart_of_nine_seconds(told: Te
     assert turned.server.bodies["b"] == b"new"
     assert turned.counts.released == 3
     assert not turned.kept & {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.STALE_CLAIM, Outcome.ALREADY_FINAL])
+def test_one_warning_names_jobs_that_run_again_since_their_reports_came_after_their_claims(
+    told: Tell, caplog: pytest.LogCaptureFixture, outcome: Outcome
+) -> None:
+    """Of a job that is final by now, an earlier try may have brought the report. One that fails comes again anyway."""
+
+    async def story(worker: FlushedReports) -> None:
+        worker.server.away = {"1"}
+        for name in "abcd":
+            await worker.succeeded(name)
+        await worker.reports.end(job("e"), Ending(Kind.GIVEN_UP), NUMBERS["e"])
+        await worker.reports.end(job("f"), Ending(Kind.FAILED), NUMBERS["f"])
+        await worker.reports.release([(job("g"), NUMBERS["g"])])
+        await worker.after(ms=2_000)
+        worker.server.away, worker.server.refusing = set(), outcome
+        await worker.after(ms=40_000)
+
+    worker = told(story)
+    assert worker.kept == {"h"}
+    lines = [(each.levelname, each.getMessage()) for each in caplog.records if "claim" in each.getMessage()]
+    too_late = (
+        "queue q: 5 reports came too late: the claims had ended before the server could take them, so that these jobs "
+        "run again: q:s1:p1:0, q:s1:p1:1, q:s1:p1:2 and 2 more"
+    )
+    assert lines == ([("WARNING", too_late)] if outcome is Outcome.STALE_CLAIM else [])
+    assert worker.counts.acks_refused == 5 * len(lines)
 
 
 def test_a_stop_retries_reports_until_its_timeout(told: Tell) -> None:

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
-from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, user_traceback
-from pinlater.worker.context import JobContext, Rescheduling
+from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, cut, user_traceback
+from pinlater.worker.context import JobContext, Rescheduling, is_last_attempt
 from pinlater.worker.errors import ClaimLost, Reject, Retry, Snooze
 from pinlater.worker.retries import RetryPolicy, delay_of
 
@@ -65,7 +65,8 @@ def ending_of(error: BaseException | None, context: JobContext, retry: RetryPoli
     if isinstance(error, Reject):
         return _failed(error, None)
     if isinstance(error, Retry):
-        return _failed(error, error.delay_ms)
+        # The text of the exception says when the job comes again.
+        return _failed(error, error.delay_ms, str(error.reason) if is_last_attempt(context.job) else None)
     return failure(error, context.attempt, retry)
 
 
@@ -84,9 +85,11 @@ def failure(error: BaseException, attempt: int, retry: RetryPolicy) -> Ending:
     return _failed(error, delay_of(retry, attempt, error, spread))
 
 
-def _failed(error: BaseException, delay_ms: int | None) -> Ending:
-    name, text = type_name(type(error)), _text_of(error)
+def _failed(error: BaseException, delay_ms: int | None, text: str | None = None) -> Ending:
+    """`text`: instead of the error's own."""
+    name, text = type_name(type(error)), _text_of(error) if text is None else text
     status = _sendable(f"{name}: {text}"[:STATUS_CHARS_MAX])
+    text = cut(text)
     if not isinstance(error, WITHOUT_TRACEBACK):
         text = _with_trace(text, error)
     text = _sendable(text[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX]

@@ -1,4 +1,4 @@
-"""Tracebacks of a task's errors as its author reads them: from the task's own code on, down to the last line of the user's code.
+"""Tracebacks of a task's errors as its author reads them: from the task's own code on, with the libraries that it calls.
 
 Frames of the worker above the task and of PinLater below the user's last frame say nothing about the task, and neither do causes inside
 PinLater. The logger `pinlater.worker` shows them at the level debug.
@@ -14,6 +14,7 @@ from traceback import StackSummary, TracebackException
 from types import FrameType, TracebackType
 
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
 from pinlater.worker.errors import ProcessDied, Reject, Retry, TimeLimitExceeded
 
 # The packages that a task calls or that call it. Others, such as `pinlater.cli`, have tasks of their own.
@@ -28,6 +29,7 @@ _OURS = (
 # Python's modules and the libraries that these packages call: their frames below ours are details of ours.
 _CALLED_BY_US = sys.stdlib_module_names | {"msgspec", "opentelemetry", "pydantic", "thrift"}
 _CHARS_MAX = 100_000
+_MARK_CHARS_MAX = 50
 _log = logging.getLogger("pinlater.worker")
 # Their text says all; a traceback would show only the worker, or what the task raised on purpose.
 WITHOUT_TRACEBACK = (ProcessDied, Reject, Retry, TimeLimitExceeded)
@@ -71,17 +73,30 @@ def user_traceback(error: BaseException) -> TracebackType | None:
 
 
 def text_of(error: BaseException) -> str:
-    """The whole traceback as Python prints it, with head, chained errors and last line. '' of an error that says all by itself, and if
-    the text can't be made."""
+    """The traceback as Python prints it, with head, chained errors and last line, each with a text that is cut if it is long. '' of an
+    error that says all by itself, and if the text can't be made."""
     if isinstance(error, WITHOUT_TRACEBACK):
         return ""
     try:
         printed = TracebackException.from_exception(error)
         if not _log.isEnabledFor(logging.DEBUG):
             _shorten(printed, error)
-        return "".join(printed.format()).rstrip("\n")[-_CHARS_MAX:]
+        return "".join(map(_cut_line, printed.format())).rstrip("\n")[-_CHARS_MAX:]
     except Exception:  # noqa: BLE001 - the exception's class is user code
         return ""
+
+
+def cut(text: str, chars_max: int = ERROR_TEXT_CHARS_MAX) -> str:
+    """The text, or its beginning and how many characters are missing."""
+    if len(text) <= chars_max:
+        return text
+    kept = max(0, chars_max - _MARK_CHARS_MAX)
+    return f"{text[:kept]}… ({len(text) - kept:,} more characters)"
+
+
+def _cut_line(printed: str) -> str:
+    """A frame, or type and text of an error, as a traceback prints it. A long text would push the frames out of the bound."""
+    return printed if len(printed) <= ERROR_TEXT_CHARS_MAX else cut(printed.rstrip("\n")) + "\n"
 
 
 def _shorten(printed: TracebackException, error: BaseException) -> None:

@@ -40,7 +40,7 @@ def log_unused_variable(client: Servers | NewClient) -> None:
     Says nothing of a worker with a client: that may have its servers from the environment.
     """
     named = os.environ.get(SERVERS_VARIABLE)
-    if not named or not client or isinstance(client, AsyncClient) or callable(client):
+    if not named or client is None or isinstance(client, AsyncClient) or callable(client):
         return
     given = f"file:{client}" if isinstance(client, PathLike) else servers_text(client)
     level = logging.INFO if same_servers(given, named) else logging.WARNING

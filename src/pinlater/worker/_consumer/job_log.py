@@ -6,13 +6,14 @@ A failure is one line with one traceback, which begins with the task's own code.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 
 from pinlater.client.values import ClaimedJob
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
 from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, text_of, user_traceback
 from pinlater.worker._consumer.held_jobs import HeldJob
-from pinlater.worker.context import attempt_number
+from pinlater.worker.context import attempt_number, is_last_attempt
 from pinlater.worker.errors import CantDecode, ClaimLost, Retry
 from pinlater.worker.logs import fields_of
 
@@ -20,6 +21,8 @@ _log = logging.getLogger("pinlater.worker")
 _OUR_NAMES = {
     type_name(kind): kind.__name__ for kind in (*WITHOUT_TRACEBACK, CantDecode, ClaimLost)
 }  # `Reject` says as much
+
+_RETRY_DELAY = re.compile(r"(^|; )again in \S+ s$")
 
 
 def started(job: ClaimedJob, task: str) -> None:
@@ -46,7 +49,7 @@ def ended(held: HeldJob, task: str, ending: Ending, error: BaseException | None,
 
 
 def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:
-    last = ending.kind is Kind.GIVEN_UP or (job.attempts_allowed > 0 and job.attempts_remaining <= 1)
+    last = ending.kind is Kind.GIVEN_UP or is_last_attempt(job)
     then = "gave up" if last else f"again in {span(ending.delay_ms / 1000)}"
     level, line = logging.ERROR if last else logging.WARNING, _error_line(ending)
     _log_error(level, "%s failed in %s, %s: %s", (task, took, then, line), _fields(job, task), ending, error)
@@ -85,7 +88,7 @@ def _error_line(ending: Ending) -> str:
     text = ending.error_text.partition("\n")[0]
     name = _OUR_NAMES.get(ending.error_type, ending.error_type)
     if name == Retry.__name__:
-        text = text.rpartition("; again in ")[0]  # the reason; the line has the delay
+        text = _RETRY_DELAY.sub("", text)  # the line has the delay
     return f"{name}: {text}" if text else name
 
 

@@ -40,5 +40,5 @@ def servers_text(client: Servers | NewClient) -> str:
         return ", ".join(map(str, client.servers))
     if callable(client):
         return "a service of pinlater.testing"
-    given = client or servers_by_default()
+    given = servers_by_default() if client is None else client
     return str(given) if isinstance(given, str | PathLike) else ", ".join(given)

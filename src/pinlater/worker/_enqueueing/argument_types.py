@@ -1,32 +1,58 @@
-"""Which types of values a worker would refuse for a parameter, as far as its annotation is of builtin types.
+"""Which types of values a worker would refuse for a parameter.
 
 Such a call fails when it is enqueued, in the caller's code, and not later in the worker. Only what no worker with that annotation takes is
-refused, and only of the exact types of `_CHECKED`, whose encoding is known. Subclasses, dates, UUIDs and the like pass. Items of lists and
-dictionaries are not checked.
+refused, and only values of the exact types of `_CHECKED`, whose encoding is known. Values of other types pass, as do all values for a type
+that the codec leaves to a hook, such as a pydantic model. Items of lists and dictionaries and fields of dataclasses are not checked.
 """
 
 from __future__ import annotations
 
 import inspect
-import types
-import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from msgspec import inspect as decoded
 
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 
 _CHECKED: frozenset[type] = frozenset({str, int, float, bool, type(None), bytes, list, tuple, dict})
-# Annotation to the types of values whose encoding decodes to it, in JSON or in MessagePack.
-_TAKEN: dict[type, set[type]] = {
-    int: {int},
-    float: {int, float},
-    bool: {bool},
-    str: {str, bytes},
-    bytes: {bytes, str},
-    type(None): {type(None)},
-    list: {list, tuple},
-    tuple: {list, tuple},
-    dict: {dict},
+# JSON has bytes as a text, and MessagePack has bytes.
+_TEXT = frozenset({str, bytes})
+_ARRAY = frozenset({list, tuple})
+# What a parameter decodes to, to the types of values whose encoding decodes to it, in JSON or in MessagePack.
+_TAKEN: dict[type, frozenset[type]] = {
+    decoded.NoneType: frozenset({type(None)}),
+    decoded.BoolType: frozenset({bool}),
+    decoded.IntType: frozenset({int}),
+    decoded.FloatType: frozenset({int, float}),
+    decoded.DecimalType: _TEXT | {int, float},
+    **dict.fromkeys(
+        (
+            decoded.StrType,
+            decoded.BytesType,
+            decoded.ByteArrayType,
+            decoded.MemoryViewType,
+            decoded.DateTimeType,
+            decoded.DateType,
+            decoded.TimeType,
+            decoded.TimeDeltaType,
+            decoded.UUIDType,
+        ),
+        _TEXT,
+    ),
+    **dict.fromkeys(
+        (
+            decoded.ListType,
+            decoded.SetType,
+            decoded.FrozenSetType,
+            decoded.CollectionType,
+            decoded.VarTupleType,
+            decoded.TupleType,
+            decoded.NamedTupleType,
+        ),
+        _ARRAY,
+    ),
+    **dict.fromkeys((decoded.DictType, decoded.TypedDictType, decoded.DataclassType), frozenset({dict})),
 }
 
 
@@ -54,8 +80,30 @@ def refused_types(codec: Codec | None, parameters: Sequence[inspect.Parameter]) 
 
 
 def _refused(annotation: Any) -> frozenset[type]:
-    origin = typing.get_origin(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return frozenset.intersection(*map(_refused, typing.get_args(annotation)))
-    taken = _TAKEN.get(origin or annotation) if isinstance(origin or annotation, type) else None
-    return frozenset() if taken is None else _CHECKED - taken
+    try:
+        return _CHECKED - _taken(decoded.type_info(annotation))
+    except Exception:  # noqa: BLE001 - such a type is refused or accepted elsewhere
+        return frozenset()
+
+
+def _taken(kind: decoded.Type) -> frozenset[type]:
+    """The checked types whose values may decode to this."""
+    if isinstance(kind, decoded.Metadata):
+        return _taken(kind.type)
+    if isinstance(kind, decoded.UnionType):
+        return frozenset[type]().union(*map(_taken, kind.types))
+    if isinstance(kind, decoded.LiteralType):
+        return _as_values(kind.values)
+    if isinstance(kind, decoded.EnumType):
+        return _as_values([member.value for member in kind.cls])
+    if isinstance(kind, decoded.StructType):
+        return _ARRAY if kind.array_like else frozenset({dict})
+    return _TAKEN.get(type(kind), _CHECKED)
+
+
+def _as_values(values: Sequence[object]) -> frozenset[type]:
+    """The types that decode to one of these, as a literal or a member of an enum. All if one of them is of a type of its own."""
+    kinds = set(map(type, values))
+    if not kinds <= {str, int, type(None)}:
+        return _CHECKED
+    return frozenset(kinds | _TEXT) if str in kinds else frozenset(kinds)

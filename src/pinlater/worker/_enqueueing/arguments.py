@@ -203,7 +203,7 @@ def parameters_of(function: Callable[..., Any], task: str = "", codec: Codec | N
         task,
         bool(required),
         _once_alone(in_body, required),
-        refused_types(codec, in_body) if form is _Form.NAMED else RefusedTypes(),
+        refused_types(codec, in_body) if form in {_Form.NAMED, _Form.WHOLE} else RefusedTypes(),
     )
 
 

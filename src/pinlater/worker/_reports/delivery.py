@@ -20,6 +20,7 @@ from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.logs import fields_of
 
 _log = logging.getLogger("pinlater.worker")
+_NAMED_MAX = 3
 
 
 class Delivery:
@@ -98,6 +99,7 @@ class Delivery:
             results = [AckResult(report.job.descriptor, Outcome.APPLIED) for report in reports]
         again: list[Report] = []
         leases: list[int] = []
+        lost: list[tuple[Report, Ack, AckResult]] = []
         released = 0
         for report, result in zip(reports, results, strict=True):
             if result.error is not None:
@@ -106,14 +108,16 @@ class Delivery:
                     again.append(report)
                     continue
                 self._count_refused(report, result.error.message)
-            elif not result.applied and not report.maybe_applied:
+            elif not result.applied and _did_not_count(report, result):
                 if isinstance(report.message, Ack):
-                    self._count_lost(report, report.message, result)
+                    lost.append((report, report.message, result))
             elif not isinstance(report.message, Ack):
                 released += 1
             if report.lease is not None:
                 leases.append(report.lease)
         self._counts.released += released
+        if lost:
+            self._note_lost(lost)
         if leases:
             self._settled(leases)
         return again
@@ -158,8 +162,27 @@ class Delivery:
         _log.error("job %s %s", report.job.descriptor, text)
         return True
 
-    def _count_lost(self, report: Report, ack: Ack, result: AckResult) -> None:
-        """The claim had ended before the attempt, which therefore neither succeeded nor failed."""
+    def _note_lost(self, lost: Sequence[tuple[Report, Ack, AckResult]]) -> None:
+        """The claims had ended before these acks came: one line for all that were sent before, as after an outage of their shard."""
+        waited: list[str] = []
+        for report, ack, result in lost:
+            self._count_lost(report, ack)
+            if report.maybe_applied:
+                waited.append(report.job.descriptor)
+                continue
+            _log.warning(
+                "job %s: claim lost before its attempt ended, which counts for nothing: %s",
+                report.job.descriptor, why_lost(result), extra=fields_of(report.job),
+            )  # fmt: skip
+        if waited:
+            named, more = ", ".join(waited[:_NAMED_MAX]), len(waited) - _NAMED_MAX
+            _log.warning(
+                "queue %s: %s came too late: the claims had ended before the server could take them, so that these jobs run again: %s%s",
+                self._queue, counted(len(waited), "report"), named, f" and {more} more" if more > 0 else "",
+            )  # fmt: skip
+
+    def _count_lost(self, report: Report, ack: Ack) -> None:
+        """The attempt neither succeeded nor failed."""
         self._counts.acks_refused += 1
         if report.task_counts is not None:
             self._counts.lost += 1
@@ -167,10 +190,6 @@ class Delivery:
             self._counts.failed -= not ack.succeeded
             failed = Kind.GIVEN_UP if ack.final else Kind.FAILED
             report.task_counts.was_lost(Kind.SUCCEEDED if ack.succeeded else failed)
-        _log.warning(
-            "job %s: claim lost before its attempt ended, which counts for nothing: %s",
-            report.job.descriptor, why_lost(result), extra=fields_of(report.job),
-        )  # fmt: skip
 
     def _count_refused(self, report: Report, reason: str) -> None:
         if isinstance(report.message, Ack):
@@ -178,3 +197,12 @@ class Delivery:
             _log.warning("job %s: ack refused: %s", report.job.descriptor, reason)
         else:
             _log.warning("job %s can't be given back: %s", report.job.descriptor, reason)
+
+
+def _did_not_count(report: Report, result: AckResult) -> bool:
+    """Whether a refused report took no effect. One that an earlier try has brought is refused when it comes again. But a job that succeeded
+    or was given up does not run again by itself: if it waits or runs now, no try has brought the ack."""
+    if not report.maybe_applied:
+        return True
+    ends = isinstance(report.message, Ack) and (report.message.succeeded or report.message.final)
+    return ends and result.outcome is Outcome.STALE_CLAIM
