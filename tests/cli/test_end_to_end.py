@@ -89,6 +89,15 @@ def test_a_lookup_tells_when_a_job_is_due_only_while_it_waits(pinlater: Pinlater
     assert shown == [True, False, False]
 
 
+def test_a_lookup_of_a_finished_job_shows_no_attempts_that_it_has_left(pinlater: Pinlater, queue: str) -> None:
+    job = pinlater.ok("enqueue", queue, "--body", "x", "--attempts", "5").out.strip()
+    assert "attempts_remaining\t5" in pinlater.ok("lookup", job).out
+    pinlater.ok("dequeue", queue)
+    pinlater.ok("ack", job)
+    assert "attempts_remaining" not in pinlater.ok("lookup", job).out
+    assert pinlater.ok("lookup", job, "--json").json["jobs"][0]["attempts_remaining"] == 5
+
+
 def test_an_error_with_its_trace_is_one_line_in_tables_and_whole_in_a_lookup(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
     pinlater.ok("dequeue", queue)

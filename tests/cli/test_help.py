@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +26,12 @@ def _commands(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]
             yield from _commands((*words, name), command.get_command(context, name))
 
 
-@pytest.mark.parametrize(
+every_command = pytest.mark.parametrize(
     "command", list(_commands((), typer.main.get_command(app))), ids=lambda words: " ".join(words) or "pinlater"
 )
+
+
+@every_command
 def test_the_help_shows_each_word_whole_at_80_columns(
     offline: Pinlater, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
@@ -37,3 +42,19 @@ def test_the_help_shows_each_word_whole_at_80_columns(
         return set(offline.ok(*command, "--help").out.translate(_FRAME).split())
 
     assert words(80) == words(_WIDE)
+
+
+@every_command
+def test_only_the_width_breaks_the_lines_of_the_help(
+    offline: Pinlater, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """On a very wide terminal each paragraph, command and option has one line; a second one was broken in our own text."""
+    monkeypatch.setenv("COLUMNS", str(_WIDE))
+    lines = offline.ok(*command, "--help").out.splitlines()
+    second_lines = [
+        line
+        for before, line in itertools.pairwise(lines)
+        if re.match("│ {8}", line)
+        or (line.startswith(" ") and before.startswith(" ") and line.strip() and before.strip())
+    ]
+    assert second_lines == []

@@ -147,10 +147,14 @@ def test_the_progress_of_an_import_is_a_note(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.usefixtures("as_json")
 def test_an_answer_that_does_not_come_while_watching_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
-    async def ask() -> int:
-        raise ServerUnreachable("a is down")
+    answers = iter([None, ServerUnreachable("a is down"), ServerUnreachable("a is down"), KeyboardInterrupt()])
 
-    assert asyncio.run(watch._answer_or_complaint(ask, said=False)) is None
+    async def ask() -> None:
+        if (found := next(answers)) is not None:
+            raise found
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(watch.show_answers(ask, lambda _: None, 1))
     [note] = documents(capsys.readouterr().err)
     assert note["note"].endswith("no answer, still watching: a is down")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -69,6 +70,14 @@ def test_what_does_not_exist_is_told_by_an_answer_that_does_not_need_it(pinlater
     assert pinlater("audit", f"{queue}_no").err.startswith(f"note: there is no queue {queue}_no (")
     muted = pinlater("failures", queue, "--mute", GROUP)
     assert (muted.code, muted.err) == (0, f"note: {queue} has no group {GROUP} now\n")
+
+
+def test_a_mute_says_in_a_line_what_it_did(pinlater: Pinlater, queue: str) -> None:
+    """The list of all groups is `failures` without --mute; with --json it stays the answer."""
+    [line] = pinlater("failures", queue, "--mute", GROUP, "--for", "1h").out.splitlines()
+    assert re.fullmatch(rf"muted {GROUP} of {queue} until \d{{4}}-.*Z", line)
+    assert pinlater("failures", queue, "--unmute", GROUP).out == f"unmuted {GROUP} of {queue}\n"
+    assert pinlater("failures", queue, "--unmute", GROUP, "--json").json == {"groups": [], "incomplete": False}
 
 
 def test_a_group_of_failures_that_the_queue_does_not_have_is_told_as_such(pinlater: Pinlater, queue: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,24 @@ def test_text_has_a_line_for_every_key(runner: CliRunner) -> None:
     assert len(result.stdout.splitlines()) == len(keys())
     assert "# flag --store" in result.stdout.splitlines()[0]
     assert "warning: store: jobs are kept in memory" in result.stderr
+
+
+def test_the_text_is_a_settings_file_with_the_same_values(runner: CliRunner, tmp_path: Path) -> None:
+    """An operator copies lines of it. What is not set, and what is secret, is a comment."""
+    given = ["settings", "--store", "sqlite:jöbs.db", "--set", "jobs.max_backlog=5"]
+    given += ["--set", "http.allowed_hosts=a,b"]
+    secret = {"PINLATER_ADMIN_PASSWORD_HASH": hash_password("open sesame")}
+    text = runner.invoke(app, given, env=secret).stdout
+    assert "\n# queue_limits_file " in text
+    assert re.search(r"\n# admin_password_hash +=", text)
+    path = tmp_path / "copied.toml"
+    path.write_text(text)
+    copied = json.loads(runner.invoke(app, ["settings", "--json", "--config", str(path)]).stdout)
+    expected = json.loads(runner.invoke(app, [*given, "--json"], env=secret).stdout)
+    for name in copied.keys() - {"store", "admin_password_hash"}:
+        assert copied[name]["value"] == expected[name]["value"]
+    assert copied["store"]["value"].endswith("jöbs.db")  # beside the file that names it
+    assert copied["jobs.max_backlog"]["source"] == "file"
 
 
 def test_any_setting_is_possible_as_a_flag(runner: CliRunner) -> None:

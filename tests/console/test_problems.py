@@ -11,10 +11,11 @@ import pytest_asyncio
 
 from pinlater.client import AsyncClient, errors
 from pinlater.client.errors import error_for
-from pinlater.console import reading
+from pinlater.console import field_hints, reading
 from pinlater.console.app import Console
 from pinlater.console.problems import problem_of, response_of
 from pinlater.console.reading import BODY_BYTES_MAX, ITEMS_MAX
+from pinlater.console.shapes.jobs import EnqueueBatchRequest
 from pinlater.domain.errors import ErrorCode
 from tests.console.caller import Caller
 from tests.databases.ports import free_port
@@ -28,7 +29,15 @@ JOBS = "/v1/queues/mail/jobs"
         ("GET", f"{JOBS}?limit=many", None, "limit", "Expected `int`, got `str`"),
         ("GET", f"{JOBS}?limit=0", None, "limit", ">= 1"),
         ("GET", f"{JOBS}?state=lost", None, "state", "Invalid enum value 'lost'"),
-        ("GET", f"{JOBS}?limt=1", None, "limt", "unknown field"),
+        ("GET", f"{JOBS}?limt=1", None, "limt", "Object contains unknown field `limt`; did you mean `limit`?"),
+        ("POST", f"{JOBS}?attempts=3", None, "attempts", "unknown field `attempts`; did you mean `attempts_allowed`?"),
+        ("POST", f"{JOBS}?max_retries=3", None, "max_retries", "did you mean `attempts_allowed`?"),
+        ("POST", f"{JOBS}/batch", {"jobs": [{"body": "a", "delay": 1}]}, "jobs[0].delay", "did you mean `delay_ms`?"),
+        ("POST", f"{JOBS}/batch", {"jobs": [{"runAfterMs": 1}]}, "jobs[0].runAfterMs", "did you mean `run_after_ms`?"),
+        ("POST", f"{JOBS}/batch", {"jobs": [{"expires": 1}]}, "jobs[0].expires", "`expires_at_ms` or `expires_in_ms`?"),
+        ("POST", f"{JOBS}/dequeue", {"acks": [{"ok": True}]}, "acks[0].ok", "unknown field `ok`"),
+        ("POST", f"{JOBS}/ack", {"jobs": [{"id": "x"}]}, "jobs[0].id", "did you mean `descriptor`?"),
+        ("PATCH", "/v1/queues/mail/settings", {"rate": 1}, "rate", "did you mean `max_jobs_per_second`?"),
         ("GET", f"{JOBS}?limit=1&limit=2", None, "limit", "given twice"),
         ("GET", f"{JOBS}?priority=null", None, "priority", "'null' is no value"),
         ("DELETE", JOBS, None, "state", "The parameter `state` is missing"),
@@ -69,6 +78,25 @@ async def test_a_mistake_names_its_field(
     assert (problem["status"], problem["reason"], problem["retryable"]) == (400, "INVALID_ARGUMENT", False)
     assert problem["field"] == field
     assert detail in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("key", "; did you mean `unique_key`?"),
+        ("run-after-ms", "; did you mean `run_after_ms`?"),
+        ("priorty", "; did you mean `priority`?"),
+        ("colour", ""),
+        ("p" * 1_000_000, ""),
+    ],
+)
+def test_a_field_that_is_near_is_named(name: str, hint: str) -> None:
+    assert field_hints.hint(name, field_hints.names_at(EnqueueBatchRequest, "jobs[7]")) == hint
+
+
+def test_a_place_without_fields_has_no_names() -> None:
+    for path in ("jobs[1].headers", "jobs[1].body", "none", "jobs.x"):
+        assert field_hints.names_at(EnqueueBatchRequest, path) == []
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"limit": 1} x', b"[" * 100_000])

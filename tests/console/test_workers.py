@@ -95,6 +95,28 @@ async def test_a_worker_that_is_heard_no_more_is_silent_and_its_claims_are_told(
     )
 
 
+async def test_a_worker_that_is_heard_is_stuck_once_it_has_lost_claims_again_and_again(
+    caller: Caller, client: AsyncClient, clock: ManualClock, core: Core
+) -> None:
+    """Once or twice, a server or a shard may have failed before the answer with the jobs reached it."""
+    await client.create_queue("other")
+    found = []
+    for _ in range(3):
+        await client.enqueue("mail", [Job(b"x", claim_timeout_ms=5_000, attempts_allowed=9)])
+        await client.dequeue("mail", 1, process=PROCESS)
+        clock.advance(seconds=61)
+        await core.sweeps.time_out_claims()
+        await client.dequeue("other", 1, process=PROCESS)
+        [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]
+        found.append((worker["trouble"], worker["reasons"]))
+    lost = "timed out in the last 10 minutes"
+    assert found == [
+        ("slow", [f"1 claim {lost}"]),
+        ("slow", [f"2 claims {lost}"]),
+        ("stuck", [f"3 claims {lost}; that happened 3 times in the last hour"]),
+    ]
+
+
 async def test_a_worker_that_repeats_an_answer_is_in_no_trouble(caller: Caller, client: AsyncClient) -> None:
     """The first one was carried out, and its own answer was lost."""
     await client.enqueue("mail", [Job(b"x", attempts_allowed=2)])

@@ -67,14 +67,14 @@ def test_the_numbers_of_servers_are_summed_and_the_newest_word_of_a_process_coun
     """It asks one server now, and asked another one before a failover."""
     before = status(
         heard_ms=90_000,
-        queues=[WorkerQueue("q", 90_000, 5, 1, 2, 0, 1)],
+        queues=[WorkerQueue("q", 90_000, 5, 1, 2, 0, 1, 1)],
         claim_ms=60_000,
         info=INFO._replace(running=9),
         said_ms=91_000,
     )
     now = status(
         heard_ms=100,
-        queues=[WorkerQueue("q", 100, 7, 2, 0), WorkerQueue("r", None, 0, 1)],
+        queues=[WorkerQueue("q", 100, 7, 2, 0, 0, 0, 2), WorkerQueue("r", None, 0, 1)],
         claim_ms=30_000,
         info=INFO,
         said_ms=4_000,
@@ -82,7 +82,7 @@ def test_the_numbers_of_servers_are_summed_and_the_newest_word_of_a_process_coun
     worker = only(reply(before), reply(now, server="b", servers=2))
     [process] = worker.processes
     assert (process.heard_ms, process.info, process.said_ms, process.claim_ms) == (100, INFO, 4_000, 60_000)
-    assert process.queues[0] == WorkerQueue("q", 100, 12, 3, 2, 0, 1)
+    assert process.queues[0] == WorkerQueue("q", 100, 12, 3, 2, 0, 1, 2)
     assert (worker.handed_out, worker.timed_out, worker.late, worker.queues) == (12, 4, 2, ["q", "r"])
 
 
@@ -177,7 +177,16 @@ def test_an_answer_is_cut_to_what_fits_and_says_what_it_lacks() -> None:
     ("more", "jobs", "reason"),
     [
         ({}, [job(left_ms=-75_000)], "The claim of 1 job should have ended 1m 15s ago"),
-        ({"queues": [WorkerQueue("q", 1, 5, 4, 0, 4)]}, [], "4 claims timed out in the last 10 minutes"),
+        (
+            {"queues": [WorkerQueue("q", 1, 5, 4, 0, 4)]},
+            [],
+            "4 claims timed out in the last 10 minutes",
+        ),  # by an older server
+        (
+            {"queues": [WorkerQueue("q", 1, 500, 9, 0, 4, 0, 3)]},
+            [],
+            "4 claims timed out in the last 10 minutes; that happened 3 times in the last hour",
+        ),
         (
             {},
             [job(60 * MINUTE_MS)],
@@ -240,9 +249,32 @@ def test_a_worker_that_was_killed_is_silent_and_its_claims_are_told(more: Any, j
 
 
 def test_a_worker_with_a_long_poll_is_alive() -> None:
-    lost_some = status(heard_ms=21_000, claim_ms=10_000, queues=[WorkerQueue("q", 1, 5, 2, 0, 2)])
+    lost_some = status(heard_ms=21_000, claim_ms=10_000, queues=[WorkerQueue("q", 1, 5, 2, 0, 2, 0, 1)])
     worker = only(reply(lost_some, waiting=[WaitingDequeues("q", "w", 1)]))
-    assert (worker.trouble, worker.reasons) == (Trouble.STUCK, ["2 claims timed out in the last 10 minutes"])
+    assert (worker.trouble, worker.reasons) == (Trouble.SLOW, ["2 claims timed out in the last 10 minutes"])
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_worker_that_is_heard_and_lost_claims_once_or_twice_is_slow_not_stuck(times: int) -> None:
+    """A server or a shard failed before the answer with the jobs had reached it."""
+    healthy = status(queues=[WorkerQueue("q", 100, 5, 2, 0, 2, 0, times), WorkerQueue("r", 100, 5)])
+    at_two_servers = reply(healthy), reply(healthy._replace(heard_ms=7), server="b")
+    worker = only(*at_two_servers, jobs=[job()])
+    assert (worker.trouble, worker.reasons) == (Trouble.SLOW, ["4 claims timed out in the last 10 minutes"])
+
+
+def test_a_worker_with_an_overdue_claim_is_stuck_although_it_lost_claims_once() -> None:
+    lost_some = status(queues=[WorkerQueue("q", 1, 5, 2, 0, 2, 0, 1)])
+    worker = only(reply(lost_some), jobs=[job(left_ms=-75_000)])
+    reasons = ["The claim of 1 job should have ended 1m 15s ago", "2 claims timed out in the last 10 minutes"]
+    assert (worker.trouble, worker.reasons) == (Trouble.STUCK, reasons)
+
+
+def test_a_worker_that_loses_claims_again_and_again_comes_before_one_that_lost_some_once() -> None:
+    once, again = (
+        status(name, queues=[WorkerQueue("q", 1, 5, 9, 0, 9, 0, times)]) for name, times in (("a", 1), ("b", 3))
+    )
+    assert [worker.source for worker in found(reply(once, again)).workers] == ["b", "a"]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from msgspec import Raw
 
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
-from pinlater.server.cluster.forwarding import messages, workers_elsewhere
-from pinlater.server.cluster.forwarding.messages import WorkersPage
+from pinlater.server.cluster.forwarding import handshake, messages, workers_elsewhere
+from pinlater.server.cluster.forwarding.messages import PartAnswer, WorkersPage
 from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
 from tests.forwarding.two_servers import Asker, Owner, request, until
 
@@ -17,7 +18,7 @@ STATUS = WorkerStatus(
     "w",
     7,
     250,
-    [WorkerQueue("q", 1, 2, 3, 4, 5, 6)],
+    [WorkerQueue("q", 1, 2, 3, 4, 5, 6, 7)],
     30_000,
     WorkerInfo("python", "1.0", "höst", 2**40, 16, 3, 2**41),
     1_000,
@@ -44,6 +45,30 @@ async def test_a_server_tells_the_workers_that_it_knows(asker: Asker, owner: Own
     found = await asker.link.ask_workers(2_000)
     assert found == NOTHING._replace(workers=[STATUS._replace(process=each) for each in range(number)])
     assert asked == [2_000]
+
+
+@pytest.mark.parametrize(("version", "fields", "times"), [(6, 7, 0), (7, 7, 0), (8, 8, 7)])
+async def test_an_older_server_is_told_only_what_it_knows_of_workers(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch, version: int, fields: int, times: int
+) -> None:
+    """It closes the connection at a field more."""
+    monkeypatch.setattr(handshake, "VERSION", version)
+    knows(owner, 1)
+    sent: list[int] = []
+    page_of = messages.workers_page_of
+
+    def count_fields(part: PartAnswer) -> WorkersPage:
+        _, statuses, _ = msgspec.msgpack.decode(part.answers)
+        sent.extend(len(queue) for status in statuses for queue in status[3])
+        return page_of(part)
+
+    monkeypatch.setattr(messages, "workers_page_of", count_fields)
+    asker = Asker()
+    await asker.connect(owner)
+    [status] = (await asker.link.ask_workers(10)).workers
+    assert sent == [fields]
+    assert status == STATUS._replace(process=0, queues=[STATUS.queues[0]._replace(timed_out_times=times)])
+    asker.link.abort()
 
 
 async def test_calls_go_on_between_the_pages_of_a_long_answer(asker: Asker, owner: Owner) -> None:

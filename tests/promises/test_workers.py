@@ -62,7 +62,7 @@ async def test_lost_claims_and_late_answers_are_told_by_the_source_of_the_claim(
     found = await workers(here)
     assert found["w", None].heardMillisAgo is None
     [queue] = found["w", None].queues
-    assert (queue.timedOut, queue.timedOutLately, queue.late) == (2, 2, 0)
+    assert (queue.timedOut, queue.timedOutLately, queue.timedOutTimes, queue.late) == (2, 2, 1, 0)
     lost = {(each.queueName, each.jobDescriptor, each.endedMillisAgo) for each in found["w", None].lost}
     assert lost == {("q", descriptor, 0) for descriptor, _ in held}
     for descriptor, token in held:

@@ -119,9 +119,9 @@ def test_lost_claims_are_counted_for_the_source_and_make_no_process(turned: Turn
     turned.registry.late(NEW, "q", 4)
     counted = {status.source: status for status in turned.known}
     lost = [LostClaim("q", "q:s1:p1:3", 0), LostClaim("q", "q:s1:p1:1", 1_000)]
-    assert counted["w"] == WorkerStatus("w", 0, None, [WorkerQueue("q", None, 0, 2, 4, 2, 4)], lost=lost)
+    assert counted["w"] == WorkerStatus("w", 0, None, [WorkerQueue("q", None, 0, 2, 4, 2, 4, 1)], lost=lost)
     lost = [LostClaim("q", "q:s1:p1:2", 1_000)]
-    assert counted["x"] == WorkerStatus("x", 0, None, [WorkerQueue("q", None, 0, 1, 0, 1, 0)], lost=lost)
+    assert counted["x"] == WorkerStatus("x", 0, None, [WorkerQueue("q", None, 0, 1, 0, 1, 0, 1)], lost=lost)
 
 
 def test_the_newest_lost_claims_of_a_source_are_kept_and_all_are_counted(turned: Turned) -> None:
@@ -135,6 +135,20 @@ def test_a_lost_claim_is_recent_for_ten_minutes(turned: Turned) -> None:
     turned.now_s += 600
     [queue] = turned.only.queues
     assert (queue.timed_out, queue.timed_out_lately) == (2, 0)
+
+
+def test_claims_that_time_out_within_a_minute_count_as_one_time(turned: Turned) -> None:
+    times = []
+    for _ in range(150):  # of one second: they begin a minute anew after 60 and 120
+        turned.registry.timed_out("q", {"q:s1:p1:1": "w", "q:s1:p1:2": "w"})
+        times.append(turned.only.queues[0].timed_out_times)
+        turned.now_s += 1
+    assert times == [1] * 60 + [2] * 60 + [3] * 30
+    turned.registry.timed_out("r", {"r:s1:p1:1": "w"})
+    assert [queue.timed_out_times for queue in turned.only.queues] == [1, 3]
+    turned.now_s += 600
+    turned.registry.asked(Caller("w"), "q")
+    assert (turned.only.queues[0].timed_out_lately, turned.only.queues[0].timed_out_times) == (0, 3)
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ ANSWERS: dict[str, Any] = {
                     "w-1",
                     7,
                     250,
-                    [WorkerQueue("emails", 1, 2**40, 2**41, 2**42, 5, 6)],
+                    [WorkerQueue("emails", 1, 2**40, 2**41, 2**42, 5, 6, 7)],
                     30_000,
                     WorkerInfo("python", "1.2", "höst", 2**40, 16, 3, 2**41),
                     1_000,

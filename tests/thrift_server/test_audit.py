@@ -104,7 +104,8 @@ async def test_an_administrative_call_is_one_line_with_caller_method_and_outcome
     line = lines.only
     assert (line["level"], line["event"], line["method"]) == ("info", "administrative call", method)
     assert (line["source"], line["request_id"], line["queue"]) == ("worker-1", "request-1", "emails")
-    assert line["peer"] == str(client.writer.get_extra_info("sockname"))
+    host, port = client.writer.get_extra_info("sockname")
+    assert line["peer"] == f"{host}:{port}"
     affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1, "runJobs": 1}
     affected["changePriority"] = 2
     assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
@@ -268,7 +269,7 @@ async def test_a_call_that_the_end_of_the_server_cuts_off_is_a_line_too(start: A
     await desk.server.drain(0.01)
     await asyncio.sleep(0)
     assert (lines.only["outcome"], lines.only["queue"]) == ("interrupted", "emails")
-    assert lines.only["peer"].startswith("('127.0.0.1'")
+    assert lines.only["peer"].startswith("127.0.0.1:")
 
 
 @pytest.mark.parametrize("method", AUDITED)

@@ -476,6 +476,7 @@ ANSWERED: dict[str, Any] = {
                             "late": 2**42,
                             "timedOutLately": 5,
                             "lateLately": 6,
+                            "timedOutTimes": 7,
                         }
                     ],
                     "claimMillis": 30_000,

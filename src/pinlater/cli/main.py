@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -120,6 +121,7 @@ def _load(name: str) -> Any:
     for command in (loaded, *getattr(loaded, "commands", {}).values()):
         accept_queue_option(command)
         name_in_errors(command)
+        command.help = _in_long_lines(command.help)
         if any(param.name == "server" for param in command.params):
             command.params += [] if name in WITHOUT_TOKEN else token_options()
             command.params += [] if name in WITH_OTHER_TLS else tls_options()
@@ -128,6 +130,11 @@ def _load(name: str) -> Any:
     loaded.name = name
     loaded.rich_help_panel = COMMANDS[name]
     return loaded
+
+
+def _in_long_lines(text: str | None) -> str | None:
+    """Each paragraph of a help in one line: the parser's library would keep the line breaks of a docstring."""
+    return text and "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n"))
 
 
 def _guarded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:

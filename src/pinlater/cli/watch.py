@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
 
-from pinlater.cli import notes, options, output
+from pinlater.cli import notes, options, output, picture
 from pinlater.client.errors import WorldError
 from pinlater.domain.clock import SystemClock
 
 T = TypeVar("T")
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch", "-w", help="Refresh the output until Ctrl-C. A terminal shows the first lines, as many as fit."
+    ),
+]
 Every = Annotated[str, typer.Option("--every", help="The interval of --watch, at least 100ms.")]
 EVERY = "2s"
 _EVERY_MS_MIN = 100
@@ -29,26 +35,29 @@ def interval_ms(watch: bool, every: str) -> int | None:
 
 
 async def show_answers(ask: Callable[[], Awaitable[T]], show: Callable[[T], None], every_ms: int | None) -> None:
-    """Asks and shows once, or every `every_ms`. Only the first answer must come: later, standard error says that there is none."""
-    found: T | None = await ask()
+    """Asks and shows once, or every `every_ms`. Only the first answer must come: later, a note says that there is none."""
+    found = await ask()
+    if every_ms is None:
+        show(found)
+        return
+    complaint = ""
     while True:
-        if found is not None:
-            if every_ms is not None:
-                output.clear_screen()
+        if picture.wanted():
+            picture.draw(functools.partial(show, found), complaint)
+        elif not complaint:
+            output.clear_screen()
             show(found)
-        if every_ms is None:
-            return
         sys.stdout.flush()
         await asyncio.sleep(every_ms / 1000)
-        found = await _answer_or_complaint(ask, said=found is None)
+        try:
+            found, complaint = await ask(), ""
+        except WorldError as error:
+            complaint = complaint or _complain(error)
 
 
-async def _answer_or_complaint(ask: Callable[[], Awaitable[T]], *, said: bool) -> T | None:
-    """The answer; None if no server answers now, which standard error says once."""
-    try:
-        return await ask()
-    except WorldError as error:
-        if not said:
-            now = output.iso(SystemClock().now_ms())
-            notes.write(f"{now} no answer, still watching: {' '.join(error.message.split())}")
-        return None
+def _complain(error: WorldError) -> str:
+    """Returns the note that no server answers now. Writes it, unless the picture on the terminal shows it."""
+    text = f"{output.iso(SystemClock().now_ms())} no answer, still watching: {' '.join(error.message.split())}"
+    if not (picture.wanted() and sys.stderr.isatty()):
+        notes.write(text)
+    return text

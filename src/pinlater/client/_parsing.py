@@ -250,6 +250,7 @@ def _worker_status(status: types.WorkerStatus) -> values.WorkerStatus:
                 each.late,
                 each.timedOutLately,
                 each.lateLately,
+                each.timedOutTimes or 0,
             )
             for each in status.queues
         ],

@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from pinlater.client._token import checked
 from pinlater.client.errors import TokenInvalid
+from pinlater.console import field_hints
 from pinlater.console.endpoint import Content, HeaderParameter
 from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
 from pinlater.console.shapes.fields import RequestShape
@@ -95,7 +96,7 @@ def decoded(request: Request, data: bytes, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(_with_bounded_lists(data) or b"{}", type=shape)
     except msgspec.ValidationError as error:
-        raise _wrong_field(error, "body") from None
+        raise _wrong_field(error, shape, "body") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid("body", f"The body of the request is no JSON: {error}") from None
 
@@ -137,7 +138,7 @@ def fields_of(given: Mapping[str, Any], shape: type[T], whole: str) -> T:
     try:
         found = msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise _wrong_field(error, whole) from None
+        raise _wrong_field(error, shape, whole) from None
     for name, text in given.items():
         if text is not None and getattr(found, name) is None:  # the decoder takes `null` for the absent value
             raise invalid(name, f"{text!r} is no value")
@@ -184,7 +185,7 @@ def _unsupported(media_type: str, possible: Sequence[str]) -> RequestRefused:
     )
 
 
-def _wrong_field(error: msgspec.ValidationError, whole: str) -> RequestRefused:
+def _wrong_field(error: msgspec.ValidationError, shape: type, whole: str) -> RequestRefused:
     """The decoder's error as a refusal that names the field. The decoder gives the place in its text only."""
     found = _PLACE.fullmatch(str(error))
     text, path = (found["text"], found["path"] or "") if found else (str(error), "")
@@ -192,4 +193,6 @@ def _wrong_field(error: msgspec.ValidationError, whole: str) -> RequestRefused:
     parts = [part for part in (path, named["name"] if named else "") if part]
     if whole == "query" and named and named["problem"] == "required":
         text = f"The parameter `{named['name']}` is missing"
+    if named and named["problem"] == "unknown":
+        text += field_hints.hint(named["name"], field_hints.names_at(shape, path))
     return invalid(".".join(parts) or whole, text)

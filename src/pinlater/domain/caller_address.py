@@ -21,6 +21,17 @@ def address_of(peer: object) -> str:
     return str(ipaddress.IPv6Network((int(address), _NETWORK_BITS), strict=False))
 
 
+def with_port(peer: object) -> str:
+    """A socket's address for people: `10.0.0.7:51514`, `[2001:db8::1]:51514`; '' if it has none, as that of a local process."""
+    if not isinstance(peer, tuple):
+        return str(peer or "")
+    host, port = str(peer[0]), peer[1]
+    if ":" not in host:
+        return f"{host}:{port}"
+    address = ipaddress.IPv6Address(host)
+    return f"[{host}]:{port}" if address.ipv4_mapped is None else f"{address.ipv4_mapped}:{port}"
+
+
 def named_address(text: str) -> str:
     """The IP address that a text is, without the name of an interface; '' if it is none."""
     try:

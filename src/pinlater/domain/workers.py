@@ -28,6 +28,7 @@ _OVERDUE_MS = 5_000  # so long servers may take to end a claim after its deadlin
 _SWEPT_LATE_MS = 60_000  # and so long if they are restarted meanwhile
 _SLOW_TIMES, SLOW_MS = 3, 60_000
 _STUCK_TIMES, _STUCK_MS = 10, 600_000
+_AGAIN_TIMES = 3  # a server or a shard that fails twice in an hour makes no worker stuck
 _LATELY = "in the last 10 minutes"
 
 
@@ -55,7 +56,8 @@ class WorkerQueue(NamedTuple):
     """What became of a worker's claims in a queue in the last hour, and `lately`: in its last ten minutes.
 
     `asked_ms`: how long ago it asked for jobs; None if only the end of its claims is known. `timed_out`: claims that ended at their
-    deadline. `late`: answers that came after their claim had ended, also repeated ones.
+    deadline. `timed_out_times`: how often that happened, where those within a minute count once; 0 if it is not known. `late`: answers that
+    came after their claim had ended, also repeated ones.
     """
 
     queue: str
@@ -65,9 +67,10 @@ class WorkerQueue(NamedTuple):
     late: int = 0
     timed_out_lately: int = 0
     late_lately: int = 0
+    timed_out_times: int = 0
 
     def plus(self, other: WorkerQueue) -> WorkerQueue:
-        """The sums of what two servers counted."""
+        """The sums of what two servers counted. A failure of either may end claims at both, which is no second time."""
         return WorkerQueue(
             self.queue,
             _least(self.asked_ms, other.asked_ms),
@@ -76,6 +79,7 @@ class WorkerQueue(NamedTuple):
             self.late + other.late,
             self.timed_out_lately + other.timed_out_lately,
             self.late_lately + other.late_lately,
+            max(self.timed_out_times, other.timed_out_times),
         )
 
 
@@ -134,7 +138,8 @@ class JobInHand(NamedTuple):
 
 class Trouble(str, Enum):  # noqa: UP042 - also the words of the API
     """How much a worker needs attention. A stuck one is heard, but does not get on. Of a silent one, or one of its processes, servers only
-    know that they hear it no more: it was killed, stands still, or can't reach them."""
+    know that they hear it no more: it was killed, stands still, or can't reach them. A slow one takes long for a job, or lost claims once
+    or twice: the answer with the job may never have reached it."""
 
     STUCK = "stuck"
     SILENT = "silent"
@@ -378,7 +383,9 @@ class _Row:
         stuck: list[str] = []
         slow: list[str] = []
         why = gone or stuck
-        why += [*self._late_claims(), *lost]
+        why += self._late_claims()
+        lost_why = why if gone or _lost_again(counts) else slow
+        lost_why += lost
         _judge_length(self.jobs, usual_ms, why, slow)
         trouble = Trouble.SILENT if gone else Trouble.STUCK if stuck else Trouble.SLOW if slow else Trouble.NONE
         return worker._replace(trouble=trouble, reasons=[*why, *slow])
@@ -426,11 +433,18 @@ def _held(jobs: Sequence[JobInHand]) -> str:
     return f"{text}, whose claim{' times out in' if len(jobs) == 1 else 's time out within'} {span(left_ms)}"
 
 
-def _lost(counts: Iterable[WorkerQueue]) -> Iterable[str]:
+def _lost(counts: Sequence[WorkerQueue]) -> Iterable[str]:
     """Late answers are no trouble by themselves: a client repeats an answer if it does not know what became of it."""
     timed_out = sum(each.timed_out_lately for each in counts)
     if timed_out:
-        yield f"{counted(timed_out, 'claim')} timed out {_LATELY}"
+        times = max(each.timed_out_times for each in counts)
+        often = f"; that happened {times} times in the last hour" if times >= _AGAIN_TIMES else ""
+        yield f"{counted(timed_out, 'claim')} timed out {_LATELY}{often}"
+
+
+def _lost_again(counts: Iterable[WorkerQueue]) -> bool:
+    """Whether it loses claims again and again, so that no failure of a server or a shard explains it. Also if it is not known how often."""
+    return any(each.timed_out_lately and not 0 < each.timed_out_times < _AGAIN_TIMES for each in counts)
 
 
 def _newest_lost(statuses: Iterable[WorkerStatus]) -> Sequence[LostClaim]:

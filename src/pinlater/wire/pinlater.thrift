@@ -703,6 +703,8 @@ struct WorkerQueue {
   5: required i64 late
   6: required i64 timedOutLately
   7: required i64 lateLately
+  // How often claims timed out in the last hour: those within a minute count once. Absent from servers that do not count this.
+  8: optional i64 timedOutTimes
 }
 
 // A claim that ended at its deadline.

@@ -39,6 +39,8 @@ def failures(
     A muted group comes last, and is still counted. `retry-failed --group NAME` retries the failed jobs of a group. `scan` and
     `delete-jobs` take --group, too, with --state failed.
 
+    With --mute or --unmute it says only what it did; with --json, the groups.
+
     Example: pinlater failures emails
     """
 
@@ -51,7 +53,10 @@ def failures(
         return FailureGroups(found.groups, found.incomplete)
 
     found = options.ask(server, timeout, ask)
-    _print(found, limit, json)
+    if changes and not json:
+        output.print_lines([_done(*change) for change in changes])
+    else:
+        _print(found, limit, json)
     names = {group.name for group in found.groups}
     for queue, group, _ in changes:
         if group not in names and not found.incomplete:
@@ -72,6 +77,10 @@ def _changes(queues: list[str], mute: list[str], unmute: list[str], span: str) -
         raise typer.BadParameter(f"{span!r} is not more than 0, and at most 30d", param_hint="--for")
     until_ms = SystemClock().now_ms() + span_ms
     return [(queues[0], group, until_ms) for group in mute] + [(queues[0], group, 0) for group in unmute]
+
+
+def _done(queue: str, group: str, until_ms: int) -> str:
+    return f"muted {group} of {queue} until {output.iso(until_ms)}" if until_ms else f"unmuted {group} of {queue}"
 
 
 def _print(found: FailureGroups, limit: int, as_json: bool) -> None:

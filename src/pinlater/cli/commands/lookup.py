@@ -12,6 +12,8 @@ from pinlater.client import AsyncClient, JobInfo
 from pinlater.domain import waiting
 from pinlater.domain.job import JobState
 
+_FINISHED = (JobState.SUCCEEDED, JobState.FAILED)
+
 
 def lookup(
     descriptors: options.Descriptors,
@@ -80,6 +82,8 @@ def _fields(job: JobInfo) -> dict[str, object]:
     for name, value in job._asdict().items():
         if name == "run_after_ms" and job.state is not JobState.PENDING:
             continue  # of a job that ran, it is the time of its last claim, checkpoint or retry
+        if name == "attempts_remaining" and job.state in _FINISHED:
+            continue
         if name.endswith("_ms"):
             shown[name.removesuffix("_ms")] = output.iso(value)
         elif name not in ("attempts", "body", "body_masked"):

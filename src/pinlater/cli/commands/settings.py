@@ -52,11 +52,17 @@ def _as_json(rows: list[Shown]) -> str:
 
 
 def _lines(rows: list[Shown]) -> list[str]:
-    """`key = value  # origin`, in columns."""
-    values = ["not set" if row.value is None else str(row.value) for row in rows]
-    key_width = max(len(row.path) for row in rows)
-    value_width = min(32, max(len(value) for value in values))
+    """`key = value  # origin`, in columns, as a settings file has it. What no file can say so is a comment."""
+    from pinlater.server.config.show import HIDDEN
+
+    no_values = {"null": "not set", json.dumps(HIDDEN): HIDDEN}
+    cells = []
+    for row in rows:
+        text = json.dumps(row.value, ensure_ascii=False)  # texts, numbers, truth and lists of them are the same in TOML
+        cells.append((f"# {row.path}", no_values[text]) if text in no_values else (row.path, text))
+    key_width = max(len(key) for key, _ in cells)
+    value_width = min(32, max(len(value) for _, value in cells))
     return [
-        f"{row.path:<{key_width}} = {value:<{value_width}}  # {row.origin}"
-        for row, value in zip(rows, values, strict=True)
+        f"{key:<{key_width}} = {value:<{value_width}}  # {row.origin}"
+        for row, (key, value) in zip(rows, cells, strict=True)
     ]

@@ -41,8 +41,10 @@ def workers(
     json: options.Json = False,
 ) -> None:
     """Show workers: the stuck ones first, then those that are silent (heard no more, although they hold jobs or lost some), then the slow
-    ones, with the reason. Asks the servers of --server, and by them the others of the shards, which workers they heard in the last 15
-    minutes, what became of their claims in the last hour, and which wait in a long poll.
+    ones, with the reason.
+
+    Asks the servers of --server, and by them the others of the shards, which workers they heard in the last 15 minutes, what became of
+    their claims in the last hour, and which wait in a long poll.
 
     --watch --json prints one line each time.
 

@@ -27,6 +27,7 @@ NUMBER_MAX = 253_402_300_799_999
 
 _SPAN_S = 300
 _SPANS, _SPANS_LATELY = 12, 2
+_ONCE_S = 60.0  # claims that time out within it count as one time
 
 
 class HourCount:
@@ -54,13 +55,25 @@ class HourCount:
 class _WorkerInQueue:
     """A worker in one queue. Counters are made when they are needed."""
 
-    __slots__ = ("asked_s", "handed_out", "late", "timed_out")
+    __slots__ = ("asked_s", "handed_out", "late", "timed_out", "timed_out_from_s", "timed_out_times")
 
     def __init__(self) -> None:
         self.asked_s: float | None = None
         self.handed_out: HourCount | None = None
         self.timed_out: HourCount | None = None
+        self.timed_out_times: HourCount | None = None
+        self.timed_out_from_s = 0.0  # when the last of these times began
         self.late: HourCount | None = None
+
+    def lost_claim(self, now_s: float) -> None:
+        """A claim ended at its deadline."""
+        if self.timed_out is None or self.timed_out_times is None:
+            self.timed_out, self.timed_out_times = HourCount(), HourCount()
+            self.timed_out_from_s = now_s - _ONCE_S
+        self.timed_out.add(1, now_s)
+        if now_s - self.timed_out_from_s >= _ONCE_S:
+            self.timed_out_times.add(1, now_s)
+            self.timed_out_from_s = now_s
 
     def shown(self, queue: str, now_s: float) -> WorkerQueue:
         return WorkerQueue(
@@ -71,6 +84,7 @@ class _WorkerInQueue:
             _total(self.late, now_s),
             _total(self.timed_out, now_s, _SPANS_LATELY),
             _total(self.late, now_s, _SPANS_LATELY),
+            _total(self.timed_out_times, now_s),
         )
 
 
@@ -173,10 +187,7 @@ class WorkerRegistry:
         """Claims ended at their deadline: their sources by the descriptor of the job."""
         for descriptor, source in sources.items():
             entry, now_s = self._entry(source, 0)
-            seen = entry.of(queue)
-            if seen.timed_out is None:
-                seen.timed_out = HourCount()
-            seen.timed_out.add(1, now_s)
+            entry.of(queue).lost_claim(now_s)
             if entry.lost is None:
                 entry.lost = deque(maxlen=LOST_MAX)
             entry.lost.append((queue, descriptor, now_s))

@@ -24,7 +24,7 @@ import select
 from typing import TYPE_CHECKING, cast
 
 from pinlater.domain.byte_budget import SMALL_FRAME_BYTES
-from pinlater.domain.caller_address import address_of
+from pinlater.domain.caller_address import address_of, with_port
 from pinlater.server.access.quotas import TokenUse
 from pinlater.server.thrift.answer_writer import ANSWERS_A_WRITE, AnswerWriter
 from pinlater.server.thrift.answers import DequeueAnswer
@@ -481,7 +481,7 @@ class ThriftConnection(asyncio.Protocol):
     @property
     def peer(self) -> str:
         """The address of the client, for the log."""
-        return str(self._peer)
+        return with_port(self._peer)
 
     def _close(self) -> None:
         """Closes once everything written is out."""

@@ -471,6 +471,7 @@ class WorkerQueue:
     late: int = _NOT_SENT
     timedOutLately: int = _NOT_SENT
     lateLately: int = _NOT_SENT
+    timedOutTimes: int | None = None
 
 
 class LostClaim:

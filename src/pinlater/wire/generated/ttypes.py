@@ -1753,6 +1753,7 @@ class WorkerQueue(TBase):
      - late
      - timedOutLately
      - lateLately
+     - timedOutTimes
 
     """
 
@@ -1764,10 +1765,11 @@ class WorkerQueue(TBase):
         'late',
         'timedOutLately',
         'lateLately',
+        'timedOutTimes',
     )
 
 
-    def __init__(self, queueName=None, askedMillisAgo=None, handedOut=None, timedOut=None, late=None, timedOutLately=None, lateLately=None,):
+    def __init__(self, queueName=None, askedMillisAgo=None, handedOut=None, timedOut=None, late=None, timedOutLately=None, lateLately=None, timedOutTimes=None,):
         self.queueName = queueName
         self.askedMillisAgo = askedMillisAgo
         self.handedOut = handedOut
@@ -1775,6 +1777,7 @@ class WorkerQueue(TBase):
         self.late = late
         self.timedOutLately = timedOutLately
         self.lateLately = lateLately
+        self.timedOutTimes = timedOutTimes
 
 
 class LostClaim(TBase):
@@ -4783,6 +4786,7 @@ WorkerQueue.thrift_spec = (
     (5, TType.I64, 'late', None, None, ),  # 5
     (6, TType.I64, 'timedOutLately', None, None, ),  # 6
     (7, TType.I64, 'lateLately', None, None, ),  # 7
+    (8, TType.I64, 'timedOutTimes', None, None, ),  # 8
 )
 all_structs.append(LostClaim)
 LostClaim.thrift_spec = (

@@ -338,10 +338,10 @@ class IncomingConnection(asyncio.Protocol):
         known = await self._listener.workers(question.workers_max)
         for start in range(0, len(known.workers), _WORKERS_A_PAGE):
             page = WorkersPage(question.number, known.workers[start : start + _WORKERS_A_PAGE])
-            self._write(messages.frame([messages.workers_page(page)]))
+            self._write(messages.frame([messages.workers_page(page, self._version)]))
             await asyncio.sleep(0)
         last = WorkersPage(question.number, (), known._replace(workers=()))
-        self._write(messages.frame([messages.workers_page(last)]))
+        self._write(messages.frame([messages.workers_page(last, self._version)]))
 
     def say_goodbye(self) -> None:
         """This server stops: the other one is to send no more."""

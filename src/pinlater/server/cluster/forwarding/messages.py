@@ -30,10 +30,12 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 7
+VERSION = 8
 OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
 _TOLD_FIELDS_OLDEST = 8
 WAKES_SINCE_VERSION = 7
+_TIMES_SINCE_VERSION = 8  # `WorkerQueue.timed_out_times`
+_QUEUE_FIELDS_BEFORE = 7
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -245,8 +247,8 @@ def taken_of(part: Part) -> int:
 
 
 def running(told: Told, version: int = VERSION) -> PartAnswer:
-    """The answer of a server that runs. One of the version before takes no fields that it does not know."""
-    known = told if version > OLDEST_VERSION else told[:_TOLD_FIELDS_OLDEST]
+    """The answer of a server that runs. One of an older version takes no fields that it does not know."""
+    known = told if version >= WAKES_SINCE_VERSION else told[:_TOLD_FIELDS_OLDEST]
     return PartAnswer(RUNNING, msgspec.Raw(_encoder.encode(known)), {})
 
 
@@ -315,8 +317,13 @@ def _check_length(part: Part, bytes_max: int, what: str) -> None:
         raise BadMessage(f"{size_bytes} bytes {what}; at most {bytes_max} are taken")
 
 
-def workers_page(page: WorkersPage) -> PartAnswer:
-    """A page of the answer."""
+def workers_page(page: WorkersPage, version: int = VERSION) -> PartAnswer:
+    """A page of the answer. One of an older version takes no fields that it does not know."""
+    if version < _TIMES_SINCE_VERSION:
+        statuses = [
+            (*each[:3], [queue[:_QUEUE_FIELDS_BEFORE] for queue in each.queues], *each[4:]) for each in page.workers
+        ]
+        return PartAnswer(WORKERS, msgspec.Raw(_encoder.encode((page.number, statuses, page.rest))), {})
     return PartAnswer(WORKERS, msgspec.Raw(_encoder.encode(page)), {})
 
 
