@@ -40,6 +40,23 @@ async def test_a_dequeue_that_waits_gets_the_jobs_of_a_shard_whose_claims_take_l
     assert renewed.outcome is Outcome.APPLIED
 
 
+@on_shards()
+async def test_a_claim_that_waits_behind_a_slow_one_waits_on(server: ShardedServer) -> None:
+    """If it were refused as soon as the shard is seen to be slow, a dequeue would have to come in the right moment."""
+    store = server.store("2")
+    fault = store.hangs("claim_jobs", done_first=True)
+    first = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
+    await server.pass_time(server.settings.slow_ms + 5)
+    second = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
+    await server.pass_time(server.settings.stall_ms + 400)
+    assert (store.calls["claim_jobs"], server.lanes("2").claim.waiting) == (1, 1)
+    fault.release()
+    await server.turns()
+    assert store.calls["claim_jobs"] > 1
+    first.cancel()
+    second.cancel()
+
+
 @on_shards(draining=("1", "3"))
 async def test_a_shard_is_asked_again_only_after_it_has_answered(server: ShardedServer) -> None:
     """The dequeue looks at the other shards meanwhile."""
