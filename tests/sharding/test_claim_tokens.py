@@ -11,6 +11,7 @@ import pytest
 from pinlater.domain.calls import Claim
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
+from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.identity import Identity
 from pinlater.server.storage.values import Claimed, ClaimOrder
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of
@@ -89,7 +90,9 @@ async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_ba
 
 @on_shards(shards=("1", "2"))
 async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same_poll(server: ShardedServer) -> None:
-    """A slow shard's late claim is given back; the release was carried out and its answer lost; the poll gets the job again."""
+    """A slow shard's late claim is given back, since the queue has a limit; the release was carried out and its answer lost; the poll gets
+    the job again."""
+    await server.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=1_000.0))
     descriptor = await server.put("2")
     server.shards.random = InOrder()
     claim = server.store("2").hangs("claim_jobs", done_first=True)

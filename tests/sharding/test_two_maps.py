@@ -265,6 +265,30 @@ async def test_a_shard_that_was_removed_and_is_back_is_found_at_a_server_that_kn
 
 
 @on_shards(shards=NEW)
+async def test_a_job_on_a_shard_that_is_back_exists_at_a_server_whose_file_still_lacks_the_shard(
+    server: ShardedServer,
+) -> None:
+    """Its file may be the old one: the answer is to try again. Jobs from before the removal do not exist."""
+    other = await ahead_of(server)
+    before = await other.put("3")
+    await other.dequeue()
+    await other.ack(before)
+    await server.replace(*[server.desired(name) for name in OLD])
+    server.clock.advance(seconds=server.settings.removal_grace_ms // 1000 + 1)
+    await server.core.shard_map.tidy()
+    assert server.shards.get("3") is None
+    server.shards.reader = MapReader(reads(server, OLD), server.clock.monotonic)
+    server.clock.advance(seconds=1)
+    job = await other.put("3")
+    await other.dequeue()
+    batch = AckBatch("q", [Ack(before, True), Ack(job, True)], per_item_errors=True)
+    gone, back = await server.within(1_400, server.service.claimed_jobs.acknowledge(CALLER, batch))
+    assert (gone.outcome, back.outcome) == (Outcome.NOT_FOUND, Outcome.ERROR)
+    assert isinstance(back.error, ShardConnectionFailed)
+    await other.close()
+
+
+@on_shards(shards=NEW)
 async def test_a_job_on_a_shard_that_is_gone_does_not_exist(server: ShardedServer) -> None:
     """Its worker is told so, and does not try for ever. The data of shard 2 are lost; shard 3 is removed."""
     server.shards.reader = MapReader(reads(server, ("1",)), server.clock.monotonic)

@@ -11,8 +11,9 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.dispatch.claim_tokens import name_of, timed
+from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
 from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
-from pinlater.server.dispatch.waiters import Waiters
+from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.server.sharding.guarded import shard_unreachable, slow_to_answer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import ClaimCall, Claimed
@@ -48,12 +49,13 @@ class Claiming:
         self._deadlines: dict[str, ShardDeadlines] = {}  # by shard
 
     async def claim(
-        self, request: ClaimRequest, waiters: Waiters | None = None, look: int = 0
+        self, request: ClaimRequest, waiters: Waiters | None = None, look: int = 0, late: LateClaims | None = None
     ) -> tuple[list[FromShard], int | None]:
         """Jobs from the covered shards in the order of `Shards.for_claim`, and when the next becomes due if they gave too few.
 
         `waiters`: those of the queue, for a dequeue that waits. `look`: how often it has asked before. A shard that fails, or does
         not answer for a while, is passed over; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask anew.
+        `late`: takes what shards answer that were passed over as slow; they are not asked again before that.
         """
         claimed: list[FromShard] = []
         next_due_ms: int | None = None
@@ -63,6 +65,11 @@ class Claiming:
         left, holder, bytes_left = request.call
         failures: list[PinLaterError] = []
         shards = self._shards.for_claim(request.queue, request.coverage)
+        left_out = False
+        if late:
+            asked = [shard for shard in shards if not late.awaits(shard.name)]
+            left_out = len(asked) < len(shards)
+            shards = asked
         if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
             shards = _newest_first(shards, waiters)
         try:
@@ -73,11 +80,11 @@ class Claiming:
                         call=ClaimCall(left, _holder_of(holder, look, place, self._clock.now_ms()), bytes_left)
                     )
                 try:
-                    if len(shards) == 1 or shard.trusted:
+                    if (len(shards) == 1 and not late) or shard.trusted:
                         answer = shard.lanes_of(here.queue).claim.submit(here)
+                        found = await self._delivered(shard, here, answer)
                     else:
-                        answer = self._submit_in_time(shard, here, waiters, anything=bool(claimed))
-                    found = await self._delivered(shard, here, answer)
+                        found = await self._in_time(shard, here, waiters, late, anything=bool(claimed))
                 except PinLaterError as error:
                     failures.append(error)
                     continue
@@ -104,16 +111,25 @@ class Claiming:
         if failures:
             if searches and waiters is not None:
                 waiters.search = True
-            self._judge(request.queue, failures, len(shards))
+            if not late:
+                self._judge(request.queue, failures, len(shards))
+        if failures or left_out:  # a shard that was left out may have answered meanwhile, without jobs
             next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)
         return claimed, next_due_ms
 
-    def _submit_in_time(
-        self, shard: ShardLanes, request: ClaimRequest, waiters: Waiters | None, *, anything: bool
-    ) -> asyncio.Future[Claimed]:
-        """The answer of one shard of several, which fails once the shard is seen to be slow.
+    async def _in_time(
+        self,
+        shard: ShardLanes,
+        request: ClaimRequest,
+        waiters: Waiters | None,
+        late: LateClaims | None,
+        *,
+        anything: bool,
+    ) -> Claimed:
+        """The answer of one shard of several; raises once the shard is seen to be slow.
 
         A dequeue that waits for jobs goes without that shard sooner: if others gave it `anything`, or once jobs have come meanwhile.
+        `late` takes what the shard answers after that.
         """
         if not shard.healthy:
             raise shard_unreachable(shard.name)
@@ -124,9 +140,19 @@ class Claiming:
             settings = self._shards.settings
             deadlines = ShardDeadlines(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
             self._deadlines[shard.name] = deadlines
-        answer = shard.lanes_of(request.queue).claim.submit(request)
-        deadlines.begin(answer, waiters, request.call.limit, anything=anything)
-        return answer
+        lane = shard.lanes_of(request.queue).claim
+        if late is None:
+            answer = lane.submit(request)
+            deadlines.begin(answer, waiters, request.call.limit, anything=anything)
+            return await self._delivered(shard, request, answer)
+        asker = ClaimAsker(shard.name, request, late)
+        lane.submit_for(request, asker)
+        deadlines.begin(asker.answer, waiters, request.call.limit, anything=anything)
+        try:
+            return await self._delivered(shard, request, asker.answer)
+        except (PinLaterError, JobsCame):
+            late.keep(asker)
+            raise
 
     async def _delivered(self, shard: ShardLanes, request: ClaimRequest, answer: asyncio.Future[Claimed]) -> Claimed:
         """The answer; its jobs go back if the caller goes in the very turn of the loop in which it came."""

@@ -20,6 +20,7 @@ from pinlater.domain.errors import DequeueRateLimited, TooManyWaiting
 from pinlater.server.dispatch.claim_returns import ClaimReturns
 from pinlater.server.dispatch.claiming import Claiming, FromShard
 from pinlater.server.dispatch.last_dequeues import LastDequeues
+from pinlater.server.dispatch.late_claims import LateClaims
 from pinlater.server.dispatch.rate_limits import Block, RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
@@ -72,14 +73,24 @@ class Dispatcher:
         return claimed
 
     async def _claim_or_wait(self, request: ClaimRequest) -> list[FromShard]:
+        late = LateClaims(self._claiming.undelivered)
+        try:
+            return await self._claim_once_there_are_jobs(request, late)
+        finally:
+            late.end()
+
+    async def _claim_once_there_are_jobs(self, request: ClaimRequest, late: LateClaims) -> list[FromShard]:
         deadline = self._clock.monotonic() + request.wait_ms / 1000
         for look in count():
             if self._is_to_end():
                 break
             waiters = self.wakeups.waiters_of(request.queue)
+            claimed = self._come_late(late, waiters)
+            if claimed:
+                return claimed
             try:
                 version = waiters.version
-                claimed, next_due_ms, block = await self._claim_if_allowed(request, waiters, look)
+                claimed, next_due_ms, block = await self._claim_if_allowed(request, waiters, look, late)
             except JobsCame:
                 if self._clock.monotonic() >= deadline:
                     waiters.wake(1)
@@ -91,6 +102,8 @@ class Dispatcher:
             except Exception:
                 waiters.due_at(self._clock.now_ms() + _AFTER_FAILURE_MS)
                 raise
+            if not claimed:
+                claimed = self._come_late(late, waiters)
             if claimed:
                 if len(waiters):  # there may be more than this call took
                     self._pass_on(waiters, request, claimed, next_due_ms)
@@ -105,8 +118,18 @@ class Dispatcher:
                     waiters.due_at(next_due_ms)  # for the other waiters
                 return []
             if not self._is_to_end():
-                await self._wait(waiters, request, left, next_due_ms)
+                await self._wait(waiters, request, left, next_due_ms, late)
         return []
+
+    def _come_late(self, late: LateClaims, waiters: Waiters) -> list[FromShard]:
+        """What a slow shard has answered by now. A wake that brought the dequeue here goes to another one."""
+        come = late.take()
+        if come is None:
+            return []
+        [jobs] = come.claimed.jobs
+        self.limits.charge(come.request.queue, len(jobs))
+        waiters.wake(1)
+        return [FromShard(come.shard, jobs, come.request.call.holder.token)]
 
     def _is_to_end(self) -> bool:
         """Whether the dequeue that runs in this task waits no longer."""
@@ -121,22 +144,28 @@ class Dispatcher:
         elif next_due_ms is not None:
             waiters.due_at(next_due_ms)
 
-    async def _wait(self, waiters: Waiters, request: ClaimRequest, seconds: float, next_due_ms: int | None) -> None:
+    async def _wait(
+        self, waiters: Waiters, request: ClaimRequest, seconds: float, next_due_ms: int | None, late: LateClaims
+    ) -> None:
         waiting = len(self._waiting_requests)
         if waiting >= self._settings.max_waiting_dequeues:
             raise TooManyWaiting(f"{waiting} dequeues wait already, the most this server takes", retry_after_ms=1000)
         self._waiting_requests[id(request)] = request
         try:
-            await waiters.wait(request.call.limit, seconds, next_due_ms)
+            await waiters.wait(request.call.limit, seconds, next_due_ms, late.wakes)
         finally:
             del self._waiting_requests[id(request)]
             self.last_dequeues.note(request.queue)
 
     async def _claim_if_allowed(
-        self, request: ClaimRequest, waiters: Waiters | None = None, look: int = 0
+        self,
+        request: ClaimRequest,
+        waiters: Waiters | None = None,
+        look: int = 0,
+        late: LateClaims | None = None,
     ) -> tuple[list[FromShard], int | None, Block | None]:
         if self.limits.is_open(request.queue):
-            return *await self._claiming.claim(request, waiters, look), None
+            return *await self._claiming.claim(request, waiters, look, late), None
         permit = await self.limits.admit(request.queue, request.call.limit, may_overdraw=waiters is None)
         if permit is None:
             return *await self._claiming.claim(request, waiters, look), None

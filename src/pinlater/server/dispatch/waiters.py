@@ -41,10 +41,16 @@ class Waiters:
         search, self.search = self.search, False
         return search
 
-    async def wait(self, limit: int, seconds: float, next_due_ms: int | None = None) -> bool:
+    async def wait(
+        self,
+        limit: int,
+        seconds: float,
+        next_due_ms: int | None = None,
+        begins: Callable[[asyncio.Future[bool]], None] = lambda _: None,
+    ) -> bool:
         """True once woken, False when the time is up. `limit`: how many jobs this waiter would take.
 
-        `next_due_ms`: when the next job becomes due, as far as the waiter knows.
+        `next_due_ms`: when the next job becomes due, as far as the waiter knows. `begins` gets the future that ends the wait.
         """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
@@ -52,6 +58,7 @@ class Waiters:
         if next_due_ms is not None:
             self.due_at(next_due_ms)
         timer = loop.call_later(seconds, _time_is_up, waiter)
+        begins(waiter)
         try:
             return await waiter
         except asyncio.CancelledError:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.calls import AckResult
-from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.descriptor import JobDescriptor, parse_descriptor
 from pinlater.domain.errors import (
     InvalidArgument,
     NoHealthyShards,
@@ -16,6 +17,7 @@ from pinlater.domain.errors import (
     ShardConnectionFailed,
     Unavailable,
 )
+from pinlater.domain.ids import made_at_ms
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.sharding.guarded import shard_unreachable
@@ -94,26 +96,30 @@ async def on_unknown_shards(
 ) -> Mapping[int, ShardConnectionFailed]:
     """The jobs that `parts` lack because they are on shards that this server does not know, by position, with an error that says so.
 
-    Nothing for shards that no file names, or that are gone: there, such a job does not exist. In a file the shard may be new, and this file
-    the old one. Call it after `find_jobs`, which reads the file: a shard that is gone may be back.
+    Nothing for shards that no file names, and for jobs from before their shard was gone: these do not exist. In a file the shard may be
+    new, or back, and this file the old one. Call it after `find_jobs`, which reads the file.
     """
-    names = await _not_in_map(shards, queue, descriptors, parts)
-    return {index: _unknown(name) for index, name in names.items() if name not in shards.gone}
+    named = await _not_in_map(shards, queue, descriptors, parts)
+    return {
+        index: _unknown(job.shard)
+        for index, job in named.items()
+        if made_at_ms(job.local_id) > shards.gone.get(job.shard, -math.inf)
+    }
 
 
 async def _not_in_map(
     shards: Shards, queue: str | None, descriptors: Sequence[str], parts: Sequence[OnShard]
-) -> Mapping[int, str]:
-    """By position, the shards of jobs that `parts` lack because of them. Nothing if no file names the shards."""
+) -> Mapping[int, JobDescriptor]:
+    """By position, the jobs that `parts` lack because of their shards. Nothing if no file names the shards."""
     if shards.reader is None or covers(parts, len(descriptors)):
         return {}
 
-    def look(some: Sequence[str]) -> list[str | None]:
+    def look(some: Sequence[str]) -> list[JobDescriptor | None]:
         named = map(parse_descriptor, some)
-        return [None if shards.get(one.shard) or queue not in (None, one.queue) else one.shard for one in named]
+        return [None if shards.get(one.shard) or queue not in (None, one.queue) else one for one in named]
 
-    names = await in_turns(descriptors, look)
-    return {index: name for index, name in enumerate(names) if name is not None}
+    jobs = await in_turns(descriptors, look)
+    return {index: job for index, job in enumerate(jobs) if job is not None}
 
 
 def covers(parts: Sequence[OnShard], count: int) -> bool:

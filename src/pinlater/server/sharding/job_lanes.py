@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
+from pinlater.server.sharding.lane import Asker
+
 
 class AnyLane(Protocol):
     """A lane of this server, or one by way of another server (`forwarding.forward_lane`)."""
@@ -13,6 +15,8 @@ class AnyLane(Protocol):
     def rank(self) -> int: ...
 
     def submit(self, item: Any, /) -> asyncio.Future[Any]: ...
+
+    def submit_for(self, item: Any, asker: Asker[Any], /) -> None: ...
 
     def busy_for(self) -> float: ...
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
@@ -87,7 +88,7 @@ async def open_shards(
         if error is not None:
             logger.error("a shard is unreachable", extra={"shard": shard.name, "reason": error.message})
     shards = Shards([shard for shard, _ in made], random, settings)
-    shards.gone.update(one.name for one in desired if one.lost)
+    shards.gone.update({one.name: math.inf for one in desired if one.lost})
     return shards
 
 
@@ -150,7 +151,7 @@ class Reload:
             for shard in shards:
                 shard.lost = shard.name in lost
             gone = await self._let_go()
-            shards.gone |= lost - {shard.name for shard in shards}
+            shards.gone |= dict.fromkeys(lost - {shard.name for shard in shards}, math.inf)
         change = change._replace(removed=gone.removed, kept=gone.kept, unopened=unopened, lost=gone.lost)
         self._say(change)
         return change
@@ -227,7 +228,7 @@ class Reload:
             if shard.lost:
                 lost.append(shard.name)
             shards.take_over_map([other for other in shards if other is not shard])
-            shards.gone.add(shard.name)
+            shards.gone[shard.name] = math.inf if shard.lost else shards.clock.now_ms()
             shards.close_later(shard)
         return MapChange(removed=removed, kept=kept, lost=lost)
 

@@ -280,10 +280,9 @@ class ShardLanes:
             lane.forgive(seconds)
 
     def refuse_waiting(self) -> None:
-        """Refuses inserts and claims whose call hasn't begun, so that their callers go to another shard."""
-        error = slow_to_answer(self.name)
-        self.insert.fail_waiting(error)
-        self.claim.fail_waiting(error)
+        """Refuses inserts whose call hasn't begun, so that their callers go to another shard. A dequeue goes on by itself, and may take
+        what its claim brings."""
+        self.insert.fail_waiting(slow_to_answer(self.name))
 
     def follow_health(self) -> None:
         """Takes over what `health` decided."""

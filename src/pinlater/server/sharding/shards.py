@@ -41,9 +41,8 @@ class Shards:
         self.hooks = Hooks()
         self.known_queues: Callable[[], Iterable[Queue]] = tuple  # for shards that are new, or back
         self.reader: MapReader | None = None  # None: no file names the shards
-        self.gone: set[str] = (
-            set()
-        )  # names of shards that were removed, or whose data are lost: their jobs do not exist
+        # By name, when a shard was removed: its jobs from before do not exist. Infinity for one whose data are lost.
+        self.gone: dict[str, float] = {}
         self.unique = UniquePlaces(self.clock)
         self.registered_as = ""  # the address of this server on shards that are opened from now on
         self._all: list[ShardLanes] = []
@@ -203,7 +202,8 @@ class Shards:
         self._orders.clear()
         self.oldest_jobs.forget()
         self._by_name = {shard.name: shard for shard in lanes}
-        self.gone.difference_update(self._by_name)
+        for name in self.gone.keys() & self._by_name.keys():
+            del self.gone[name]
         self._names = list(self._by_name)
         for shard in lanes:
             shard.hooks = self.hooks

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed, TooManyWaiting
 from pinlater.server.cluster.forwarding.messages import CallKind
-from pinlater.server.sharding.lane import Lane
+from pinlater.server.sharding.lane import Asker, Lane
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,34 +33,34 @@ class Call(Generic[Item, Result]):
     def __init__(self, lane: ForwardLane[Item, Result]) -> None:
         self.lane = lane
         self.items: list[Any] = []
-        self.callers: list[tuple[Item, int, int, asyncio.Future[Result]]] = []  # with their places among the items
+        self.callers: list[tuple[Item, int, int, Asker[Result]]] = []  # with their places among the items
         self.size_bytes = 0
         self.sent_s = 0.0
         self.left: set[int] = set()  # places of callers of which the owner knows that they have gone
 
-    def add(self, item: Item, items: Sequence[Any], future: asyncio.Future[Result]) -> None:
+    def add(self, item: Item, items: Sequence[Any], asker: Asker[Result]) -> None:
         """`items`: what of `item` goes over the wire."""
         start = len(self.items)
         self.items += items
-        self.callers.append((item, start, len(self.items), future))
+        self.callers.append((item, start, len(self.items), asker))
 
     def drop_cancelled(self) -> bool:
         """Leaves out what callers that have gone asked for; whether anything is left."""
-        if any([future.done() for *_, future in self.callers]):  # noqa: C419 a list is quicker
+        if any([asker.done() for *_, asker in self.callers]):  # noqa: C419 a list is quicker
             callers, items = self.callers, self.items
             self.callers, self.items = [], []
-            for item, start, end, future in callers:
-                if future.done():
+            for item, start, end, asker in callers:
+                if asker.done():
                     self.lane.waiting -= 1
                 else:
-                    self.add(item, items[start:end], future)
+                    self.add(item, items[start:end], asker)
         return bool(self.callers)
 
     def newly_left(self) -> Sequence[int]:
         """The places of callers that have gone since the last time. A list is done for a caller that has gone, too: acks are to count."""
         if self.lane.takes_lists:
             return ()
-        gone = [start for _, start, _, future in self.callers if future.done() and start not in self.left]
+        gone = [start for _, start, _, asker in self.callers if asker.done() and start not in self.left]
         self.left.update(gone)
         return gone
 
@@ -68,26 +68,26 @@ class Call(Generic[Item, Result]):
         """Fails, for their callers alone, the items that can't be encoded; whether anything is left."""
         callers, items = self.callers, self.items
         self.callers, self.items = [], []
-        for item, start, end, future in callers:
+        for item, start, end, asker in callers:
             try:
                 encode(items[start:end])
             except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
                 self.lane.waiting -= 1
-                future.set_exception(error)
+                asker.set_exception(error)
             else:
-                self.add(item, items[start:end], future)
+                self.add(item, items[start:end], asker)
         return bool(self.callers)
 
     def answer(self, answers: Sequence[Any]) -> None:
         """Gives each caller the answers to its items, errors among them as values."""
         lane = self.lane
-        for item, start, end, future in self.callers:
+        for item, start, end, asker in self.callers:
             result: Any = answers[start:end] if lane.takes_lists else answers[start]
             if isinstance(result, PinLaterError):
-                if not future.done():
-                    future.set_exception(result)
-            elif not future.done():
-                future.set_result(result)
+                if not asker.done():
+                    asker.set_exception(result)
+            elif not asker.done():
+                asker.set_result(result)
             elif lane.orphaned is not None:
                 lane.orphaned(item, result)
 
@@ -95,22 +95,22 @@ class Call(Generic[Item, Result]):
         """Sends the items to the shard itself, for each caller that still waits: the owner has refused the call and begun nothing of it.
         Without a lane of this server they fail with `error`."""
         own = self.lane.own()
-        for item, *_, future in self.callers:
-            if future.done():
+        for item, *_, asker in self.callers:
+            if asker.done():
                 continue
             if own is None:
-                future.set_exception(error)
+                asker.set_exception(error)
                 continue
             try:
-                own.submit_for(item, future)
+                own.submit_for(item, asker)
             except PinLaterError as refused:
-                future.set_exception(refused)
+                asker.set_exception(refused)
 
     def fail(self, error: PinLaterError) -> int:
         """Fails for every caller that still waits; for how many."""
-        waiting = [future for *_, future in self.callers if not future.done()]
-        for future in waiting:
-            future.set_exception(error)
+        waiting = [asker for *_, asker in self.callers if not asker.done()]
+        for asker in waiting:
+            asker.set_exception(error)
         return len(waiting)
 
 
@@ -162,22 +162,26 @@ class ForwardLane(Generic[Item, Result]):
         return 1 if self._gathering is None else 0
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
-        """The future of this item's result. Raises `TooManyWaiting` at the bound, `NotSent`."""
+        """The future of this item's result. Raises as `submit_for`."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self.submit_for(item, future)
+        return future
+
+    def submit_for(self, item: Item, asker: Asker[Result]) -> None:
+        """Takes an item whose result goes to `asker`. Raises `TooManyWaiting` at the bound, `NotSent`."""
         sender = self._sender
         if not sender.usable:
             raise NotSent("There is no connection to the server that owns the queue", retry_after_ms=100)
         if self.waiting >= _UNDER_WAY_MAX:
             raise TooManyWaiting(f"{self.waiting} requests wait for the owner of the queue", retry_after_ms=100)
-        future: asyncio.Future[Result] = self._loop.create_future()
         call = self._gathering
         if call is None:
             call = self._gathering = Call(self)
             sender.gather(call)
         self.waiting += 1
-        call.add(item, item if self.takes_lists else (item,), future)  # type: ignore[arg-type]
+        call.add(item, item if self.takes_lists else (item,), asker)  # type: ignore[arg-type]
         if self._size_of is not None:
             call.size_bytes += self._size_of(item)
-        return future
 
     def busy_for(self) -> float:
         """For how many seconds the oldest call under way has been; 0.0 where there is none."""

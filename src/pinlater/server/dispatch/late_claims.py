@@ -1,0 +1,115 @@
+"""The claims of a dequeue that slow shards have not answered yet.
+
+A dequeue that waits goes on without a slow shard, since others may have jobs. It still takes what such a claim brings, unless it has other
+jobs by then. If it did not, the jobs of a shard whose claims always take that long would be claimed and given back again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.storage.values import Claimed
+
+
+class LateAnswer(NamedTuple):
+    """What a claim brings that is answered late."""
+
+    shard: str
+    request: ClaimRequest
+    claimed: Claimed
+
+
+class LateClaims:
+    """Keeps those of one dequeue. `give_back` takes what the dequeue takes no more; call `end` at its end."""
+
+    def __init__(self, give_back: Callable[[str, ClaimRequest, Claimed], None]) -> None:
+        self._give_back = give_back
+        self._awaited: dict[str, ClaimAsker] = {}  # by shard
+        self._come: LateAnswer | None = None
+        self._waiter: asyncio.Future[bool] | None = None
+        self.is_over = False
+        """Whether the dequeue takes nothing any more."""
+
+    def __bool__(self) -> bool:
+        """Whether any claim is still to be answered, or was answered with jobs that are not taken."""
+        return bool(self._awaited) or self._come is not None
+
+    def awaits(self, shard: str) -> bool:
+        """Whether this shard has not answered the last claim yet. It is asked again only after that."""
+        return shard in self._awaited
+
+    def keep(self, asker: ClaimAsker) -> None:
+        """The dequeue goes on without this claim, and takes what it brings."""
+        if not asker.is_settled:
+            self._awaited[asker.shard] = asker
+
+    def wakes(self, waiter: asyncio.Future[bool]) -> None:
+        """The dequeue waits, until jobs come or `waiter` is done."""
+        self._waiter = waiter
+        self._wake()
+
+    def take(self) -> LateAnswer | None:
+        """The jobs that have come; once."""
+        come, self._come = self._come, None
+        return come
+
+    def end(self) -> None:
+        """The dequeue is answered, or its caller has gone."""
+        self.is_over = True
+        self._awaited.clear()
+        come = self.take()
+        if come is not None:
+            self._give_back(*come)
+
+    def came(self, asker: ClaimAsker, claimed: Claimed | None) -> None:
+        """What a claim brings after its time; None for a failure."""
+        if self._awaited.get(asker.shard) is asker:
+            del self._awaited[asker.shard]
+        if claimed is None or not any(claimed.jobs):
+            return
+        if self._come is None:
+            self._come = LateAnswer(asker.shard, asker.request, claimed)
+            self._wake()
+        else:
+            self._give_back(asker.shard, asker.request, claimed)
+
+    def _wake(self) -> None:
+        if self._come is not None and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(True)
+
+
+class ClaimAsker:
+    """What a lane answers: the future that the dequeue awaits, and after that has failed because the shard is slow, its `LateClaims`.
+
+    A lane leaves out an item that is `done`, without a word. So this is not, from the failure on, unless the dequeue has ended.
+    """
+
+    __slots__ = ("_late", "answer", "is_settled", "request", "shard")
+
+    def __init__(self, shard: str, request: ClaimRequest, late: LateClaims) -> None:
+        self.shard = shard
+        self.request = request
+        self.answer: asyncio.Future[Claimed] = asyncio.get_running_loop().create_future()
+        self.is_settled = False  # by the lane
+        self._late = late
+
+    def done(self) -> bool:
+        """Whether the dequeue takes no answer any more."""
+        return self.is_settled or self.answer.cancelled() or (self.answer.done() and self._late.is_over)
+
+    def set_result(self, claimed: Claimed, /) -> None:
+        self.is_settled = True
+        if self.answer.done():
+            self._late.came(self, claimed)
+        else:
+            self.answer.set_result(claimed)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self.is_settled = True
+        if self.answer.done():
+            self._late.came(self, None)
+        else:
+            self.answer.set_exception(error)

@@ -1,0 +1,151 @@
+"""Claims that a shard answers only after their dequeue has gone on without it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pinlater.domain.calls import Claim
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.job import HandedOutJob, Holder, Outcome
+from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
+from pinlater.server.sharding.guarded import slow_to_answer
+from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.storage.values import ClaimCall, Claimed
+from tests.sharding.faulty import CallFault
+from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of
+from tests.sharding.test_trouble import InOrder
+
+
+async def met(fault: CallFault) -> None:
+    """Returns once a call hangs."""
+    await fault.met.wait()
+
+
+@on_shards()
+async def test_a_dequeue_that_waits_gets_the_jobs_of_a_shard_whose_claims_take_long(server: ShardedServer) -> None:
+    """They are its own, and were not given back. Otherwise no worker would get a job of that shard."""
+    descriptor = await server.put("2")
+    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(server.settings.stall_ms + 400)
+    assert not waiting.done()
+    fault.release()
+    await server.turns()
+    [job] = waiting.result().jobs
+    assert job.descriptor == descriptor
+    assert server.store("2").calls["release_jobs"] == 0
+    [renewed] = await server.service.claimed_jobs.heartbeat("q", [Claim(job.descriptor, job.token)])
+    assert renewed.outcome is Outcome.APPLIED
+
+
+@on_shards()
+async def test_a_claim_that_waits_behind_a_slow_one_waits_on(server: ShardedServer) -> None:
+    """If it were refused as soon as the shard is seen to be slow, a dequeue would have to come in the right moment."""
+    store = server.store("2")
+    fault = store.hangs("claim_jobs", done_first=True)
+    first = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
+    await server.pass_time(server.settings.slow_ms + 5)
+    second = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
+    await server.pass_time(server.settings.stall_ms + 400)
+    assert (store.calls["claim_jobs"], server.lanes("2").claim.waiting) == (1, 1)
+    fault.release()
+    await server.turns()
+    assert store.calls["claim_jobs"] > 1
+    first.cancel()
+    second.cancel()
+
+
+@on_shards(draining=("1", "3"))
+async def test_a_shard_is_asked_again_only_after_it_has_answered(server: ShardedServer) -> None:
+    """The dequeue looks at the other shards meanwhile."""
+    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(4_000)
+    assert server.store("2").calls["claim_jobs"] == 1
+    assert server.store("1").calls["claim_jobs"] > 1
+    fault.release()
+    await server.pass_time(400)
+    descriptor = await server.put("2")
+    await server.pass_time(2_000)
+    assert [job.descriptor for job in waiting.result().jobs] == [descriptor]
+
+
+@on_shards()
+async def test_a_shard_that_answers_late_without_jobs_during_a_look_at_the_others_is_asked_again(
+    server: ShardedServer,
+) -> None:
+    """Within about a second: the wake that brought the dequeue to the others may have been for this shard."""
+    server.shards.random = InOrder()
+    slow = server.store("1").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(server.settings.slow_ms + 5)
+    other = server.store("2").hangs("claim_jobs", done_first=True)
+    server.core.dispatcher.wakeups.jobs_ready("q", 1)
+    await server.within(100, met(other))
+    slow.release()
+    await server.turns()
+    other.release()
+    await server.turns()
+    assert server.store("1").calls["claim_jobs"] == 1
+    await server.pass_time(1_500)
+    assert server.store("1").calls["claim_jobs"] > 1
+    waiting.cancel()
+
+
+@on_shards()
+async def test_jobs_that_come_late_from_two_shards_are_taken_from_the_first(server: ShardedServer) -> None:
+    """The dequeue has asked each for as many as it takes; what the other brings goes back."""
+    await server.put("1")
+    await server.put("2")
+    server.shards.random = InOrder()
+    faults = [server.store(name).hangs("claim_jobs", done_first=True) for name in "12"]
+    waiting = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
+    await server.pass_time(2 * server.settings.stall_ms + 400)
+    assert not waiting.done()
+    for fault in faults:
+        fault.release()
+    await server.turns()
+    [job] = waiting.result().jobs
+    await server.pass_time(400)
+    assert [await server.in_progress_on(name) for name in "12"] == [shard_of(job.descriptor) == name for name in "12"]
+
+
+@pytest.mark.parametrize("wait_ms", [20_000, 700])
+def test_a_late_claim_goes_back_once_its_dequeue_has_ended(wait_ms: int) -> None:
+    """Its caller has gone, or its time is over."""
+
+    async def scenario(server: ShardedServer) -> None:
+        await server.put("2")
+        fault = server.store("2").hangs("claim_jobs", done_first=True)
+        waiting = asyncio.ensure_future(server.dequeue(wait_ms=wait_ms))
+        await server.pass_time(server.settings.stall_ms + 400)
+        assert waiting.cancel() or waiting.result().jobs == []
+        await server.turns()
+        assert await server.in_progress_on("2") == 1
+        fault.release()
+        await server.turns()
+        assert await server.in_progress_on("2") == 0
+
+    run_on_shards(scenario)
+
+
+async def test_a_lane_leaves_no_claim_out_before_the_dequeue_has_decided_whether_it_waits_on() -> None:
+    """In the turn of the loop in which the time of the claim is over. A dequeue would wait for the answer in vain."""
+    given_back: list[str] = []
+    late = LateClaims(lambda shard, request, claimed: given_back.append(shard))
+    request = ClaimRequest("q", ClaimCall(1, Holder("d", "source", "token")), 1_000)
+    job = HandedOutJob(1, 1, b"x", 1, 1, 1, None, 0, 0, 1_000)
+    asker = ClaimAsker("2", request, late)
+    asker.answer.set_exception(slow_to_answer("2"))
+    assert not asker.done()
+    with pytest.raises(ShardConnectionFailed):
+        await asker.answer
+    late.keep(asker)
+    assert late.awaits("2")
+    asker.set_result(Claimed(((job,),)))
+    assert asker.done()
+    assert not late.awaits("2")
+    late.end()
+    assert given_back == ["2"]
