@@ -12,6 +12,7 @@ from pinlater.domain.job import HandedOutJob, Holder, Outcome
 from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
 from pinlater.server.sharding.guarded import slow_to_answer
 from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.sharding.lane import Lane
 from pinlater.server.storage.values import ClaimCall, Claimed
 from tests.sharding.faulty import CallFault
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of
@@ -137,15 +138,21 @@ async def test_a_lane_leaves_no_claim_out_before_the_dequeue_has_decided_whether
     late = LateClaims(lambda shard, request, claimed: given_back.append(shard))
     request = ClaimRequest("q", ClaimCall(1, Holder("d", "source", "token")), 1_000)
     job = HandedOutJob(1, 1, b"x", 1, 1, 1, None, 0, 0, 1_000)
-    asker = ClaimAsker("2", request, late)
+
+    async def execute(requests: list[ClaimRequest]) -> list[Claimed]:
+        raise AssertionError
+
+    lane, next_owner = Lane("before", execute), Lane("after", execute)
+    asker = ClaimAsker("2", lane, request, late)
     asker.answer.set_exception(slow_to_answer("2"))
     assert not asker.done()
     with pytest.raises(ShardConnectionFailed):
         await asker.answer
     late.keep(asker)
-    assert late.awaits("2")
+    assert late.awaits("2", lane)
+    assert not late.awaits("2", next_owner)  # the one that was asked may be lost
     asker.set_result(Claimed(((job,),)))
     assert asker.done()
-    assert not late.awaits("2")
+    assert not late.awaits("2", lane)
     late.end()
     assert given_back == ["2"]

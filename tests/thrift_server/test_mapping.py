@@ -81,7 +81,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (["emails"], 1, 2, 60), {}),
     "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
-    "startBulkRun": ("start", (BULK_ORDER, ME.source), {}),
+    "startBulkRun": ("start", (BULK_ORDER, ME.source, ME.source), {}),
     "stopBulkRun": ("stop", ("emails", "0123456789abcdef"), {}),
     "getBulkRuns": ("runs", (["emails", "Ü"],), {}),
     "listBulkRuns": ("list_runs", (["emails", "Ü"],), {}),

@@ -55,7 +55,7 @@ class Claiming:
 
         `waiters`: those of the queue, for a dequeue that waits. `look`: how often it has asked before. A shard that fails, or does
         not answer for a while, is passed over; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask anew.
-        `late`: takes what shards answer that were passed over as slow; they are not asked again before that.
+        `late`: takes what shards answer that were passed over as slow; they are not asked again before that, but by another way.
         """
         claimed: list[FromShard] = []
         next_due_ms: int | None = None
@@ -67,7 +67,7 @@ class Claiming:
         shards = self._shards.for_claim(request.queue, request.coverage)
         left_out = False
         if late:
-            asked = [shard for shard in shards if not late.awaits(shard.name)]
+            asked = [shard for shard in shards if not late.awaits(shard.name, shard.lanes_of(request.queue).claim)]
             left_out = len(asked) < len(shards)
             shards = asked
         if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
@@ -145,7 +145,7 @@ class Claiming:
             answer = lane.submit(request)
             deadlines.begin(answer, waiters, request.call.limit, anything=anything)
             return await self._delivered(shard, request, answer)
-        asker = ClaimAsker(shard.name, request, late)
+        asker = ClaimAsker(shard.name, lane, request, late)
         lane.submit_for(request, asker)
         deadlines.begin(asker.answer, waiters, request.call.limit, anything=anything)
         try:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pinlater.server.sharding.job_lanes import AnyLane
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.storage.values import Claimed
 
@@ -37,9 +38,11 @@ class LateClaims:
         """Whether any claim is still to be answered, or was answered with jobs that are not taken."""
         return bool(self._awaited) or self._come is not None
 
-    def awaits(self, shard: str) -> bool:
-        """Whether this shard has not answered the last claim yet. It is asked again only after that."""
-        return shard in self._awaited
+    def awaits(self, shard: str, lane: AnyLane) -> bool:
+        """Whether this shard has not answered the last claim yet, which went into that lane. It is asked again only after that, or by
+        another way: the owner to which the claim was sent may be lost."""
+        asker = self._awaited.get(shard)
+        return asker is not None and asker.lane is lane
 
     def keep(self, asker: ClaimAsker) -> None:
         """The dequeue goes on without this claim, and takes what it brings."""
@@ -87,10 +90,11 @@ class ClaimAsker:
     A lane leaves out an item that is `done`, without a word. So this is not, from the failure on, unless the dequeue has ended.
     """
 
-    __slots__ = ("_late", "answer", "is_settled", "request", "shard")
+    __slots__ = ("_late", "answer", "is_settled", "lane", "request", "shard")
 
-    def __init__(self, shard: str, request: ClaimRequest, late: LateClaims) -> None:
+    def __init__(self, shard: str, lane: AnyLane, request: ClaimRequest, late: LateClaims) -> None:
         self.shard = shard
+        self.lane = lane
         self.request = request
         self.answer: asyncio.Future[Claimed] = asyncio.get_running_loop().create_future()
         self.is_settled = False  # by the lane
