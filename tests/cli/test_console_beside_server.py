@@ -79,11 +79,9 @@ def test_it_is_started_again_after_its_death_and_ends_with_the_server() -> None:
 
 
 def get(address: str, path: str) -> Any:
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)
-    connection.request("GET", path)
-    answer = json.load(connection.getresponse())
-    connection.close()
-    return answer
+    with contextlib.closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)) as connection:
+        connection.request("GET", path)
+        return json.load(connection.getresponse())
 
 
 def test_it_ends_when_the_server_is_killed() -> None:

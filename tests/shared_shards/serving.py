@@ -222,8 +222,8 @@ def work_off(client: Client, queue: str) -> set[bytes]:
 def everything_shown(server: RealServer) -> str:
     """What users of the machine may see of a server: its log, its pages, its process."""
     pages = ["/server_info", "/stats.txt", "/metrics", "/readyz", "/health"]
-    shown = [
-        urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{page}", timeout=10).read().decode()
-        for page in pages
-    ]
+    shown: list[str] = []
+    for page in pages:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{page}", timeout=10) as answer:
+            shown.append(answer.read().decode())
     return "\n".join([*shown, *server.said, Path(f"/proc/{server.process_id}/cmdline").read_text()])
