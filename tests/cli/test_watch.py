@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pinlater.cli import notes, picture
+from pinlater.cli import notes, watch_window
 from pinlater.client import Client, Job
 from tests.cli.conftest import COMMAND, Pinlater, start_server
 
@@ -32,24 +32,24 @@ def window(columns: int, lines: int) -> os.terminal_size:
 
 
 def test_what_fits_is_shown_whole() -> None:
-    assert picture.fitted(LINES, ["note"], window(80, 32)) == [*LINES, "note"]
+    assert watch_window.fitted(LINES, ["note"], window(80, 32)) == [*LINES, "note"]
 
 
 def test_of_more_lines_the_first_ones_stay_and_the_last_line_counts_the_others() -> None:
-    shown = picture.fitted(LINES, ["note"], window(80, 10))
+    shown = watch_window.fitted(LINES, ["note"], window(80, 10))
     assert shown == [*LINES[:7], "... 23 more lines; a larger window shows them", "note"]
 
 
 def test_a_line_that_goes_on_in_the_next_row_counts_as_two_and_colour_has_no_width() -> None:
     lines = ["x" * 21, f"\x1b[1m{'b' * 20}\x1b[0m", *LINES]
-    assert picture.fitted(lines, [], window(20, 7))[:2] == lines[:2]
-    assert picture.fitted(lines, [], window(20, 7))[2].startswith("... 30 more lines")
+    assert watch_window.fitted(lines, [], window(20, 7))[:2] == lines[:2]
+    assert watch_window.fitted(lines, [], window(20, 7))[2].startswith("... 30 more lines")
 
 
 @pytest.mark.parametrize("lines", [1, 2, 3])
 def test_the_smallest_window_shows_the_first_line(lines: int) -> None:
-    assert picture.fitted(LINES, [], window(80, lines))[0] == LINES[0]
-    assert picture.fitted([], ["note"] * 5, window(80, lines)) == ["note"] * 5
+    assert watch_window.fitted(LINES, [], window(80, lines))[0] == LINES[0]
+    assert watch_window.fitted([], ["note"] * 5, window(80, lines)) == ["note"] * 5
 
 
 class _Terminal(io.StringIO):
@@ -74,7 +74,7 @@ def test_notes_stay_in_sight_below_the_first_lines(monkeypatch: pytest.MonkeyPat
         notes.write("incomplete: a shard is unreachable")
         sys.stdout.write("\n".join(LINES) + "\n")
 
-    picture.draw(show, "no answer")
+    watch_window.draw(show, "no answer")
     assert screen.getvalue().splitlines() == [
         f"{CLEAR}line 0",
         "line 1",

@@ -10,6 +10,7 @@ import pytest
 from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.history import HOUR_MS, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.worker_judgement import in_hand_of, misses_servers, usual_run_ms, workers_of
 from pinlater.domain.workers import (
     JobInHand,
     KnownWorker,
@@ -22,10 +23,6 @@ from pinlater.domain.workers import (
     WorkersFound,
     WorkerStatus,
     cut_to,
-    in_hand_of,
-    misses_servers,
-    usual_run_ms,
-    workers_of,
 )
 
 INFO = WorkerInfo("python", "1.0", "host", 17, 16, 3, 1)

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from pinlater.cli import notes, options, output, picture
+from pinlater.cli import notes, options, output, watch_window
 from pinlater.client.errors import WorldError
 from pinlater.domain.clock import SystemClock
 
@@ -42,8 +42,8 @@ async def show_answers(ask: Callable[[], Awaitable[T]], show: Callable[[T], None
         return
     complaint = ""
     while True:
-        if picture.wanted():
-            picture.draw(functools.partial(show, found), complaint)
+        if watch_window.wanted():
+            watch_window.draw(functools.partial(show, found), complaint)
         elif not complaint:
             output.clear_screen()
             show(found)
@@ -56,8 +56,8 @@ async def show_answers(ask: Callable[[], Awaitable[T]], show: Callable[[T], None
 
 
 def _complain(error: WorldError) -> str:
-    """Returns the note that no server answers now. Writes it, unless the picture on the terminal shows it."""
+    """Returns the note that no server answers now. Writes it, unless the window on the terminal shows it."""
     text = f"{output.iso(SystemClock().now_ms())} no answer, still watching: {' '.join(error.message.split())}"
-    if not (picture.wanted() and sys.stderr.isatty()):
+    if not (watch_window.wanted() and sys.stderr.isatty()):
         notes.write(text)
     return text

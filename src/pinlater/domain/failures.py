@@ -39,7 +39,7 @@ _VARIABLE = re.compile(
     r"|(?<![^\s@<>'\"])[^\s@<>]+@[^\s@<>]+"  # from the beginning of a word: from each of its characters takes quadratic time
     r"|\d+(?:[.:,/-]\d+)*"
 )
-_AGAIN = re.compile(r"(?:^|; )again in [0-9.e+]{1,16} s$")  # as a worker's `Retry` writes it
+_RETRY_DELAY = re.compile(r"(?:^|; )again in [0-9.e+]{1,16} s$")  # as a worker's `Retry` writes it
 _READ_CHARS = 500
 _GROUP_NAME = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -97,6 +97,11 @@ def failure_of(headers: Mapping[str, str] | None, task_header: str, error_type: 
     return FailureKind(task, error_type, pattern_of(error_text))
 
 
+def without_retry_delay(text: str) -> str:
+    """The text of a `Retry` without when the job comes again."""
+    return _RETRY_DELAY.sub("", text)
+
+
 def pattern_of(error_text: str) -> str:
     """The first line that is not empty, without what differs from job to job, and without when the job comes again: a last attempt does
     not say that, and belongs to the group of those before it."""
@@ -105,4 +110,4 @@ def pattern_of(error_text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _pattern(line: str) -> str:
-    return _VARIABLE.sub(lambda found: found["kept"] or _ANYTHING, _AGAIN.sub("", line))[:PATTERN_CHARS_MAX]
+    return _VARIABLE.sub(lambda found: found["kept"] or _ANYTHING, without_retry_delay(line))[:PATTERN_CHARS_MAX]

@@ -14,16 +14,8 @@ from pinlater.client.errors import UnknownMethod
 from pinlater.client.worker_replies import worker_replies
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.history import HOUR_MS, QUEUES_MAX, TEN_MINUTES_S
-from pinlater.domain.workers import (
-    SLOW_MS,
-    JobInHand,
-    KnownWorker,
-    WorkersFound,
-    in_hand_of,
-    now_of,
-    usual_run_ms,
-    workers_of,
-)
+from pinlater.domain.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
+from pinlater.domain.workers import JobInHand, KnownWorker, WorkersFound
 
 _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
 _PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not tell servers what it is

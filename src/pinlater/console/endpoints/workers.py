@@ -19,16 +19,8 @@ from pinlater.console.shapes.workers import (
     WorkersQuery,
 )
 from pinlater.domain.history import HOUR_MS, TEN_MINUTES_S
-from pinlater.domain.workers import (
-    SLOW_MS,
-    JobInHand,
-    KnownWorker,
-    WorkersFound,
-    in_hand_of,
-    now_of,
-    usual_run_ms,
-    workers_of,
-)
+from pinlater.domain.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
+from pinlater.domain.workers import JobInHand, KnownWorker, WorkersFound
 
 QUEUES_MAX, JOBS_MAX = 10, 100  # that are searched for jobs in hand: the queues with the most, and jobs of each
 WORKERS_MAX = 1_000

@@ -279,7 +279,7 @@ class ShardLanes:
         for lane in self.lanes:
             lane.forgive(seconds)
 
-    def refuse_waiting(self) -> None:
+    def refuse_waiting_inserts(self) -> None:
         """Refuses inserts whose call hasn't begun, so that their callers go to another shard. A dequeue goes on by itself, and may take
         what its claim brings."""
         self.insert.fail_waiting(slow_to_answer(self.name))

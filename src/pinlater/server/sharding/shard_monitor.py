@@ -39,7 +39,7 @@ class ShardMonitor:
             if late_s > _LATE_S:
                 shard.forgive(late_s)
             if shard.look_at_calls() and any(other.usable for other in self._shards if other is not shard):
-                shard.refuse_waiting()
+                shard.refuse_waiting_inserts()
             if not shard.trusted and shard not in self._probes and shard.health.probe_due():  # which says so once
                 task = self._probes[shard] = asyncio.create_task(self._probe(shard), name=f"probe {shard.name}")
                 task.add_done_callback(lambda _, shard=shard: self._probes.pop(shard, None))  # type: ignore[misc]

@@ -6,10 +6,10 @@ A failure is one line with one traceback, which begins with the task's own code.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 
 from pinlater.client.values import ClaimedJob
+from pinlater.domain.failures import without_retry_delay
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
 from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, text_of, user_traceback
 from pinlater.worker._consumer.held_jobs import HeldJob
@@ -21,8 +21,6 @@ _log = logging.getLogger("pinlater.worker")
 _OUR_NAMES = {
     type_name(kind): kind.__name__ for kind in (*WITHOUT_TRACEBACK, CantDecode, ClaimLost)
 }  # `Reject` says as much
-
-_RETRY_DELAY = re.compile(r"(^|; )again in \S+ s$")
 
 
 def started(job: ClaimedJob, task: str) -> None:
@@ -88,7 +86,7 @@ def _error_line(ending: Ending) -> str:
     text = ending.error_text.partition("\n")[0]
     name = _OUR_NAMES.get(ending.error_type, ending.error_type)
     if name == Retry.__name__:
-        text = _RETRY_DELAY.sub("", text)  # the line has the delay
+        text = without_retry_delay(text)  # the line has the delay
     return f"{name}: {text}" if text else name
 
 
