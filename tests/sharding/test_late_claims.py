@@ -149,10 +149,10 @@ async def test_a_lane_leaves_no_claim_out_before_the_dequeue_has_decided_whether
     with pytest.raises(ShardConnectionFailed):
         await asker.answer
     late.keep(asker)
-    assert late.awaits("2", lane)
-    assert not late.awaits("2", next_owner)  # the one that was asked may be lost
+    assert late._awaits("2", lane)
+    assert not late._awaits("2", next_owner)  # the one that was asked may be lost
     asker.set_result(Claimed(((job,),)))
     assert asker.done()
-    assert not late.awaits("2", lane)
+    assert not late._awaits("2", lane)
     late.end()
     assert given_back == ["2"]

@@ -246,16 +246,21 @@ async def test_a_repeat_is_refused_while_the_file_can_not_be_read_to_its_end(ser
     await other.close()
 
 
+async def remove_shard_3(server: ShardedServer) -> None:
+    """Which has no live jobs."""
+    await server.replace(*[server.desired(name) for name in OLD])
+    server.clock.advance(seconds=server.settings.removal_grace_ms // 1000 + 1)
+    await server.core.shard_map.tidy()
+    assert server.shards.get("3") is None
+
+
 @on_shards(shards=NEW)
 async def test_a_shard_that_was_removed_and_is_back_is_found_at_a_server_that_knows_of_its_removal_alone(
     server: ShardedServer,
 ) -> None:
     """It reads the file before it says that the job does not exist."""
     other = await ahead_of(server)
-    await server.replace(*[server.desired(name) for name in OLD])
-    server.clock.advance(seconds=server.settings.removal_grace_ms // 1000 + 1)
-    await server.core.shard_map.tidy()
-    assert server.shards.get("3") is None
+    await remove_shard_3(server)
     server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
     job = await other.put("3")
     await other.dequeue()
@@ -273,10 +278,7 @@ async def test_a_job_on_a_shard_that_is_back_exists_at_a_server_whose_file_still
     before = await other.put("3")
     await other.dequeue()
     await other.ack(before)
-    await server.replace(*[server.desired(name) for name in OLD])
-    server.clock.advance(seconds=server.settings.removal_grace_ms // 1000 + 1)
-    await server.core.shard_map.tidy()
-    assert server.shards.get("3") is None
+    await remove_shard_3(server)
     server.shards.reader = MapReader(reads(server, OLD), server.clock.monotonic)
     server.clock.advance(seconds=1)
     job = await other.put("3")

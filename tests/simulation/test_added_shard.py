@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from pinlater.domain.calls import ClusterStatus
 from pinlater.simulation.cluster import SimulatedServer
-from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.store import SimulatedStore
 from tests.simulation.test_owners import LEASE_S, MOVED_WITHIN_S, Scene
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 # The next periodic look, and a connection.
 _LISTED_WITHIN_S = 2.0
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 def added_store(scene: Scene) -> SimulatedStore:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,18 +12,13 @@ from pinlater.domain.job import JobState
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.simulation.cluster import SimulatedServer
-from pinlater.simulation.isolation import collected_at_the_end
 from tests.simulation.test_owners import MOVED_WITHIN_S, Scene, address_of
+
+pytestmark = pytest.mark.usefixtures("collected")
 
 # From the answer of a change to the time when every other server has it, while they hear each other.
 TOLD_WITHIN_S = 1.0
 QUEUES = 20
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 def is_paused_at(server: SimulatedServer, queue: str) -> bool:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from pinlater.client import Ack, Claim, Job
 from pinlater.domain.clock import CATCH_UP_MS_MAX
 from pinlater.domain.job import JobState
-from pinlater.simulation.isolation import collected_at_the_end
 from tests.simulation.test_owners import Scene
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 QUEUES = 12
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 @pytest.mark.parametrize("behind", [0, 1])

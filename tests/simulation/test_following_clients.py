@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count, islice
 
 import pytest
@@ -14,20 +14,15 @@ from pinlater.client.errors import PinLaterError
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.simulation.cluster import SimulatedServer
-from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.trace import Trace
 from tests.simulation.test_owners import LEASE_S, Scene, address_of
 from tests.simulation.workload import Process, Workload
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 QUEUE = "jobs"
 # Owners are asked for again after this time at most, and a server that was lost is tried again.
 FOLLOWED_WITHIN_S = 90.0
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 def followers(scene: Scene, number: int, timeout_ms: int = 4_000) -> list[Process]:

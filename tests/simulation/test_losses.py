@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import pytest
@@ -18,21 +18,16 @@ from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.simulation.cluster import SimulatedServer
-from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.trace import Trace
 from tests.simulation.test_owners import LEASE_S, Scene
 from tests.simulation.workload import Process, Workload
+
+pytestmark = pytest.mark.usefixtures("collected")
 
 SERVERS = SHARDS = 3
 SERVED_WITHIN_S = 5.0
 _WAIT_MS = 10_000
 _JOBS_EVERY_S = 0.25
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 class Load:

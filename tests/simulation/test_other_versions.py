@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,17 +10,12 @@ from pinlater.client import Ack, Job
 from pinlater.domain.job import JobState
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.forwarding import handshake, messages
-from pinlater.simulation.isolation import collected_at_the_end
 from tests.simulation.test_owners import Scene, address_of
+
+pytestmark = pytest.mark.usefixtures("collected")
 
 _ANSWERED_WITHIN_S = 1.0
 _hello = handshake.hello
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 def test_servers_of_different_versions_refuse_each_other_and_call_the_shards_themselves(

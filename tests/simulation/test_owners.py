@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -17,7 +17,6 @@ from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
 from pinlater.server.storage.values import NO_OWNER
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
-from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.loop import ProcessState, Timeline, new_process
 from pinlater.simulation.network import ConnectionEnd, Network
 from pinlater.simulation.store import SimulatedStore
@@ -25,15 +24,11 @@ from pinlater.simulation.store_trouble import StoreTrouble
 from pinlater.simulation.trace import Trace
 from tests.simulation.workload import Process, Workload
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 LEASE_S = 60.0
 # A silent server is noticed after three seconds, at a look that comes once a second.
 MOVED_WITHIN_S = 5.0
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 class Scene:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from pinlater.client import Job
-from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.store_trouble import StoreTrouble
 from tests.simulation.test_owners import Scene
+
+pytestmark = pytest.mark.usefixtures("collected")
 
 # Each call takes up to this long, on the average 0.6 of it.
 _LATENCY_S = 1.0
 # A few calls: the search that finds the job, after one that was under way when it came, and its enqueue was told of.
 _SOON_S = 5.0
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 @pytest.mark.parametrize("seed", range(3))

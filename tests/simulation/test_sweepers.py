@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,10 +11,11 @@ import pytest
 from pinlater.client import Job
 from pinlater.domain.job import JobState
 from pinlater.server.maintenance.settings import MaintenanceSettings
-from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.loop import ProcessLoop
 from pinlater.simulation.store_session import Session
 from tests.simulation.test_owners import MOVED_WITHIN_S, Scene, address_of
+
+pytestmark = pytest.mark.usefixtures("collected")
 
 EVERY_MS = MaintenanceSettings()
 # Sweeps, each with its interval, and the place of the number of rows among its arguments.
@@ -27,12 +27,6 @@ SWEEPS = {
 }
 # A shard is left to its sweeper for half a minute; then another server sweeps it at its next turn.
 WATCHED_S, OTHERS_MAX = 60.0, 2
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 def sweeps_of(method: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Counter[str]]:

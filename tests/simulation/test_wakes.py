@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from pinlater.client import Job
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.forwarding import handshake, messages
-from pinlater.simulation.isolation import collected_at_the_end
 from tests.simulation.test_owners import Scene, address_of
 from tests.simulation.workload import Process
+
+pytestmark = pytest.mark.usefixtures("collected")
 
 # Some hundreds of a millisecond for each message and each call of the shard.
 _BY_WAKE_S = 0.05
 _BY_LOOK_S = 2.5
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    with collected_at_the_end():
-        yield
 
 
 class Pickups:

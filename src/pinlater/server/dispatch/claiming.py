@@ -64,12 +64,8 @@ class Claiming:
             request = request._replace(search=True)
         left, holder, bytes_left = request.call
         failures: list[PinLaterError] = []
-        shards = self._shards.for_claim(request.queue, request.coverage)
-        left_out = False
-        if late:
-            asked = [shard for shard in shards if not late.awaits(shard.name, shard.lanes_of(request.queue).claim)]
-            left_out = len(asked) < len(shards)
-            shards = asked
+        covered = self._shards.for_claim(request.queue, request.coverage)
+        shards = late.without_awaited(covered, request.queue) if late else covered
         if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
             shards = _newest_first(shards, waiters)
         try:
@@ -113,7 +109,7 @@ class Claiming:
                 waiters.search = True
             if not late:
                 self._judge(request.queue, failures, len(shards))
-        if failures or left_out:  # a shard that was left out may have answered meanwhile, without jobs
+        if failures or len(shards) < len(covered):  # a shard that is awaited may have answered meanwhile, without jobs
             next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)
         return claimed, next_due_ms
 

@@ -7,11 +7,12 @@ jobs by then. If it did not, the jobs of a shard whose claims always take that l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pinlater.server.sharding.job_lanes import AnyLane
 from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.values import Claimed
 
 
@@ -38,9 +39,12 @@ class LateClaims:
         """Whether any claim is still to be answered, or was answered with jobs that are not taken."""
         return bool(self._awaited) or self._come is not None
 
-    def awaits(self, shard: str, lane: AnyLane) -> bool:
-        """Whether this shard has not answered the last claim yet, which went into that lane. It is asked again only after that, or by
-        another way: the owner to which the claim was sent may be lost."""
+    def without_awaited(self, shards: Sequence[ShardLanes], queue: str) -> Sequence[ShardLanes]:
+        """Without those that have not answered the last claim yet. These are asked again only after that, or by another way: the owner to
+        which the claim was sent may be lost."""
+        return [shard for shard in shards if not self._awaits(shard.name, shard.lanes_of(queue).claim)]
+
+    def _awaits(self, shard: str, lane: AnyLane) -> bool:
         asker = self._awaited.get(shard)
         return asker is not None and asker.lane is lane
 
