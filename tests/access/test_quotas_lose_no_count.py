@@ -120,7 +120,8 @@ class Disorder:
     async def all_leave(self) -> None:
         """All callers go, in the middle of what they send."""
         for writer in self._server.callers:
-            writer.transport.abort()
+            if not writer.is_closing():
+                writer.transport.abort()
         self._server.clock.advance(ms=WAIT_OVER_QUOTA_MS)  # for dequeues that carry acks; long polls wait much longer
 
 

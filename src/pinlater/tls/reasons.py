@@ -6,6 +6,8 @@ import ssl
 
 from pinlater.tls.protocol import NotTls
 
+# How the library says so depends on its version.
+_CLOSED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _OTHER_NAME = frozenset({62, 64})
 _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21})
@@ -48,7 +50,7 @@ def why_no_tls_server(error: BaseException, name: str) -> str:
         return "it wants a certificate of the client"
     if reason in _REFUSED:
         return f"it refuses this client's certificate: {_REFUSED[reason]}"
-    if isinstance(error, ConnectionError | ssl.SSLEOFError):
+    if isinstance(error, _CLOSED):
         return "it closed the connection during the TLS handshake; perhaps it does not speak TLS"
     return f"the TLS handshake failed: {_library_words(error)}"
 
@@ -59,7 +61,7 @@ def why_no_tls_client(error: BaseException) -> str:
         return "it speaks no TLS"
     if isinstance(error, TimeoutError):
         return "its TLS handshake took too long"
-    if isinstance(error, ConnectionError | ssl.SSLEOFError):
+    if isinstance(error, _CLOSED):
         return "it left during the TLS handshake"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not good: {error.verify_message}"
