@@ -156,3 +156,40 @@ async def test_a_lane_leaves_no_claim_out_before_the_dequeue_has_decided_whether
     assert not late._awaits("2", lane)
     late.end()
     assert given_back == ["2"]
+
+
+@on_shards(shards=("1", "2"))
+async def test_a_dequeue_waits_on_if_one_shard_answers_late_while_the_others_fail(server: ShardedServer) -> None:
+    """It fails only if no shard answers."""
+    server.shards.random = InOrder()
+    slow = server.store("1").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(server.settings.slow_ms + 5)
+    other = server.store("2").hangs("claim_jobs", error=ShardConnectionFailed("gone"))
+    server.core.dispatcher.wakeups.jobs_ready("q", 1)
+    await server.within(100, met(other))
+    slow.release()
+    await server.turns()
+    other.release()
+    await server.turns()
+    assert not waiting.done()
+    waiting.cancel()
+
+
+@on_shards()
+async def test_a_search_for_jobs_past_the_owner_is_not_over_without_the_shard_that_is_awaited(
+    server: ShardedServer,
+) -> None:
+    """The jobs may be there, and its owner does not know of them."""
+    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(server.settings.slow_ms + 5)
+    wakeups = server.core.dispatcher.wakeups
+    for past_owner in (False, True):
+        wakeups.jobs_ready("q", 1, past_owner=past_owner)
+        await server.turns()
+    assert wakeups.waiters_of("q").search
+    fault.release()
+    await server.pass_time(1_500)
+    assert not wakeups.waiters_of("q").search
+    waiting.cancel()

@@ -104,12 +104,11 @@ class Claiming:
             if searches and waiters is not None:
                 waiters.search = True
             raise
-        if failures:
+        if failures or len(shards) < len(covered):  # a shard that is awaited may have answered meanwhile, without jobs
             if searches and waiters is not None:
                 waiters.search = True
             if not late:
-                self._judge(request.queue, failures, len(shards))
-        if failures or len(shards) < len(covered):  # a shard that is awaited may have answered meanwhile, without jobs
+                self._judge(request.queue, failures, len(covered))
             next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)
         return claimed, next_due_ms
 
