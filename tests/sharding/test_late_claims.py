@@ -193,3 +193,25 @@ async def test_a_search_for_jobs_past_the_owner_is_not_over_without_the_shard_th
     await server.pass_time(1_500)
     assert not wakeups.waiters_of("q").search
     waiting.cancel()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_queue_that_was_paused_meanwhile_hands_out_nothing_late(before: bool) -> None:
+    """Whether the shard claims the jobs before the pause or after it."""
+
+    async def scenario(server: ShardedServer) -> None:
+        await server.put("2")
+        fault = server.store("2").hangs("claim_jobs", done_first=before)
+        waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+        await server.pass_time(server.settings.stall_ms + 400)
+        await server.service.queues.set_paused("q", True)
+        await server.turns()
+        fault.release()
+        await server.pass_time(400)
+        assert not waiting.done()
+        assert await server.in_progress_on("2") == 0
+        await server.service.queues.set_paused("q", False)
+        await server.turns()
+        assert len(waiting.result().jobs) == 1
+
+    run_on_shards(scenario)

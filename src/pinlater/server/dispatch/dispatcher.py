@@ -122,11 +122,17 @@ class Dispatcher:
         return []
 
     def _come_late(self, late: LateClaims, waiters: Waiters) -> list[FromShard]:
-        """What a slow shard has answered by now. A wake that brought the dequeue here goes to another one."""
+        """What a slow shard has answered by now. A wake that brought the dequeue here goes to another one.
+
+        It goes back if the queue was stopped meanwhile: the claim may have begun after that.
+        """
         come = late.take()
         if come is None:
             return []
         [jobs] = come.claimed.jobs
+        if self.limits.is_stopped(come.request.queue):
+            self._claiming.undelivered(*come)
+            return []
         self.limits.charge(come.request.queue, len(jobs))
         waiters.wake(1)
         return [FromShard(come.shard, jobs, come.request.call.holder.token)]
