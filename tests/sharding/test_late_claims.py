@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.calls import Claim
+from pinlater.domain.calls import Claim, Job
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, Holder, Outcome
 from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
@@ -215,3 +215,18 @@ def test_a_queue_that_was_paused_meanwhile_hands_out_nothing_late(before: bool) 
         assert len(waiting.result().jobs) == 1
 
     run_on_shards(scenario)
+
+
+@on_shards()
+async def test_a_job_whose_claim_has_ended_is_not_handed_out_late(server: ShardedServer) -> None:
+    """Another worker may have it by then. The others of the same answer are handed out."""
+    await server.service.enqueuing.enqueue("q", [Job(b"x", claim_timeout_ms=ms) for ms in (1_000, 60_000)])
+    faults = [server.store(name).hangs("claim_jobs", done_first=True) for name in "123"]
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(4_000)
+    for fault in faults:
+        fault.release()
+    await server.turns()
+    [job] = waiting.result().jobs
+    assert job.job.claim_deadline_ms > server.clock.now_ms()
+    assert sum([await server.in_progress_on(name) for name in "123"]) == 1
