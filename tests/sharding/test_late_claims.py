@@ -230,3 +230,15 @@ async def test_a_job_whose_claim_has_ended_is_not_handed_out_late(server: Sharde
     [job] = waiting.result().jobs
     assert job.job.claim_deadline_ms > server.clock.now_ms()
     assert sum([await server.in_progress_on(name) for name in "123"]) == 1
+
+
+@on_shards(shards=("1", "2"))
+async def test_a_dequeue_of_one_shard_of_several_does_not_wait_behind_a_call_that_hangs(server: ShardedServer) -> None:
+    """Nothing of it has happened, and another try may go to another shard."""
+    fault = server.store("1").hangs("claim_jobs")
+    server.store("2").hangs("claim_jobs")
+    both = [asyncio.ensure_future(server.dequeue(limit=1, coverage=0.1)) for _ in range(2)]
+    await fault.met.wait()
+    both += [asyncio.ensure_future(server.dequeue(limit=1, coverage=0.1)) for _ in range(4)]
+    await server.pass_time(2 * server.settings.stall_ms)
+    assert [isinstance(each.exception(), ShardConnectionFailed) for each in both] == [True] * len(both)
