@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.calls import Claim
+from pinlater.domain.calls import Claim, Job
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, Holder, Outcome
 from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
@@ -156,3 +156,89 @@ async def test_a_lane_leaves_no_claim_out_before_the_dequeue_has_decided_whether
     assert not late._awaits("2", lane)
     late.end()
     assert given_back == ["2"]
+
+
+@on_shards(shards=("1", "2"))
+async def test_a_dequeue_waits_on_if_one_shard_answers_late_while_the_others_fail(server: ShardedServer) -> None:
+    """It fails only if no shard answers."""
+    server.shards.random = InOrder()
+    slow = server.store("1").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(server.settings.slow_ms + 5)
+    other = server.store("2").hangs("claim_jobs", error=ShardConnectionFailed("gone"))
+    server.core.dispatcher.wakeups.jobs_ready("q", 1)
+    await server.within(100, met(other))
+    slow.release()
+    await server.turns()
+    other.release()
+    await server.turns()
+    assert not waiting.done()
+    waiting.cancel()
+
+
+@on_shards()
+async def test_a_search_for_jobs_past_the_owner_is_not_over_without_the_shard_that_is_awaited(
+    server: ShardedServer,
+) -> None:
+    """The jobs may be there, and its owner does not know of them."""
+    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(server.settings.slow_ms + 5)
+    wakeups = server.core.dispatcher.wakeups
+    for past_owner in (False, True):
+        wakeups.jobs_ready("q", 1, past_owner=past_owner)
+        await server.turns()
+    assert wakeups.waiters_of("q").search
+    fault.release()
+    await server.pass_time(1_500)
+    assert not wakeups.waiters_of("q").search
+    waiting.cancel()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_queue_that_was_paused_meanwhile_hands_out_nothing_late(before: bool) -> None:
+    """Whether the shard claims the jobs before the pause or after it."""
+
+    async def scenario(server: ShardedServer) -> None:
+        await server.put("2")
+        fault = server.store("2").hangs("claim_jobs", done_first=before)
+        waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+        await server.pass_time(server.settings.stall_ms + 400)
+        await server.service.queues.set_paused("q", True)
+        await server.turns()
+        fault.release()
+        await server.pass_time(400)
+        assert not waiting.done()
+        assert await server.in_progress_on("2") == 0
+        await server.service.queues.set_paused("q", False)
+        await server.turns()
+        assert len(waiting.result().jobs) == 1
+
+    run_on_shards(scenario)
+
+
+@on_shards()
+async def test_a_job_whose_claim_has_ended_is_not_handed_out_late(server: ShardedServer) -> None:
+    """Another worker may have it by then. The others of the same answer are handed out."""
+    await server.service.enqueuing.enqueue("q", [Job(b"x", claim_timeout_ms=ms) for ms in (1_000, 60_000)])
+    faults = [server.store(name).hangs("claim_jobs", done_first=True) for name in "123"]
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
+    await server.pass_time(4_000)
+    for fault in faults:
+        fault.release()
+    await server.turns()
+    [job] = waiting.result().jobs
+    assert job.job.claim_deadline_ms > server.clock.now_ms()
+    assert sum([await server.in_progress_on(name) for name in "123"]) == 1
+
+
+@on_shards(shards=("1", "2"))
+async def test_a_dequeue_of_one_shard_of_several_does_not_wait_behind_a_call_that_hangs(server: ShardedServer) -> None:
+    """Nothing of it has happened, and another try may go to another shard."""
+    fault = server.store("1").hangs("claim_jobs")
+    server.store("2").hangs("claim_jobs")
+    both = [asyncio.ensure_future(server.dequeue(limit=1, coverage=0.1)) for _ in range(2)]
+    await fault.met.wait()
+    both += [asyncio.ensure_future(server.dequeue(limit=1, coverage=0.1)) for _ in range(4)]
+    await server.pass_time(2 * server.settings.stall_ms)
+    assert [isinstance(each.exception(), ShardConnectionFailed) for each in both] == [True] * len(both)

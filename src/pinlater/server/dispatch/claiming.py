@@ -68,6 +68,7 @@ class Claiming:
         shards = late.without_awaited(covered, request.queue) if late else covered
         if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
             shards = _newest_first(shards, waiters)
+        is_only = len(shards) == 1 and not late and not self._has_others(shards[0])
         try:
             for place, shard in enumerate(shards):
                 here = request
@@ -76,7 +77,7 @@ class Claiming:
                         call=ClaimCall(left, _holder_of(holder, look, place, self._clock.now_ms()), bytes_left)
                     )
                 try:
-                    if (len(shards) == 1 and not late) or shard.trusted:
+                    if is_only or shard.trusted:
                         answer = shard.lanes_of(here.queue).claim.submit(here)
                         found = await self._delivered(shard, here, answer)
                     else:
@@ -104,14 +105,17 @@ class Claiming:
             if searches and waiters is not None:
                 waiters.search = True
             raise
-        if failures:
+        if failures or len(shards) < len(covered):  # a shard that is awaited may have answered meanwhile, without jobs
             if searches and waiters is not None:
                 waiters.search = True
             if not late:
-                self._judge(request.queue, failures, len(shards))
-        if failures or len(shards) < len(covered):  # a shard that is awaited may have answered meanwhile, without jobs
+                self._judge(request.queue, failures, len(covered))
             next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)
         return claimed, next_due_ms
+
+    def _has_others(self, shard: ShardLanes) -> bool:
+        """Whether another try may go to another shard: one call may cover a part of them."""
+        return len(self._shards) > 1 and any([other.usable for other in self._shards if other is not shard])  # noqa: C419 a list is quicker
 
     async def _in_time(
         self,

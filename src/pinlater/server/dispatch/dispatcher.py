@@ -9,6 +9,7 @@ change of its settings. Everything that makes a job ready tells `wakeups`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Collection
 from itertools import count
@@ -122,14 +123,25 @@ class Dispatcher:
         return []
 
     def _come_late(self, late: LateClaims, waiters: Waiters) -> list[FromShard]:
-        """What a slow shard has answered by now. A wake that brought the dequeue here goes to another one."""
+        """What a slow shard has answered by now. A wake that brought the dequeue here goes to another one.
+
+        It goes back if the queue was stopped meanwhile: the claim may have begun after that. So do jobs whose claims have ended by now.
+        """
         come = late.take()
         if come is None:
             return []
+        queue, token = come.request.queue, come.request.call.holder.token
         [jobs] = come.claimed.jobs
-        self.limits.charge(come.request.queue, len(jobs))
+        good_after_ms = math.inf if self.limits.is_stopped(queue) else self._clock.now_ms()
+        good = [job for job in jobs if job.claim_deadline_ms > good_after_ms]
+        if len(good) < len(jobs):
+            ended = [job for job in jobs if job.claim_deadline_ms <= good_after_ms]
+            self._give_back_unanswered(queue, FromShard(come.shard, ended, token))
+        if not good:
+            return []
+        self.limits.charge(queue, len(good))
         waiters.wake(1)
-        return [FromShard(come.shard, jobs, come.request.call.holder.token)]
+        return [FromShard(come.shard, good, token)]
 
     def _is_to_end(self) -> bool:
         """Whether the dequeue that runs in this task waits no longer."""

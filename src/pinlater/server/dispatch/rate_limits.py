@@ -177,6 +177,11 @@ class RateLimits:
             return None
         return Block(False, account.bucket.retry_after_ms(now))
 
+    def is_stopped(self, queue: str) -> bool:
+        """Whether the queue is paused, or its limit is 0."""
+        block = self.block(queue)
+        return block is not None and block.retry_after_ms is None
+
     def charge(self, queue: str, jobs: int) -> None:
         """Charges `jobs` jobs of this queue; a negative number refunds jobs that reached no client."""
         account = self._accounts.get(queue)
