@@ -27,6 +27,8 @@ class LateAnswer(NamedTuple):
 class LateClaims:
     """Keeps those of one dequeue. `give_back` takes what the dequeue takes no more; call `end` at its end."""
 
+    __slots__ = ("_awaited", "_come", "_give_back", "_waiter", "is_over")
+
     def __init__(self, give_back: Callable[[str, ClaimRequest, Claimed], None]) -> None:
         self._give_back = give_back
         self._awaited: dict[str, ClaimAsker] = {}  # by shard
