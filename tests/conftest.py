@@ -1,15 +1,15 @@
-"""What holds for every test: Ctrl-C reaches whatever a test starts, no test's logging set-up reaches the next, and a connection that
-was left open says which test opened it."""
+"""What holds for every test: Ctrl-C reaches whatever a test starts, no test's logging set-up reaches the next, and what a test leaves
+open fails that test."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
-from asyncio import selector_events
+import sys
 from collections.abc import Generator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,20 +28,26 @@ def pytest_configure() -> None:
     # How long an example takes says how busy the machine is.
     settings.register_profile("untimed", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
     settings.load_profile("untimed")
-    _name_the_test_that_opens_a_connection()
 
 
-def _name_the_test_that_opens_a_connection() -> None:
-    """The warning about a connection that was left open comes at a collection, in any later test."""
-    transport: Any = selector_events._SelectorTransport  # type: ignore[attr-defined]
-    init, show = transport.__init__, transport.__repr__
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """A connection that was left open is an error when its object is collected. That is now, so it is this test's error.
 
-    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
-        self._opened_in = os.environ.get("PYTEST_CURRENT_TEST", "no test")
-        init(self, *args, **kwargs)
-
-    transport.__init__ = remember
-    transport.__repr__ = lambda self: f"{show(self)} opened in {self._opened_in}, for {self.get_protocol()!r}"
+    What is still in use is set aside: it need not be looked through after each of the tests that follow.
+    """
+    result = yield
+    refused: list[BaseException] = []
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: refused.append(unraisable.exc_value or unraisable.exc_type())
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    gc.freeze()
+    if refused:
+        raise BaseExceptionGroup("left open", refused)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
