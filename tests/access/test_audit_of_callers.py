@@ -13,10 +13,10 @@ from pinlater.domain.access import Role
 from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditFilter
 from pinlater.domain.caller_address import shown_address
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.passwords import hash_password
 from pinlater.server.storage.memory import MemoryShard
 from tests.access.conftest import GuardedServer
 from tests.assembly import listen, open_core
+from tests.quick_hash import quick_hash
 
 PASSWORD = "open sesame"
 
@@ -131,7 +131,7 @@ async def test_a_queue_is_deleted_by_a_token_or_by_the_password(guarded: Guarded
 async def test_without_access_control_the_entry_of_a_deletion_names_the_password(
     password: str, who: str, outcome: str
 ) -> None:
-    core = await open_core(MemoryShard(), clock=ManualClock(), admin_password_hash=hash_password(PASSWORD))
+    core = await open_core(MemoryShard(), clock=ManualClock(), admin_password_hash=quick_hash(PASSWORD))
     server = await listen(core)
     async with AsyncClient(f"127.0.0.1:{server.port}", wait_for_servers=False) as client:
         if outcome == "ok":

@@ -53,9 +53,9 @@ def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pin
     ]
 
 
-def test_a_server_that_does_not_answer_is_a_warning_while_another_one_answers(pinlater: Pinlater) -> None:
+def test_while_a_server_does_not_answer_the_others_are_shown_and_the_exit_code_tells(pinlater: Pinlater) -> None:
     done = pinlater("cluster", "status", "--server", f"{pinlater.address},127.0.0.1:1")
-    assert done.code == 0
+    assert done.code == 3
     assert done.err.startswith("warning: 127.0.0.1:1 does not answer: ")
     assert "1=16" in done.out
 

@@ -70,6 +70,33 @@ def test_a_scan_chooses_by_task_and_header(pinlater: Pinlater, queue: str) -> No
     assert pinlater.ok("scan", queue, "--header", "tenant=other", "--json").json["jobs"] == []
 
 
+def test_a_lookup_finds_the_job_that_holds_a_unique_key(pinlater: Pinlater, queue: str) -> None:
+    held = pinlater.ok("enqueue", queue, "--body", "x", "--unique-key", f"order-{queue}").out.strip()
+    by_key = ("lookup", "--unique-key", f"order-{queue}")
+    [job] = pinlater.ok(*by_key, "--body", "--json").json["jobs"]
+    assert (job["descriptor"], job["body"]) == (held, "x")
+    assert pinlater.ok(*by_key, "--queue", queue).out.startswith(f"field\tvalue\ndescriptor\t{held}\n")
+    assert pinlater(*by_key, "--queue", "another-queue").err.startswith("error: Queue not found: another-queue (")
+    pinlater.ok("dequeue", queue)
+    pinlater.ok("ack", held)
+    done = pinlater(*by_key)
+    assert (done.code, done.err) == (1, f"error: no job holds the unique key 'order-{queue}' now\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name jobs by their descriptors, or --unique-key"),
+        (("--queue", "q"), "--queue goes with --unique-key"),
+        (("q:s1:p1:1", "--unique-key", "k"), "Invalid value for --unique-key: name jobs, or a key, not both"),
+    ],
+)
+def test_a_lookup_is_of_named_jobs_or_of_a_key(offline: Pinlater, arguments: tuple[str, ...], said: str) -> None:
+    done = offline("lookup", *arguments)
+    assert done.code == 2
+    assert said in done.err
+
+
 def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     put(pinlater.address, queue, "send", "bill", "other")
     of_two = (queue, "--task", "send", "--task", "bill", "--json")

@@ -85,6 +85,15 @@ def test_a_module_that_is_missing_inside_a_group_of_commands_is_no_bug(shards: l
     assert done.stderr.startswith("error: `pinlater shards` needs ")
 
 
+def test_a_module_of_our_own_that_can_not_be_loaded_is_a_bug_and_needs_no_package() -> None:
+    done = run("scan", "q", hidden=("pinlater.cli.commands.scan",))
+    assert (done.returncode, done.stdout) == (70, "")
+    assert done.stderr == (
+        "error: `pinlater scan` can't be loaded: No module named 'pinlater.cli.commands.scan' "
+        "(`pinlater --traceback scan` shows where)\n"
+    )
+
+
 @pytest.mark.parametrize("json_wanted", [False, True])
 def test_problems_of_the_settings_are_lines_or_json(json_wanted: bool) -> None:
     done = run("settings", "--set", "thrift.prot=1", "--set", "nonsense=2", *(["--json"] if json_wanted else []))

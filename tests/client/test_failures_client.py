@@ -136,6 +136,29 @@ async def test_the_error_of_an_enqueue_with_an_unknown_outcome_begins_with_what_
     assert [str(raised.value), raised.value.message, str(raised_too.value)] == [said] * 3
 
 
+@pytest.mark.parametrize("lost", ["answer", "time"])
+async def test_the_error_of_an_enqueue_without_an_answer_says_that_the_jobs_may_be_stored(lost: str) -> None:
+    async def enqueue(_: Any) -> Any:
+        if lost == "time":
+            await asyncio.Event().wait()
+        return FakeServer.HANG_UP
+
+    async with (
+        FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server,
+        AsyncClient(server.address, retries=0, timeout_ms=300) as client,
+    ):
+        expected = errors.ConnectionLost if lost == "answer" else errors.DeadlineExceeded
+        with pytest.raises(
+            expected, match=r"^The jobs may be stored; .*: (Connection to|No answer to enqueue on queue q)"
+        ):
+            await client.enqueue("q", [b"x"])
+        with (
+            Client(server.address, retries=0, timeout_ms=300) as blocking,
+            pytest.raises(expected, match=r"^The jobs may"),
+        ):
+            await asyncio.to_thread(blocking.enqueue, "q", [b"x"])
+
+
 async def test_a_client_that_does_not_wait_says_that_a_lost_enqueue_may_be_stored() -> None:
     """A caller that reads the refusal of a repeat as "nothing was stored" makes a new request, and stores the jobs twice."""
     away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE", retryable=True)

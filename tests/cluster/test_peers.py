@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from pinlater.domain.clock import ManualClock
 from pinlater.server.cluster.peers import Peers
 from pinlater.server.sharding.shard_lanes import ShardLanes
@@ -30,4 +34,26 @@ async def test_each_other_server_with_an_address_is_known_by_the_secret_of_a_sha
     assert peers.secrets == [b"secret"]
     await peers.look({lanes: members[:1]})
     assert peers.secret_of == {}
+    await lanes.close()
+
+
+async def test_a_server_that_lives_and_has_the_same_address_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not one that was killed, whose place is taken by a server with its address."""
+    shard = Shared()
+    await shard.open(0)
+    lanes, peers = ShardLanes(shard, ManualClock()), Peers("a:9")
+
+    def members(seen_at_ms: int, *slots: int) -> list[Member]:
+        return [Member(shard.slot, "own", "a:9", 0, seen_at_ms)] + [
+            Member(slot, "other", "a:9", 0, 500 if slot == 7 else seen_at_ms) for slot in slots
+        ]
+
+    for seen_at_ms, slots in ((1000, (7,)), (2000, (7,)), (3000, (7, 8)), (4000, ())):
+        await peers.look({lanes: members(seen_at_ms, *slots)})
+    assert not caplog.records
+    for seen_at_ms in (5000, 6000, 7000):
+        await peers.look({lanes: members(seen_at_ms, 8)})
+    [record] = caplog.records
+    assert (record.levelno, record.__dict__["address"]) == (logging.WARNING, "a:9")
+    assert "same address" in record.message
     await lanes.close()

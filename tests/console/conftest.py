@@ -11,16 +11,16 @@ from pinlater.client import AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.passwords import hash_password
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from tests.assembly import listen, open_core
 from tests.console.caller import Caller
+from tests.quick_hash import quick_hash
 
 PASSWORD = "open sesame"
-_HASH = hash_password(PASSWORD)
+_HASH = quick_hash(PASSWORD)
 
 
 @pytest.fixture

@@ -15,6 +15,12 @@ async def test_queues_are_created_and_listed(caller: Caller) -> None:
     assert await caller.ok("GET", "/v1/queues") == {"queues": [{"name": "mail"}, {"name": "orders"}]}
 
 
+async def test_a_queue_is_there_or_not(caller: Caller) -> None:
+    assert await caller.ok("GET", MAIL) == {"name": "mail"}
+    problem = await caller.refused("GET", "/v1/queues/orders")
+    assert (problem["status"], problem["code"]) == (404, "QUEUE_NOT_FOUND")
+
+
 async def test_a_queue_is_deleted_with_the_admin_password(caller: Caller) -> None:
     problem = await caller.refused("DELETE", MAIL)
     assert (problem["status"], problem["code"]) == (403, "PASSWORD_INVALID")

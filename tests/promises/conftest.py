@@ -13,11 +13,11 @@ import pytest
 
 from bench.servers import PinLaterServer, pinlater_server
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.passwords import hash_password
 from pinlater.server.config.load import load
 from pinlater.server.main.app import App
 from tests.promises.running_server import RunningServer, start_server
 from tests.promises.wire import Wire
+from tests.quick_hash import quick_hash
 
 PASSWORD = "open sesame"
 _numbers = itertools.count(1)
@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PinLaterServer]:
     """`pinlater serve` on a file of its own."""
     folder = tmp_path_factory.mktemp("promises")
-    env = {"PINLATER_ADMIN_PASSWORD_HASH": hash_password(PASSWORD)}
+    env = {"PINLATER_ADMIN_PASSWORD_HASH": quick_hash(PASSWORD)}
     with pinlater_server(folder / "store.db", log=folder / "log", env=env) as started:
         yield started
         assert "Traceback" not in started.output(), started.output()[-5_000:]

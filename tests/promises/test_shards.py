@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.passwords import hash_password
 from pinlater.domain.rendezvous import covered
 from pinlater.server.operations.job_settings import JobSettings
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import SUCCEEDED, Wire, ack_request, ttypes
+from tests.quick_hash import quick_hash
 
 Start = Callable[..., Awaitable[RunningServer]]
 
@@ -248,7 +248,7 @@ async def test_where_riding_acks_fail_nothing_is_claimed_and_the_error_says_so(s
 
 
 async def test_a_deleted_queue_is_gone_from_every_shard(start: Start) -> None:
-    running, wire = await three(start, admin_password_hash=hash_password(PASSWORD))
+    running, wire = await three(start, admin_password_hash=quick_hash(PASSWORD))
     await on_each_shard(wire)
     await wire.call("deleteQueue", name="q", password=PASSWORD)
     for shard in running.core.shards:

@@ -9,7 +9,6 @@ import pytest_asyncio
 
 from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.passwords import hash_password
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.job_settings import JobSettings
@@ -20,9 +19,10 @@ from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
+from tests.quick_hash import quick_hash
 
 CALLER = Caller("tests")
-HASH = hash_password("open sesame")
+HASH = quick_hash("open sesame")
 
 
 @dataclass

@@ -10,19 +10,19 @@ import pytest_asyncio
 
 from pinlater.domain.calls import Job
 from pinlater.domain.errors import InvalidArgument, TooManyQueues
-from pinlater.domain.passwords import hash_password
 from pinlater.domain.queue import PriorityCounts, QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.thrift.answers import all_queue_stats
 from tests.promises.running_server import RunningServer, start_server
+from tests.quick_hash import quick_hash
 
 PASSWORD = "open sesame"
 
 
 @pytest_asyncio.fixture
 async def running() -> AsyncIterator[RunningServer]:
-    running = await start_server(2, jobs=JobSettings(max_queues=20), admin_password_hash=hash_password(PASSWORD))
+    running = await start_server(2, jobs=JobSettings(max_queues=20), admin_password_hash=quick_hash(PASSWORD))
     yield running
     await running.close()
 
@@ -112,7 +112,7 @@ class Turns:
 @pytest_asyncio.fixture
 async def crowded() -> AsyncIterator[RunningServer]:
     """With 5,000 queues."""
-    running = await start_server(admin_password_hash=hash_password(PASSWORD))
+    running = await start_server(admin_password_hash=quick_hash(PASSWORD))
     [shard] = running.core.shards
     await shard.unguarded.create_queues([f"q{number}" for number in range(5_000)], 0)
     await running.core.service.queue_cache.refresh()

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueKey, UniqueScope
-from pinlater.domain.passwords import hash_password
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard, MapChange
@@ -19,12 +18,13 @@ from pinlater.server.storage.memory import MemoryShard
 from pinlater.testing._loop import TurnedLoop
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
+from tests.quick_hash import quick_hash
 from tests.sharding.faulty import FaultyShard
 
 T = TypeVar("T")
 CALLER = Caller("tests")
 PASSWORD = "open sesame"
-_HASH = hash_password(PASSWORD)
+_HASH = quick_hash(PASSWORD)
 _STEP_MS = 200
 
 

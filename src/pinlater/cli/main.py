@@ -165,9 +165,12 @@ def _say_missing(name: str, error: ImportError) -> NoReturn:
 
     exits.show_traceback(error)
     module = error.name or ""
+    if module.partition(".")[0] == "pinlater":
+        exits.fail(f"`pinlater {name}` can't be loaded: {error} (`pinlater --traceback {name}` shows where)", exits.BUG)
     of_a_store = (store for store, kind in SHARDED.items() if module in kind.driver.modules)
     extra = EXTRAS.get(name) or next(of_a_store, "server")
-    exits.fail(f"`pinlater {name}` needs {module or 'more than is installed'}: {install_line(extra)}", exits.REFUSED)
+    needed = module if isinstance(error, ModuleNotFoundError) else f"more than is installed ({error})"
+    exits.fail(f"`pinlater {name}` needs {needed}: {install_line(extra)}", exits.REFUSED)
 
 
 app = typer.Typer(

@@ -11,7 +11,14 @@ from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client._retries import Resend
-from pinlater.client.errors import OutcomeUnknown, PinLaterError, QueueNameInvalid, QueueNotFound
+from pinlater.client.errors import (
+    ConnectionLost,
+    DeadlineExceeded,
+    OutcomeUnknown,
+    PinLaterError,
+    QueueNameInvalid,
+    QueueNotFound,
+)
 from pinlater.domain.errors import adding
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
 
@@ -79,8 +86,8 @@ class ClientCall(NamedTuple, Generic[T]):
     def explained(self, error: PinLaterError) -> PinLaterError:
         """The server's error; servers answer only that the name is invalid, or that there is no such queue. With the rule for names if no
         queue can be called so, else with a note, which tracebacks show, of how to create one. Of an enqueue with an unknown outcome, with
-        what that means: the server's text says what broke."""
-        if isinstance(error, OutcomeUnknown) and self.method == _ENQUEUE:
+        what that means: the text says what broke."""
+        if isinstance(error, OutcomeUnknown | ConnectionLost | DeadlineExceeded) and self.method == _ENQUEUE:
             return adding(error, "", before=_MAY_BE_STORED)
         if isinstance(error, QueueNameInvalid):
             return adding(error, f"; {QUEUE_NAME_RULE}")

@@ -207,7 +207,8 @@ class Direct:
             return call.read(answer)
         except TimeoutError as error:
             self._failed(line.address)
-            raise DeadlineExceeded(f"No answer to {call.shown} from {line.address} in time") from error
+            late = DeadlineExceeded(f"No answer to {call.shown} from {line.address} in time")
+            raise call.explained(late) from error
         except PinLaterError as error:
             unreachable_now = is_unsent(error) or is_lost(error)
             good = not (unreachable_now or ends_connection(error))

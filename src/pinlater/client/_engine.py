@@ -251,9 +251,9 @@ class Engine:
     def _seconds(self, call: ClientCall[T]) -> float:
         return self._timeout_s + call.wait_ms / 1000
 
-    def too_late(self, call: ClientCall[T]) -> DeadlineExceeded:
+    def too_late(self, call: ClientCall[T]) -> PinLaterError:
         """The error of a call without an answer in time."""
-        return DeadlineExceeded(f"No answer to {call.shown} within {self._seconds(call):g} s")
+        return call.explained(DeadlineExceeded(f"No answer to {call.shown} within {self._seconds(call):g} s"))
 
     def gives_up(self, call: ClientCall[T], error: PinLaterError) -> bool:
         """Whether a call whose first try ended so is not made again. From any thread."""
@@ -345,7 +345,8 @@ class Engine:
                 raise
             connection.retire()
             self.failed(connection.address)
-            raise DeadlineExceeded(f"No answer to {call.shown} from {connection.address} in time") from None
+            late = DeadlineExceeded(f"No answer to {call.shown} from {connection.address} in time")
+            raise call.explained(late) from None
         self.follow()
         if self.wants_to_learn(call):
             self.learn(connection)
@@ -382,7 +383,7 @@ class Engine:
                 self.failed(connection.address)
             explained = call.explained(error)
             if explained is not error:
-                raise explained from None
+                raise explained from explained.__cause__
             raise
         self.servers.worked(connection.address)
         return answer

@@ -194,5 +194,6 @@ def _wrong_field(error: msgspec.ValidationError, shape: type, whole: str) -> Req
     if whole == "query" and named and named["problem"] == "required":
         text = f"The parameter `{named['name']}` is missing"
     if named and named["problem"] == "unknown":
+        text = f"There is no {'parameter' if whole == 'query' else 'field'} `{named['name']}`"
         text += field_hints.hint(named["name"], field_hints.names_at(shape, path))
     return invalid(".".join(parts) or whole, text)

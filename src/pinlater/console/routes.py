@@ -114,6 +114,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("POST", f"{_JOBS}/delete", jobs.delete_jobs_by_descriptor, Nothing, DescriptorsRequest, JobCountAnswer, "delete_jobs_by_descriptor"),
     Endpoint("GET", "/v1/queues", queues.list_queues, Nothing, Nothing, QueuesAnswer, "queue_names"),
     Endpoint("POST", "/v1/queues", queues.create_queue, Nothing, CreateQueueRequest, QueueItem, "create_queue", _CREATED),
+    Endpoint("GET", _QUEUE, queues.get_queue, Nothing, Nothing, QueueItem, "queue_config"),
     Endpoint("DELETE", _QUEUE, queues.delete_queue, Nothing, Nothing, NoneType, "delete_queue", _NO_CONTENT, ADMIN_PASSWORD),
     Endpoint("GET", f"{_QUEUE}/settings", queues.get_settings, Nothing, Nothing, SettingsAnswer, "queue_config, settings_in_force"),
     Endpoint("PUT", f"{_QUEUE}/settings", queues.replace_settings, Nothing, SettingsValues, SettingsAnswer, "configure_queue"),

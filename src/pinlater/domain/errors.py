@@ -247,7 +247,7 @@ class RequestKeyConflict(CallerError):
 
     @classmethod
     def of(cls, key: str) -> Self:
-        return cls(f"Request key {key[:64]!r} was used for a request with other content")
+        return cls(f"Request key (over HTTP: Idempotency-Key) {key[:64]!r} was used for a request with other content")
 
 
 class UnknownMethod(CallerError):

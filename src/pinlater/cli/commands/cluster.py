@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pinlater.cli import notes, options, output
+from pinlater.cli import exits, notes, options, output
 from pinlater.cli.cluster_answers import (
     Server,
     ServerAnswer,
@@ -60,7 +60,7 @@ def status(
     """Ask each server of --server which servers it knows, their versions and client connections, how many slices of which shards they
     own, how often slices moved, and how many requests it forwarded to each and took from each. Shows the due jobs that servers on MySQL
     remember, and the front processes of a server with several processes on SQLite. Warns if the servers do not agree, or if one can't
-    send calls to another.
+    send calls to another. Exit code 3 if a server does not answer.
 
     Example: pinlater cluster status emails --server a:9010,b:9010
     """
@@ -92,6 +92,8 @@ def status(
             output.print_blocks(["queue", "shard", "slice", "owner"], rows, head="queue ")
     for problem in problems(answers):
         notes.warn(problem)
+    if any(answer.status is None for answer in answers):
+        raise typer.Exit(exits.UNREACHABLE)
 
 
 async def _ask(address: str, timeout_s: float) -> tuple[ServerAnswer, PinLaterError | None]:

@@ -43,6 +43,12 @@ async def list_queues(call: ApiCall[Nothing, Nothing]) -> QueuesAnswer:
     return QueuesAnswer(queues=[QueueItem(name=name) for name in await call.client.queue_names()])
 
 
+async def get_queue(call: ApiCall[Nothing, Nothing]) -> QueueItem:
+    """Tells whether a queue exists: the answer is an error if it does not. Its `settings` and `stats` tell more."""
+    await call.client.queue_config(call.queue)
+    return QueueItem(name=call.queue)
+
+
 async def create_queue(call: ApiCall[Nothing, CreateQueueRequest]) -> QueueItem:
     """Creates a queue. A queue that exists does not change."""
     await call.client.create_queue(call.body.name)

@@ -6,11 +6,14 @@ Every shard has a secret of its own, since none of them is special; a server pro
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.values import Member
+
+logger = logging.getLogger(__name__)
 
 
 class Peers:
@@ -19,6 +22,8 @@ class Peers:
     def __init__(self, address: str) -> None:
         self._address = address
         self._announced: dict[ShardLanes, tuple[int, bytes]] = {}  # by shard: the slot that was announced, the secret
+        self._same_address: dict[tuple[ShardLanes, int], int] = {}  # slots with this server's address: the first time seen at
+        self._said = False
         self.secret_of: Mapping[str, bytes] = {}
         """The other servers, by the address that they announced: the secret of a shard that both use."""
 
@@ -47,6 +52,26 @@ class Peers:
             for member in members[shard]
             if member.address not in {"", self._address}
         }
+
+        self._say_if_not_alone(members)
+
+    def _say_if_not_alone(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
+        """Logs, once, that another server announces the same address: the others reach one of the two. One that was killed has its row,
+        too, until its lease ends, but is not seen any more."""
+        found = {
+            (shard, member.slot): member.seen_at_ms
+            for shard, (slot, _) in self._announced.items()
+            for member in members[shard]
+            if member.address == self._address and member.slot != slot
+        }
+        self._same_address = {each: self._same_address.get(each, seen_at_ms) for each, seen_at_ms in found.items()}
+        if not self._said and any(found[each] > first for each, first in self._same_address.items()):
+            self._said = True
+            logger.warning(
+                "another server announces the same address, so the others can reach only one of the two: give each its own "
+                "advertised_address or peer_port",
+                extra={"address": self._address},
+            )
 
     def _is_known(self, shard: ShardLanes) -> bool:
         known = self._announced.get(shard)

@@ -125,7 +125,10 @@ class Enqueue:
                 detail="TOO_MANY",
             )
         if request_key is not None and not 0 < len(request_key.encode()) <= REQUEST_KEY_BYTES_MAX:
-            raise InvalidArgument(f"A request key has 1 to {REQUEST_KEY_BYTES_MAX} bytes")
+            raise InvalidArgument(
+                f"A request key (over HTTP: Idempotency-Key) has 1 to {REQUEST_KEY_BYTES_MAX} bytes, "
+                f"not {len(request_key.encode())}"
+            )
         levels, limit = settings.priority_levels, self._body_limit
         body_max = limit.bytes
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
