@@ -23,7 +23,7 @@ from pinlater.cli.commands.enqueue import batches
 from pinlater.cli.commands.retry_failed import change_in_pieces
 from pinlater.cli.main import COMMANDS, TRYING
 from pinlater.client import ClaimedJob, Job, _retries, errors
-from pinlater.server.config.extras import install_line
+from pinlater.extras import install_line
 from pinlater.wire.generated import ttypes as t
 from pinlater.wire.wrong_port import TLS_PORT
 from tests.cli.conftest import Pinlater

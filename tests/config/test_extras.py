@@ -7,7 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from pinlater.server.config import extras
+from pinlater import extras
 
 
 class Installed:

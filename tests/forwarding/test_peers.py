@@ -302,10 +302,16 @@ def test_a_call_that_was_not_sent_is_to_clients_one_to_an_unreachable_shard() ->
     assert (error.code, error.detail) == (ErrorCode.SHARD_CONNECTION_FAILED, "SHARD_UNREACHABLE")
 
 
-async def test_a_server_that_does_not_know_the_secret_is_not_heard(owner: Owner) -> None:
-    with pytest.raises(ConnectionError):
+async def test_a_server_that_does_not_know_the_secret_is_not_heard(
+    owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not a warning: one whose shard is just back does not know it for a moment."""
+    with caplog.at_level(logging.INFO), pytest.raises(ConnectionError):
         await Asker().connect(owner, b"a guess")
     assert owner.asked == []
+    [reason] = [record.__dict__["reason"] for record in caplog.records if "to a server closed" in record.message]
+    assert "perhaps it has not reached that shard yet" in reason
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,13 @@ from pinlater.domain.errors import InvalidArgument, TooManyWaiting
 from pinlater.domain.job import JobState
 from pinlater.server.operations import body_search as searches_module
 from pinlater.server.operations import body_search_process
-from pinlater.server.operations.body_search import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
+from pinlater.server.operations.body_search import (
+    PatternInvalid,
+    SearchNotInstalled,
+    SearchOutOfTime,
+    SearchProcesses,
+    SearchUnavailable,
+)
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.service.conftest import ServiceUnderTest
@@ -206,6 +212,19 @@ async def test_where_no_process_can_be_started_searches_are_refused_and_all_else
         await world.service.job_queries.count(PENDING._replace(body_regex="x"))
     assert await world.service.job_queries.count(PENDING) == 1
     assert len((await world.dequeue(1)).jobs) == 1
+
+
+async def test_without_its_package_a_search_says_what_to_install(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test server may run where only the SDK is installed."""
+    monkeypatch.setattr(searches_module, "find_spec", lambda _: None)
+    with pytest.raises(
+        SearchNotInstalled, match=r"^A body regex needs google-re2: pip install .*\[server\]'$"
+    ) as raised:
+        await world.service.job_queries.count(PENDING._replace(body_regex="x"))
+    assert not raised.value.retryable
+    assert await world.service.job_queries.count(PENDING) == 0
 
 
 async def test_a_search_over_its_steps_is_refused_before_it_starts(world: ServiceUnderTest) -> None:

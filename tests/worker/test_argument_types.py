@@ -68,11 +68,20 @@ CHECKED: dict[type, list[Any]] = {
     list: [[], [1], ["a"], [1, 2], [[1]]],
     tuple: [(), (1,), (1, 2)],
     dict: [{}, {"a": 1}, {"name": "Ada"}, {"grams": 1}],
+    bytearray: [bytearray(b"abc"), bytearray(UUID(UUID_TEXT).bytes)],
+    memoryview: [memoryview(b"abc"), memoryview(UUID(UUID_TEXT).bytes)],
+    set: [set(), {1}, {"a"}, {1, 2}],
+    frozenset: [frozenset(), frozenset({1}), frozenset({1, 2})],
+    UUID: [UUID(UUID_TEXT)],
+    Decimal: [Decimal("1.5"), Decimal(1), Decimal(1234)],
+    timedelta: [timedelta(days=1), timedelta(seconds=5)],
+    datetime: [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 5)],  # noqa: DTZ001 - as users write it
+    date: [date(2026, 1, 1)],
+    time: [time(12), time(12, tzinfo=UTC)],
 }
+BYTES = (bytes, bytearray, memoryview)
 OTHERS: list[Any] = [
-    *({1}, frozenset({"a"}), Size.SMALL, Colour.RED, UUID(int=1), Decimal("1.5"), timedelta(days=1)),
-    *(datetime(2026, 1, 1, tzinfo=UTC), date(2026, 1, 1), time(12), Address("Ada"), Parcel(), Row(), Named(), Typed()),
-    *(Model(), Numbers([1])),
+    *(Size.SMALL, Colour.RED, Address("Ada"), Parcel(), Row(), Named(), Typed(), Model(), Numbers([1])),
 ]
 VALUES: list[Any] = [value for values in CHECKED.values() for value in values] + OTHERS
 ANNOTATIONS: list[Any] = [
@@ -122,7 +131,15 @@ def is_taken(task: Any, codec: Codec, value: Any) -> bool | None:
         unchecked.decode_body(codec, body)
     except (msgspec.ValidationError, pydantic.ValidationError, NotImplementedError):
         return False
+    except TypeError as error:
+        assert "unhashable" in str(error)  # noqa: PT017 - a set of lists
+        return False
     return True
+
+
+def tells(codec: Codec, annotation: Any, kind: type) -> bool:
+    """Whether what the codec takes is what `enqueue` should take. JSON writes bytes as a text, so it takes each for the other."""
+    return isinstance(codec, MessagePackCodec) or (annotation in BYTES) == (kind in BYTES)
 
 
 def is_refused(task: Any, value: Any) -> bool:
@@ -140,19 +157,19 @@ def is_refused(task: Any, value: Any) -> bool:
 def test_what_is_refused_is_what_the_worker_could_not_take(annotation: Any, codec: Codec, *, alone: bool) -> None:
     """A single parameter with fields is the whole body."""
     task = task_with(annotation, codec, alone=alone)
-    refused = [value for value in VALUES if is_refused(task, value)]
+    refused = [value for value in VALUES if is_refused(task, value) and tells(codec, annotation, type(value))]
     assert [value for value in refused if is_taken(task, codec, value)] == []
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["among others", "alone"])
 @pytest.mark.parametrize("annotation", ANNOTATIONS, ids=str)
 def test_a_builtin_type_of_which_no_value_is_taken_is_refused(annotation: Any, *, alone: bool) -> None:
-    """In JSON, bytes are a text: whether one may be a date or a UUID is left to the worker."""
     tasks = [(codec, task_with(annotation, codec, alone=alone)) for codec in CODECS]
     for kind, values in CHECKED.items():
-        taken = any(is_taken(task, codec, value) for codec, task in tasks for value in values)
+        telling = [(codec, task) for codec, task in tasks if tells(codec, annotation, kind)]
+        taken = any(is_taken(task, codec, value) for codec, task in telling for value in values)
         refused = {is_refused(task, value) for _, task in tasks for value in values}
-        assert refused == {not taken} or kind is bytes, kind
+        assert refused == {not taken}, kind
 
 
 @pytest.mark.parametrize(
@@ -172,6 +189,10 @@ def test_a_builtin_type_of_which_no_value_is_taken_is_refused(annotation: Any, *
         (Address | None, "ada", f"must be {__name__}.Address | None, not str"),
         (datetime, 5, "must be datetime.datetime, not int"),
         (UUID | None, [1], "must be uuid.UUID | None, not list"),
+        (int, {3}, "must be int, not set"),
+        (str, b"hello", "must be str, not bytes"),
+        (bytes, "hello", "must be bytes, not str"),
+        (date, datetime(2026, 1, 1, tzinfo=UTC), "must be datetime.date, not datetime"),
     ],
     ids=str,
 )

@@ -82,9 +82,29 @@ def test_options_of_a_task_are_checked_at_registration(
         task_of(**options)
 
 
+def backoff(failures: int) -> int:
+    """As other job systems take it."""
+    return 3 * failures
+
+
+class PolicyOfOnesOwn:
+    def delay_ms(self, attempt: int, error: BaseException, spread: float) -> int | None:
+        return 0
+
+
 @pytest.mark.parametrize(
     ("retry", "shown"),
-    [(5, "not 5"), (exponential, "not exponential itself: call it, as in exponential()"), (object(), "not <object")],
+    [
+        (5, "not 5"),
+        (object(), "not <object"),
+        (exponential, "not exponential itself: call it, as in exponential()"),
+        (PolicyOfOnesOwn, "not PolicyOfOnesOwn itself: call it, as in PolicyOfOnesOwn()"),
+        (
+            backoff,
+            "not backoff; for delays of your own, give an object with the method delay_ms(attempt, error, spread)",
+        ),
+        (TimeoutError, "not TimeoutError; for delays"),
+    ],
 )
 def test_a_retry_that_is_no_policy_is_refused_at_the_registration(retry: Any, shown: str) -> None:
     """At the first failure it would be too late."""

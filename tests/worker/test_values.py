@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
@@ -195,6 +195,24 @@ def test_a_coroutine_that_is_to_run_in_a_process_is_refused_by_its_name() -> Non
 
     with pytest.raises(UnusableHandler, match=r"^task shrink: the function is a coroutine"):
         Worker().task("q", name="shrink", process=True)(resize)
+
+
+def test_a_function_with_a_yield_is_refused_by_its_name() -> None:
+    """A call of it would run none of its lines, and the job would count as done."""
+
+    def steps() -> Iterator[int]:
+        yield 1
+
+    async def asynchronous_steps() -> AsyncIterator[int]:
+        yield 1
+
+    class Steps:
+        def __call__(self) -> Iterator[int]:
+            yield 1
+
+    for function in (steps, asynchronous_steps, Steps()):
+        with pytest.raises(UnusableHandler, match=r"^task walk: the function has a `yield`"):
+            Worker().task("q", name="walk")(function)
 
 
 def test_a_parameter_without_a_type_takes_anything() -> None:

@@ -160,7 +160,7 @@ def _missing(name: str, error: ImportError) -> Callable[[], None]:
 
 
 def _say_missing(name: str, error: ImportError) -> NoReturn:
-    from pinlater.server.config.extras import install_line
+    from pinlater.extras import install_line
     from pinlater.server.config.kinds import SHARDED
 
     exits.show_traceback(error)

@@ -29,8 +29,12 @@ def check_retry(argument: str, retry: object) -> None:
     """Raises TypeError, which begins with `argument`, unless this is a retry policy."""
     if not isinstance(retry, type) and callable(getattr(retry, "delay_ms", None)):
         return
-    shown = f"{retry.__name__} itself" if hasattr(retry, "__name__") else repr(retry)
-    hint = "" if not callable(retry) else f": call it, as in {getattr(retry, '__name__', 'exponential')}()"
+    hint = ""
+    shown = getattr(retry, "__name__", None) or repr(retry)
+    if any(retry is maker for maker in _MAKERS) or (isinstance(retry, type) and hasattr(retry, "delay_ms")):
+        hint = f" itself: call it, as in {shown}()"
+    elif callable(retry):
+        hint = "; for delays of your own, give an object with the method delay_ms(attempt, error, spread)"
     raise TypeError(f"{argument} must be a retry policy such as constant(5) or exponential(), not {shown}{hint}")
 
 
@@ -128,3 +132,6 @@ def _growing(seconds: Duration, step: Duration, factor: float, longest: Duration
     if not 0 <= jitter <= 1:
         raise ValueError(f"jitter must be from 0 to 1, not {jitter}")
     return _Growing(first_ms, step_ms, factor, min(longest_ms, _LONGEST_MS), jitter)
+
+
+_MAKERS = (constant, linear, exponential, never, by_error)

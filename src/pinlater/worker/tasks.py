@@ -273,10 +273,12 @@ class Producer(Generic[P]):
 
 
 def runs_in(task: str, function: Callable[..., Any], in_process: bool) -> RunsIn:
-    """Coroutines run on the event loop, plain functions in a thread, or with `in_process` in a child process."""
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
-    )
+    """Coroutines run on the event loop, plain functions in a thread, or with `in_process` in a child process. Raises `UnusableHandler`."""
+    # An object with an async __call__ counts, too.
+    called = [function, getattr(function, "__call__", None)]  # noqa: B004
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in called):
+        raise UnusableHandler(f"task {task}: the function has a `yield`, so that a call of it runs none of its lines")
+    is_async = any(map(inspect.iscoroutinefunction, called))
     if is_async and in_process:
         raise UnusableHandler(
             f"task {task}: the function is a coroutine and runs on the event loop; only plain functions run in a process"

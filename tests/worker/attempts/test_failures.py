@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -111,3 +112,28 @@ async def test_a_forked_child_that_returns_from_the_task_exits(client: AsyncClie
         _, status = await asyncio.to_thread(os.waitpid, child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
     assert len(children) == 2
+
+
+# --- what has not run -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("made", "told"), [("coroutine", "write the task as `async def`"), ("generator", "generator")])
+async def test_a_job_whose_task_returns_what_has_not_run_has_not_succeeded(
+    client: AsyncClient, made: str, told: str
+) -> None:
+    async def work() -> None: ...
+
+    def steps() -> Iterator[int]:
+        yield 1
+
+    worker = Worker(client, settings=ONE)
+
+    @worker.task("q", attempts=1)
+    def start() -> object:
+        return work() if made == "coroutine" else steps()
+
+    placed = await start.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: state_of(client, placed.descriptor, JobState.FAILED))
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert info.error_type == "TypeError"
+    assert f"task start returned a {made}" in info.error_text
+    assert told in info.error_text

@@ -16,8 +16,8 @@ from pinlater.domain.clock import WallClock
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import HashMalformed, check_hash_form
 from pinlater.domain.trusted_proxies import TrustedProxies, checked_header
+from pinlater.extras import install_line
 from pinlater.server.config.configured_shard import ConfiguredShard
-from pinlater.server.config.extras import install_line
 from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set, tokens_in
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables

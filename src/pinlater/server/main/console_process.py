@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from pinlater.server.config.extras import install_line
+from pinlater.extras import install_line
 from pinlater.server.config.settings import Settings
 from pinlater.supervision.console_messages import ConsoleServes, from_console
 from pinlater.supervision.process_slot import ProcessSlot

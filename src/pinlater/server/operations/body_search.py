@@ -18,9 +18,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError, TooManyWaiting
+from pinlater.extras import install_line
 from pinlater.server.operations.body_search_process import ANSWER, FOUND, LENGTH, order_frame
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,12 @@ class SearchUnavailable(PinLaterError):
 
     detail = "REGEX_UNAVAILABLE"
     retryable = True
+
+
+class SearchNotInstalled(PinLaterError):
+    """The package that searches is not installed."""
+
+    detail = "REGEX_UNAVAILABLE"
 
 
 class Searched(NamedTuple):
@@ -79,8 +87,11 @@ class SearchProcesses:
         """Searches for the pattern in each body; with no bodies it only compiles the pattern.
 
         `program`: as an earlier answer said, to charge the search's cost. `seconds`: with the wait for a free process.
-        Raises `SearchOutOfTime`, `PatternInvalid`, `TooManyWaiting`, `SearchUnavailable`. Cancelling it kills the process.
+        Raises `SearchOutOfTime`, `PatternInvalid`, `TooManyWaiting`, `SearchUnavailable`, `SearchNotInstalled`. Cancelling it kills the
+        process.
         """
+        if find_spec("re2") is None:
+            raise SearchNotInstalled(f"A body regex needs google-re2: {install_line('server')}")
         steps = program * sum(map(len, bodies))
         if self._steps and self._steps + steps > self._steps_max:
             raise TooManyWaiting(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> At
     process = os.getpid()
     set_current(context)
     try:
-        task.function(**_arguments(task, attempt, context))
+        _check_has_run(task, task.function(**_arguments(task, attempt, context)))
     except BaseException as error:  # noqa: BLE001 - see above
         _exit_if_forked(process)
         return _result(error, task, attempt, context)
@@ -75,6 +75,17 @@ def _in_this_process(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any,
 def _exit_if_forked(process: int) -> None:
     if os.getpid() != process:
         os._exit(0)
+
+
+def _check_has_run(task: Task[..., Any], returned: object) -> None:
+    """Raises TypeError if a plain function has returned a coroutine or a generator, of which no line has run."""
+    if isinstance(returned, Coroutine):
+        returned.close()  # or it would warn
+        raise TypeError(
+            f"task {task.name} returned a coroutine, which no worker awaits: write the task as `async def`, and await it there"
+        )
+    if isinstance(returned, Generator | AsyncGenerator):
+        raise TypeError(f"task {task.name} returned a generator, and no worker runs its lines: call it in a loop")
 
 
 def _arguments(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> dict[str, Any]:

@@ -1,45 +1,51 @@
 """Which types of values a worker would refuse for a parameter.
 
 Such a call fails when it is enqueued, in the caller's code, and not later in the worker. Only what no worker with that annotation takes is
-refused, and only values of the exact types of `_CHECKED`, whose encoding is known. Values of other types pass, as do all values for a type
-that the codec leaves to a hook, such as a pydantic model. Items of lists and dictionaries and fields of dataclasses are not checked.
+refused, and bytes for a text and the reverse, and only values of the exact types of `_CHECKED`, whose encoding is known. Values of other
+types pass, as do all values for a type that the codec leaves to a hook, such as a pydantic model. Items of lists and dictionaries and
+fields of dataclasses are not checked.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from msgspec import inspect as decoded
 
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 
-_CHECKED: frozenset[type] = frozenset({str, int, float, bool, type(None), bytes, list, tuple, dict})
-# JSON has bytes as a text, and MessagePack has bytes.
-_TEXT = frozenset({str, bytes})
-_ARRAY = frozenset({list, tuple})
+# In JSON, bytes are a base64 text. Still none is taken for the other: the worker would get another text, or other bytes.
+_BYTES: frozenset[type] = frozenset({bytes, bytearray, memoryview})
+_ARRAY: frozenset[type] = frozenset({list, tuple, set, frozenset})
+_NUMBER: frozenset[type] = frozenset({int, float})
+# What a parameter decodes to, to the type that is encoded as a text of the same form.
+_IN_TEXT: dict[type, type] = {
+    decoded.DecimalType: Decimal,
+    decoded.DateTimeType: datetime,
+    decoded.DateType: date,
+    decoded.TimeType: time,
+    decoded.TimeDeltaType: timedelta,
+    decoded.UUIDType: UUID,
+}
+_CHECKED: frozenset[type] = (
+    frozenset[type]({str, bool, type(None), dict}) | _BYTES | _ARRAY | _NUMBER | frozenset(_IN_TEXT.values())
+)
 # What a parameter decodes to, to the types of values whose encoding decodes to it, in JSON or in MessagePack.
 _TAKEN: dict[type, frozenset[type]] = {
     decoded.NoneType: frozenset({type(None)}),
     decoded.BoolType: frozenset({bool}),
     decoded.IntType: frozenset({int}),
-    decoded.FloatType: frozenset({int, float}),
-    decoded.DecimalType: _TEXT | {int, float},
-    **dict.fromkeys(
-        (
-            decoded.StrType,
-            decoded.BytesType,
-            decoded.ByteArrayType,
-            decoded.MemoryViewType,
-            decoded.DateTimeType,
-            decoded.DateType,
-            decoded.TimeType,
-            decoded.TimeDeltaType,
-            decoded.UUIDType,
-        ),
-        _TEXT,
-    ),
+    decoded.FloatType: _NUMBER,
+    decoded.StrType: frozenset[type]({str, *_IN_TEXT.values()}),
+    **{kind: frozenset({str, written}) for kind, written in _IN_TEXT.items()},
+    decoded.DecimalType: frozenset({str, Decimal}) | _NUMBER,
+    decoded.UUIDType: frozenset({str, UUID}) | _BYTES,
+    **dict.fromkeys((decoded.BytesType, decoded.ByteArrayType, decoded.MemoryViewType), _BYTES),
     **dict.fromkeys(
         (
             decoded.ListType,
@@ -103,7 +109,5 @@ def _taken(kind: decoded.Type) -> frozenset[type]:
 
 def _as_values(values: Sequence[object]) -> frozenset[type]:
     """The types that decode to one of these, as a literal or a member of an enum. All if one of them is of a type of its own."""
-    kinds = set(map(type, values))
-    if not kinds <= {str, int, type(None)}:
-        return _CHECKED
-    return frozenset(kinds | _TEXT) if str in kinds else frozenset(kinds)
+    kinds = frozenset(map(type, values))
+    return kinds if kinds <= {str, int, type(None)} else _CHECKED

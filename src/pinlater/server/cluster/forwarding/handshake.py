@@ -62,6 +62,10 @@ def decoded(message: bytes, kind: type[T]) -> T:
         raise BadMessage(str(error)) from error
 
 
+class SecretUnknown(BadMessage):
+    """The other side has not proven that it uses the shard. One that has just started, or whose shard is just back, can't yet."""
+
+
 def hello(address: str, lost: Sequence[Lost] = ()) -> Hello:
     """A new one; `address`: where the side that connects listens itself."""
     return Hello((OLDEST_VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES), lost)
@@ -83,12 +87,14 @@ def welcome(asked: Hello, known_secrets: list[bytes], binding: bytes = b"") -> t
 
 
 def prove(asked: Hello, answered: Welcome, secret: bytes, binding: bytes = b"") -> Proof:
-    """Checks the other side's proof, and makes this side's. Raises `BadMessage`."""
+    """Checks the other side's proof, and makes this side's. Raises `SecretUnknown`."""
     expected = _signed(secret, b"welcome", asked, answered.nonce, binding)
     size = len(expected)
     given = [answered.proof[start : start + size] for start in range(0, len(answered.proof), size)]
     if not any(hmac.compare_digest(expected, each) for each in given):
-        raise BadMessage("a server that does not know the secret of the shard")
+        raise SecretUnknown(
+            "it does not know the secret of a shard that both use: perhaps it has not reached that shard yet"
+        )
     return Proof(_signed(secret, b"proof", asked, answered.nonce, binding))
 
 

@@ -210,7 +210,8 @@ class PeerConnection(asyncio.Protocol):
                 else:
                     self._take(message)
         except BadMessage as error:
-            logger.warning("connection to a server closed", extra={"server": self.address, "reason": str(error)})
+            level = logging.INFO if isinstance(error, handshake.SecretUnknown) else logging.WARNING
+            logger.log(level, "connection to a server closed", extra={"server": self.address, "reason": str(error)})
             self.abort()
 
     def _take_welcome(self, message: bytes) -> None:
