@@ -82,6 +82,22 @@ def test_options_of_a_task_are_checked_at_registration(
         task_of(**options)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("concurency", "; did you mean concurrency?"),
+        ("grace_ms", ": write Worker(settings=WorkerSettings(grace_ms=...))"),
+        ("attempts", ": write @worker.task(..., attempts=...)"),
+        ("max_retries", ": write @worker.task(..., attempts=...)"),
+        ("broker_url", ""),
+    ],
+)
+def test_an_unknown_argument_of_a_worker_says_what_to_write(name: str, hint: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        Worker(**{name: 3})  # type: ignore[arg-type]
+    assert str(raised.value) == f"Worker() has no argument {name!r}{hint}"
+
+
 def backoff(failures: int) -> int:
     """As other job systems take it."""
     return 3 * failures

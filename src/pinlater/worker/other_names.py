@@ -90,6 +90,13 @@ def task_option_hint(name: str) -> str:
     return _hint(name, TASK_OPTIONS, "@worker.task(..., {})", USING_OPTIONS, "task.using({}).enqueue(...)")
 
 
+def worker_option_hint(name: str, own: Sequence[str], settings: Sequence[str]) -> str:
+    """What to write instead of an argument that `Worker` doesn't have. `settings`: the fields of `WorkerSettings`."""
+    if name in settings:
+        return f": write Worker(settings=WorkerSettings({name}=...))"
+    return _hint(name, frozenset(own), "Worker({})", TASK_OPTIONS, "@worker.task(..., {})")
+
+
 def cron_option_hint(name: str) -> str:
     """What to write instead of an option that `@worker.cron` doesn't have."""
     if name in _TIMES:

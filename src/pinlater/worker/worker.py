@@ -17,8 +17,9 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from inspect import signature
 from itertools import islice
 from os import PathLike
 from typing import Any, Never, TypeVar, cast
@@ -72,7 +73,7 @@ from pinlater.worker.option_checks import (
     log_level_of,
     positive_duration_of,
 )
-from pinlater.worker.other_names import CRON_OPTIONS, cron_option_hint, task_option_hint
+from pinlater.worker.other_names import CRON_OPTIONS, cron_option_hint, task_option_hint, worker_option_hint
 from pinlater.worker.registry import QueueTasks, Registry
 from pinlater.worker.retries import RetryPolicy, check_retry, exponential
 from pinlater.worker.settings import WorkerSettings
@@ -107,7 +108,11 @@ class Worker:
         tls: Tls | bool | None = None,
         token: str | PathLike[str] | None = None,
         clock: Clock | None = None,
+        **unknown: Never,
     ) -> None:
+        for name in unknown:
+            own, settings_fields = [*signature(Worker).parameters], [field.name for field in fields(WorkerSettings)]
+            raise TypeError(f"Worker() has no argument {name!r}{worker_option_hint(name, own, settings_fields)}")
         check_client(client)
         if isinstance(client, AsyncClient) or callable(client):
             for name, given in (("tls", tls), ("token", token)):
