@@ -47,7 +47,6 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._traps: list[Trap] = []
         self._listener: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -70,11 +69,10 @@ class Proxy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        accepting = self._accepting
         self._close()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *([accepting] if accepting else []), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # Faults. Each holds for the connections that are open and those to come, until `heal`.
 
@@ -170,37 +168,40 @@ class Proxy:
         if self._listener is None:
             self._listener = socket.create_server((self.host, self.port), backlog=1024)
             self._listener.setblocking(False)
-            self._accepting = self.loop.create_task(self._accept(self._listener))
+            self.loop.add_reader(self._listener, self._accept, self._listener)
 
     def _close(self) -> None:
-        if self._listener is not None and self._accepting is not None:
-            self._accepting.cancel()
+        if self._listener is not None:
             self.loop.remove_reader(self._listener)
             self._listener.close()
-            self._listener = self._accepting = None
+            self._listener = None
 
-    async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            connection, _ = await self.loop.sock_accept(listener)
-            self.connections += 1
-            # asyncio does so only where it made the socket.
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = self.loop.create_task(self._serve(connection))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        self.connections += 1
+        connection.setblocking(False)
+        # asyncio does so only where it made the socket.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        undo = contextlib.ExitStack()  # at the task's end, since one that is cancelled before it begins runs no line
+        undo.callback(connection.close)
+        task = self.loop.create_task(self._serve(connection, undo))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: undo.close())
 
-    async def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket, undo: contextlib.ExitStack) -> None:
         host, _, port = self.target.rpartition(":")
-        with contextlib.ExitStack() as undo:
-            undo.callback(connection.close)
-            try:
-                server = await asyncio.open_connection(host, int(port))
-            except OSError:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                return
-            undo.callback(server[1].transport.abort)
-            client = await asyncio.open_connection(sock=connection)
-            undo.pop_all()
+        try:
+            server = await asyncio.open_connection(host, int(port))
+        except OSError:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            return
+        undo.callback(server[1].transport.abort)
+        client = await asyncio.open_connection(sock=connection)
+        undo.pop_all()
         link = Link(client, server, self._to_server, self._to_client, self._traps)
         task = asyncio.current_task()
         assert task is not None

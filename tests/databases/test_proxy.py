@@ -134,6 +134,17 @@ async def test_open_connections_can_go_silent_while_new_ones_work(proxy: Proxy) 
             assert await _asked(new, b"still here") == b"still here"
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_connection_that_comes_as_the_proxy_ends_is_closed(turns: int) -> None:
+    """Whether it was taken, and whether its task has begun: one that is left open is an error of this test."""
+    async with Proxy("127.0.0.1:1") as proxy:
+        client = socket.create_connection((proxy.host, proxy.port), _DEADLINE_S)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    with client, contextlib.suppress(ConnectionResetError):
+        assert client.recv(1) == b""
+
+
 async def test_refusing_stops_new_connections_only_and_accepting_is_on_the_same_port(proxy: Proxy) -> None:
     async with _client(proxy) as old:
         await _asked(old, b"hello")
