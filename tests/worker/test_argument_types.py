@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -142,13 +143,14 @@ def tells(codec: Codec, annotation: Any, kind: type) -> bool:
     return isinstance(codec, MessagePackCodec) or (annotation in BYTES) == (kind in BYTES)
 
 
-def is_refused(task: Any, value: Any) -> bool:
-    """Whether `enqueue` refuses the type."""
+def refusal(task: Any, value: Any) -> str:
+    """What `enqueue` says of a type or a value that it refuses; '' if it takes it."""
     try:
         task.job(value)
     except (TypeError, ValueError) as error:
-        return str(error).startswith("task run: argument 'first' must be ")
-    return False
+        if str(error).startswith(("task run: argument 'first' must be ", "task run: argument 'first' is one of ")):
+            return str(error)
+    return ""
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["among others", "alone"])
@@ -157,7 +159,7 @@ def is_refused(task: Any, value: Any) -> bool:
 def test_what_is_refused_is_what_the_worker_could_not_take(annotation: Any, codec: Codec, *, alone: bool) -> None:
     """A single parameter with fields is the whole body."""
     task = task_with(annotation, codec, alone=alone)
-    refused = [value for value in VALUES if is_refused(task, value) and tells(codec, annotation, type(value))]
+    refused = [value for value in VALUES if refusal(task, value) and tells(codec, annotation, type(value))]
     assert [value for value in refused if is_taken(task, codec, value)] == []
 
 
@@ -168,7 +170,7 @@ def test_a_builtin_type_of_which_no_value_is_taken_is_refused(annotation: Any, *
     for kind, values in CHECKED.items():
         telling = [(codec, task) for codec, task in tasks if tells(codec, annotation, kind)]
         taken = any(is_taken(task, codec, value) for codec, task in telling for value in values)
-        refused = {is_refused(task, value) for _, task in tasks for value in values}
+        refused = {" must be " in refusal(task, value) for _, task in tasks for value in values}
         assert refused == {not taken}, kind
 
 
@@ -209,11 +211,43 @@ def test_the_error_names_task_and_argument(annotation: Any, value: Any, message:
         assert str(raised.value) == f"task run: argument 'first' {message}"
 
 
+class Lenient(Enum):
+    RED = "red"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Lenient:
+        return cls.RED
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "told"),
+    [
+        (Colour, "blue", "'red', not 'blue'"),
+        (Colour | None, "blue", "'red', not 'blue'"),
+        (Size, 2, "1, not 2"),
+        (Literal["red", "green"], "blue", "'green', 'red', not 'blue'"),
+        (Enum("Many", {f"N{number}": number for number in range(99)}), 99, "10, 11, ..., not 99"),
+        (Lenient, "blue", ""),
+        (Literal["red"] | Parcel, "blue", ""),
+        (Colour, Colour.RED, ""),
+        (Colour | None, None, ""),
+    ],
+    ids=str,
+)
+def test_a_value_that_is_none_of_a_few_is_refused(annotation: Any, value: Any, told: str) -> None:
+    task = task_with(annotation, JsonCodec())
+    if not told:
+        task.job(value)
+        return
+    with pytest.raises(ValueError, match=f"^task run: argument 'first' is one of .*{re.escape(told)}$"):
+        task.job(value)
+
+
 @pytest.mark.parametrize("annotation", LEFT_TO_A_HOOK, ids=str)
 @pytest.mark.parametrize("alone", [False, True], ids=["among others", "alone"])
 def test_what_the_users_own_code_decodes_is_not_checked(annotation: Any, *, alone: bool) -> None:
     task = task_with(annotation, JsonCodec(), alone=alone)
-    assert not any(is_refused(task, value) for values in CHECKED.values() for value in values)
+    assert not any(refusal(task, value) for values in CHECKED.values() for value in values)
 
 
 def test_an_argument_that_is_left_to_its_default_is_not_checked() -> None:

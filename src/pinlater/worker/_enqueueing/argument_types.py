@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from msgspec import inspect as decoded
@@ -62,19 +63,32 @@ _TAKEN: dict[type, frozenset[type]] = {
 }
 
 
+# Of their values, equal ones are the same on the wire.
+_CHOSEN = frozenset({str, int})
+_CHOICES_SHOWN = 12
+
+
 class RefusedTypes(NamedTuple):
-    """The exact types of values that each parameter does not take, and its annotation for messages. Both are empty if all take all."""
+    """The exact types of values that each parameter does not take, and its annotation for messages. Both are empty if all take all.
+
+    `choices`: of a parameter that takes a few texts and numbers only, which.
+    """
 
     types: Mapping[str, frozenset[type]] = {}
     annotations: Mapping[str, str] = {}
+    choices: Mapping[str, Sequence[object]] = {}
 
     def check(self, arguments: Mapping[str, Any], task: str) -> None:
-        """Raises TypeError that names task and argument."""
+        """Raises TypeError or ValueError that names task and argument."""
         if refused := self.types:
             for name, value in arguments.items():
                 if type(value) in refused[name]:
                     given = type(value).__name__
                     raise TypeError(f"task {task}: argument {name!r} must be {self.annotations[name]}, not {given}")
+                if name in self.choices and type(value) in _CHOSEN and value not in self.choices[name]:
+                    shown = [repr(choice) for choice in self.choices[name][:_CHOICES_SHOWN]]
+                    possible = ", ".join(shown + ["..."] * (len(self.choices[name]) > len(shown)))
+                    raise ValueError(f"task {task}: argument {name!r} is one of {possible}, not {value!r}")
 
 
 def refused_types(codec: Codec | None, parameters: Sequence[inspect.Parameter]) -> RefusedTypes:
@@ -82,7 +96,12 @@ def refused_types(codec: Codec | None, parameters: Sequence[inspect.Parameter]) 
     found = {each.name: _refused(each.annotation) for each in parameters}
     if type(codec) not in (JsonCodec, MessagePackCodec) or not any(found.values()):
         return RefusedTypes()
-    return RefusedTypes(found, {each.name: inspect.formatannotation(each.annotation) for each in parameters})
+    choices = {each.name: _choices(each.annotation) for each in parameters if found[each.name]}
+    return RefusedTypes(
+        found,
+        {each.name: inspect.formatannotation(each.annotation) for each in parameters},
+        {name: values for name, values in choices.items() if values},
+    )
 
 
 def _refused(annotation: Any) -> frozenset[type]:
@@ -90,6 +109,23 @@ def _refused(annotation: Any) -> frozenset[type]:
         return _CHECKED - _taken(decoded.type_info(annotation))
     except Exception:  # noqa: BLE001 - such a type is refused or accepted elsewhere
         return frozenset()
+
+
+def _choices(annotation: Any) -> Sequence[object]:
+    """The values of a literal or an enum, or of either and None; none for other annotations."""
+    kind = decoded.type_info(annotation)
+    kinds = kind.types if isinstance(kind, decoded.UnionType) else (kind,)
+    [*several] = [each for each in kinds if not isinstance(each, decoded.NoneType)]
+    if len(several) == 1 and isinstance(several[0], decoded.LiteralType):
+        return several[0].values
+    if len(several) == 1 and isinstance(several[0], decoded.EnumType) and not _finds_more(several[0].cls):
+        return [member.value for member in several[0].cls]
+    return ()
+
+
+def _finds_more(kind: type[Enum]) -> bool:
+    """Whether the enum has a way of its own to find a member for a value."""
+    return cast("Any", kind)._missing_.__func__ is not cast("Any", Enum)._missing_.__func__
 
 
 def _taken(kind: decoded.Type) -> frozenset[type]:
