@@ -319,3 +319,26 @@ async def enqueue_with(sync: bool, server: str, timeout_ms: int) -> None:
         return
     with Client(server, timeout_ms=timeout_ms) as blocking:
         await asyncio.to_thread(blocking.enqueue, "q", [b"x"])
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_the_error_of_several_unreachable_servers_names_them(sync: bool) -> None:
+    servers = [f"127.0.0.1:{port}" for port in range(1, 8)]
+
+    async def ask() -> None:
+        async with AsyncClient(servers, wait_for_servers=False) as client:
+            await client.queue_names()
+
+    with Client(servers, wait_for_servers=False) as client, pytest.raises(errors.ServerUnreachable) as raised:
+        client.queue_names() if sync else asyncio.run(ask())
+    assert raised.value.message.startswith(
+        f"No server could be reached; tried {', '.join(servers[:5])}, ...; last: Server 127.0.0.1:"
+    )
+
+
+def test_the_error_at_the_deadline_names_them_once() -> None:
+    with Client("127.0.0.1:1,127.0.0.1:2", timeout_ms=50) as client, pytest.raises(errors.ServerUnreachable) as raised:
+        client.enqueue("q", [b"x"])
+    assert raised.value.message.startswith(
+        "No server could be reached within 0.05 s for enqueue on queue q; tried 127.0.0.1:1, 127.0.0.1:2; last: Server 127."
+    )

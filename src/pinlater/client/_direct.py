@@ -311,8 +311,7 @@ class Direct:
             if self._opened(line) is not None:
                 return line
         if failure is not None and not self._closed:
-            self._servers.none_reached(failure)
-            raise failure
+            raise self._servers.none_reached(failure) from failure.__cause__
         raise ClientClosed("The client is closed")
 
     def _give_back(self, line: DirectConnection, *, good: bool) -> None:

@@ -36,7 +36,7 @@ from pinlater.client._retries import (
     repeats_end_at,
     was_refused,
 )
-from pinlater.client._servers import FixedServers, ServerAddress, ServerChoice, ServerSource
+from pinlater.client._servers import NONE_REACHED, FixedServers, ServerAddress, ServerChoice, ServerSource, tried
 from pinlater.client._token import TokenSource
 from pinlater.client._waiting_calls import SayWaiting, WaitingCalls, log_waiting
 from pinlater.client.errors import (
@@ -51,7 +51,6 @@ from pinlater.client.errors import (
 
 T = TypeVar("T")
 _SUSPICIOUS_S = 0.5
-_NAMED_MAX = 5
 _log = logging.getLogger("pinlater.client")
 # Errors that prove that their own try did nothing, but prove nothing of earlier tries.
 _OF_ITS_OWN_TRY = (TooManyWaiting, RequestTooOld, ClientClosed)
@@ -241,12 +240,10 @@ class Engine:
         """The error of a call whose deadline passed between two tries. `last`: the error of its last try."""
         if not isinstance(last, ServerUnreachable):
             return copy(last)
-        addresses = self._source.addresses()
-        named = ", ".join(map(str, addresses[:_NAMED_MAX])) + (", ..." if len(addresses) > _NAMED_MAX else "")
-        return ServerUnreachable(
-            f"No server could be reached within {self._seconds(call):g} s for {call.shown}; "
-            f"tried {named}; last: {last.message}"
-        )
+        why = last.message.removeprefix(f"{NONE_REACHED}; ")
+        if why == last.message:
+            why = f"{tried(self._source.addresses())}; last: {why}"
+        return ServerUnreachable(f"{NONE_REACHED} within {self._seconds(call):g} s for {call.shown}; {why}")
 
     def _seconds(self, call: ClientCall[T]) -> float:
         return self._timeout_s + call.wait_ms / 1000

@@ -145,8 +145,7 @@ class ConnectionPool:
                 self._servers.failed(address)
                 failure = error
         if failure is not None and not self._closed:
-            self._servers.none_reached(failure)
-            raise failure
+            raise self._servers.none_reached(failure) from failure.__cause__
         raise ClientClosed("The client is closed")
 
     def renew(self) -> None:

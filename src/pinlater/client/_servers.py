@@ -30,6 +30,8 @@ _AWAY_FIRST_S, _AWAY_MAX_S = 0.5, 30.0
 _ROUND_S = 0.05
 # A connection is made anew after so long, so that load finds its way to servers that came, or came back.
 _FIRST_CHOICE_S, _SECOND_CHOICE_S = 600.0, 30.0
+_NAMED_MAX = 5
+NONE_REACHED = "No server could be reached"
 
 
 class ServerAddress(NamedTuple):
@@ -192,6 +194,12 @@ class ServerSetFile:
         return ValueError(f"server set {self._path}: {why}")
 
 
+def tried(addresses: Sequence[ServerAddress]) -> str:
+    """The servers that were tried, the first few by name."""
+    named = ", ".join(map(str, addresses[:_NAMED_MAX]))
+    return f"tried {named}{', ...' if len(addresses) > _NAMED_MAX else ''}"
+
+
 class ServerChoice:
     """The order in which servers are tried: those thought well first, in an order of this client's own, then the others.
 
@@ -246,10 +254,13 @@ class ServerChoice:
         until = self._away_until.get(address)
         return until is not None and until > self._monotonic()
 
-    def none_reached(self, error: ServerUnreachable) -> None:
-        """A round over all servers has ended with this error."""
+    def none_reached(self, last: ServerUnreachable) -> ServerUnreachable:
+        """A round over all servers has ended. `last`: the error of the server that was tried last. Returns that of the round."""
         with self._lock:
-            self._round = (self._monotonic() + _ROUND_S, error.message)
+            one = len(self._present()) == 1
+            text = last.message if one else f"{NONE_REACHED}; {tried(self._listed)}; last: {last.message}"
+            self._round = (self._monotonic() + _ROUND_S, text)
+        return last if one else ServerUnreachable(text)
 
     def check_round(self) -> None:
         """Raises ServerUnreachable if the next round over all servers is not due yet."""
