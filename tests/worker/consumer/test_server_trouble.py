@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from typing import Any
 
@@ -13,6 +14,7 @@ from pinlater.client import AsyncClient, ClaimedJob
 from pinlater.domain.clock import SystemClock
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker._consumer import outage
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
 
@@ -345,3 +347,56 @@ async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
         assert not polling.done()
         answer_now.set()
         assert [job.body for job in (await polling).jobs] == [b"x"]
+
+
+async def test_a_worker_that_reaches_no_server_says_so_again_and_again_in_one_line_for_all_queues(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "_SAID_EVERY_S", 0.2)
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    server = FakeServer(getServerInfo=info, dequeueJobs=lambda _: t.PinLaterDequeueResponse())
+    async with server:
+        await server.stop()
+        worker = Worker([server.address, "127.0.0.1:1"], settings=FAST)
+
+        @worker.task("q")
+        async def first() -> None: ...
+
+        @worker.task("r")
+        async def second() -> None: ...
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: len([line for line in caplog.messages if "no server reached for " in line]) > 1)
+        await server.start()
+        await eventually(lambda: any("a server answers again, after " in line for line in caplog.messages))
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+    lines = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    tried = f"No server could be reached; tried {server.address}, 127.0.0.1:1; last: Server "
+    assert lines[0].startswith(f"can't claim, retrying: {tried}")
+    assert all(
+        re.match(rf"no server reached for \d+m?s[\w ]*, retrying: {re.escape(tried)}", line) for line in lines[1:]
+    )
+    assert [line for line in caplog.messages if "queue q: " in line or "queue r: " in line] == []
+
+
+async def test_a_queue_that_is_missing_after_an_outage_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    def missing(_: Any) -> None:
+        raise t.PinLaterException(413, "Queue not found: q", retryable=False)
+
+    server = FakeServer(getServerInfo=info, dequeueJobs=missing)
+    async with server:
+        await server.stop()
+        worker = Worker(server.address, settings=FAST)
+
+        @worker.task("q")
+        async def never() -> None: ...
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: worker.counts.claim_errors)
+        await server.start()
+        await eventually(
+            lambda: any("queue q: can't claim, retrying: Queue not found: q" in line for line in caplog.messages)
+        )
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)

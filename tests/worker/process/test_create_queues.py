@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -10,6 +11,7 @@ from pinlater.client import AsyncClient, errors
 from pinlater.domain.clock import SystemClock
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker._consumer import outage
 from tests.client.fake_server import FakeServer
 from tests.databases.ports import free_port
 from tests.worker.conftest import eventually
@@ -110,3 +112,29 @@ async def test_cron_entries_fire_when_their_queue_exists() -> None:
             await eventually(lambda: server.called("enqueueJobs"))
         changes = [method for method, _ in server.calls if method in ("createQueue", "enqueueJobs")]
     assert changes == ["createQueue"] * 11 + ["enqueueJobs"]
+
+
+async def test_the_log_names_the_queues_that_were_created(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    methods = {"createQueue": lambda _: None, "getQueueNames": lambda _: {"old"}, "getServerInfo": info}
+    async with FakeServer(**methods) as server:
+        worker = Worker(server.address, settings=WorkerSettings(create_queues=True))
+        for queue in ("old", "mails", "reports"):
+            worker.task(queue, name=queue)(lambda: None)
+        async with running(worker):
+            await eventually(lambda: "worker started" in caplog.messages)
+    assert caplog.messages[0] == "created queues: mails, reports"
+
+
+async def test_the_log_says_again_that_no_server_creates_the_queues(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "_SAID_EVERY_S", 0.2)
+    worker = Worker("127.0.0.1:1", settings=WorkerSettings(create_queues=True, backoff_max_ms=100))
+
+    @worker.task("q")
+    async def task() -> None: ...
+
+    async with running(worker):
+        await eventually(lambda: "no server reached for " in caplog.text)
+    assert caplog.messages[0].startswith("can't create queues, retrying: Server 127.0.0.1:1 can't be reached")

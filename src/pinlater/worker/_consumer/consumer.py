@@ -43,7 +43,7 @@ class Consumer:
         )
         self.runner = AttemptRunner(queue, self._reporter.checkpoint, run.middleware, children, run.clock)
         self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self._reporter)
-        pacing = pacing or PollingPace(queue, run.settings, run.stop)
+        pacing = pacing or PollingPace(queue, run.settings, run.stop, run.outage)
         self.claimer = Claimer(run, queue, self.jobs, self._executor, self._reporter, pacing, self.runner)
         self._shutdown = Shutdown(run, queue, self.jobs, self._executor.stopper, self._reporter)
 

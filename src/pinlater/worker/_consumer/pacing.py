@@ -12,8 +12,9 @@ import logging
 import random
 from typing import Protocol
 
-from pinlater.client.errors import PinLaterError, QueueNotFound, TokenRequired
+from pinlater.client.errors import PinLaterError, QueueNotFound, ServerUnreachable, TokenRequired
 from pinlater.client.values import Dequeued
+from pinlater.worker._consumer.outage import Outage
 from pinlater.worker._enqueueing.server_access import WHERE_FROM
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
@@ -59,11 +60,13 @@ class Pacing(Protocol):
 class PollingPace:
     """Claims until the worker stops, with a backoff after errors and after empty answers that come early."""
 
-    def __init__(self, queue: str, settings: WorkerSettings, stop: asyncio.Event) -> None:
+    def __init__(self, queue: str, settings: WorkerSettings, stop: asyncio.Event, outage: Outage) -> None:
         self._queue = queue
         self._settings = settings
         self._stop = stop
+        self._outage = outage
         self._failures = 0
+        self._said = False  # that claims of this queue fail, and not those of all
         self._missing = False  # the queue does not exist
         self._early_answers = 0
 
@@ -71,9 +74,10 @@ class PollingPace:
 
     async def answered(self, dequeued: Dequeued, took_s: float) -> None:
         """A draining server answers early, and an original server always does."""
-        if self._failures:
+        self._outage.ends()
+        if self._said:
             _log.info("queue %s: %s", self._queue, "it exists now" if self._missing else "the server answers again")
-            self._failures = 0
+        self._failures, self._said = 0, False
         if dequeued.jobs or took_s * 2000 >= self._settings.wait_ms > 0:
             self._early_answers = 0
             return
@@ -83,12 +87,23 @@ class PollingPace:
     async def failed(self, error: PinLaterError) -> None:
         self._failures += 1
         self._missing = isinstance(error, QueueNotFound)
-        if self._failures == 1:
-            _log.warning("queue %s: can't claim, retrying: %s%s", self._queue, error, self._hint(error))
+        if isinstance(error, ServerUnreachable):
+            self._outage.goes_on(error)
+            self._said = False
+        else:
+            self._refused(error)
         delay_s = max(self._backoff_s(self._failures), (error.retry_after_ms or 0) / 1000)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self._stop.wait()
+
+    def _refused(self, error: PinLaterError) -> None:
+        """The claim failed although a server was reached: said once until a claim is answered."""
+        if error.code is not None:
+            self._outage.ends()
+        if not self._said:
+            self._said = True
+            _log.warning("queue %s: can't claim, retrying: %s%s", self._queue, error, self._hint(error))
 
     def _hint(self, error: PinLaterError) -> str:
         """What can be done about it; '' if the error's text says enough."""

@@ -14,6 +14,7 @@ from pinlater.domain.clock import Clock
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import ChildSetup
 from pinlater.worker._consumer.held_jobs import HeldJob
+from pinlater.worker._consumer.outage import Outage
 from pinlater.worker._consumer.recycling import Recycling
 from pinlater.worker._consumer.slots import Slots
 from pinlater.worker._leases.heartbeater import Heartbeater
@@ -62,6 +63,7 @@ class WorkerRun:
         self.counts = counts
         self.child_setups = tuple(child_setups)
         self.servers_of_children = servers_of_children  # if they are not the worker's own
+        self.outage = Outage(clock)
         self.recycling = Recycling()
         self.recycled = ""  # why the worker ends so that another replaces it
         self.slots = Slots(settings.concurrency)
