@@ -209,16 +209,16 @@ def why_put_off(job: JobInfo) -> str:
     return f"a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
 
 
-def first_line(error_type: str, error_text: str) -> str | None:
-    """An error in one line; workers put where it was raised below that."""
-    return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None
+def error_line(error_type: str, error_text: str) -> str | None:
+    """An error in one line."""
+    return ": ".join(part for part in (error_type, wording.error_line(error_text)) if part) or None
 
 
 def error_of(job: JobInfo) -> str | None:
     """How the job's latest attempt failed, in one line. A claim that timed out leaves no error: the job keeps that of an attempt before."""
     if job.attempts and job.attempts[-1].outcome == TIMED_OUT and job.error_type != QUARANTINED:
         return CLAIM_TIMED_OUT_TEXT
-    return first_line(job.error_type, job.error_text)
+    return error_line(job.error_type, job.error_text)
 
 
 def status_without_progress(job: JobInfo) -> str:

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from itertools import takewhile
+
+# The first line of a trace below the text of an error: of Python, of Java and Node.
+_TRACE = re.compile(r'\s+(?:File "|at )|Traceback ')
+_ERROR_CHARS = 120
+
+
+def error_line(error_text: str) -> str:
+    """An error in one line: the first one of its text, and as much of those below it, without the trace, as fits in 120 characters. The
+    first line of some errors says only that there are details."""
+    first, *below = error_text.split("\n")
+    own = takewhile(lambda line: not _TRACE.match(line), below)
+    line = "; ".join(filter(None, map(str.strip, [first, *own])))
+    return line if len(line) <= _ERROR_CHARS else max(first, f"{line[: _ERROR_CHARS - 1]}…", key=len)
 
 
 def counted(number: int, noun: str) -> str:

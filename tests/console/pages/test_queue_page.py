@@ -88,6 +88,15 @@ async def test_jobs_are_filtered_by_a_text_or_a_regular_expression_in_their_body
     assert "Cancel pending jobs with text a.c" in " ".join((await visitor.page("/bulk")).text.split())
 
 
+async def test_a_failed_job_is_listed_with_the_lines_below_the_first_one_of_its_error(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    await failed_job(client, '1 validation error\nmail\n  Field required\n  File "mails.py", line 3, in send')
+    page = await visitor.page(f"{PAGE}?tab=failed")
+    assert "1 validation error; mail; Field required" in page.text
+    assert "mails.py" not in page.text
+
+
 async def test_jobs_are_filtered_by_error_attempts_and_age(
     visitor: PageVisitor, client: AsyncClient, clock: ManualClock
 ) -> None:

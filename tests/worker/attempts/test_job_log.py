@@ -122,6 +122,22 @@ async def test_a_failure_is_one_line_with_one_traceback_that_begins_with_the_tas
         assert functions in (["on_loop", "helper"], ["in_thread", "helper"])
 
 
+async def test_a_failure_whose_first_line_says_little_is_logged_with_the_lines_below(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1)
+    async def check() -> None:
+        raise ValueError("1 validation error for Signup\nmail\n  Field required")
+
+    await check.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: lines(caplog, "check "))
+    [(_, text)] = lines(caplog, "check ")
+    assert text.endswith(", gave up: ValueError: 1 validation error for Signup; mail; Field required")
+
+
 async def test_reject_and_snooze_are_logged_without_a_traceback(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:

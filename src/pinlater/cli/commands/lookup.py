@@ -101,7 +101,7 @@ def _print_job(job: JobInfo) -> None:
                 attempt.outcome,
                 output.source_of(attempt.claimed_by) or attempt.claimed_by or None,
                 output.age(attempt.ended_at_ms - attempt.claimed_at_ms),
-                output.first_line(attempt.error_type, attempt.error_text),
+                output.error_line(attempt.error_type, attempt.error_text),
             )
             for attempt in job.attempts
         ]

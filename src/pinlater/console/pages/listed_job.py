@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pinlater.console.pages.formats import one_line
 from pinlater.console.shapes.jobs import JobItem
+from pinlater.domain import wording
 from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, QUARANTINED, TASK_HEADER, TIMED_OUT, source_of_claim
 from pinlater.domain.link_urls import NO_LINKS, JobLink, LinkUrls, source_link
 
@@ -48,13 +49,13 @@ def _spent(job: JobItem) -> int:
 
 
 def error_line(job: JobItem) -> str:
-    """The type of the error and the line that says most: the first line, which workers put before the traceback.
+    """The type and the text of the error in one line.
 
     A claim that timed out leaves no error: the job keeps that of an attempt before.
     """
     if job.attempts and job.attempts[-1].outcome == TIMED_OUT and job.error_type != QUARANTINED:
         return CLAIM_TIMED_OUT_TEXT
-    return ": ".join(part for part in (one_line(job.error_type), one_line(job.error_text)) if part)
+    return ": ".join(part for part in (one_line(job.error_type), one_line(wording.error_line(job.error_text))) if part)
 
 
 def worker_of(claim_descriptor: str | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.failures import without_retry_delay
+from pinlater.domain.wording import error_line
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
 from pinlater.worker._attempts.tracebacks import WITHOUT_TRACEBACK, text_of, user_traceback
 from pinlater.worker._consumer.held_jobs import HeldJob
@@ -83,7 +84,7 @@ def _log_error(
 
 def _error_line(ending: Ending) -> str:
     """Type and text of the error."""
-    text = ending.error_text.partition("\n")[0]
+    text = error_line(ending.error_text)
     name = _OUR_NAMES.get(ending.error_type, ending.error_type)
     if name == Retry.__name__:
         text = without_retry_delay(text)  # the line has the delay
