@@ -318,7 +318,7 @@ def test_named_jobs_run_now(pinlater: Pinlater, queue: str) -> None:
     left = pinlater("run-now", held, done, f"{queue}:s1:p1:1")
     assert left.code == 1
     assert re.fullmatch(
-        rf"held by \S+: {held}\nsucceeded or expired before, or its unique key is taken: {done}\nno such job: {queue}:s1:p1:1\n",
+        rf"held by \S+: {held}\nsucceeded before: {done}\nno such job: {queue}:s1:p1:1\n",
         left.out,
     )
     jobs = pinlater.ok("scan", queue, "--json").json["jobs"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pinlater.cli import notes
+from pinlater.cli.paused_queue import is_paused
 from pinlater.client import AsyncClient, Dequeued
-from pinlater.client.errors import UnknownMethod
 
 
 class DryRun(NamedTuple):
@@ -19,11 +19,7 @@ class DryRun(NamedTuple):
 async def dry_run(client: AsyncClient, queue: str, limit: int) -> DryRun:
     """Up to `limit` jobs, also of a paused queue."""
     dequeued = await client.dequeue(queue, limit, dry_run=True)
-    try:
-        paused = (await client.queue_config(queue)).paused
-    except UnknownMethod:  # an original server, which pauses no queues
-        paused = False
-    return DryRun(dequeued, paused)
+    return DryRun(dequeued, await is_paused(client, queue))
 
 
 def warn_paused() -> None:

@@ -8,10 +8,10 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import notes, options, output
-from pinlater.cli.commands.ack import exit_unless_applied
 from pinlater.cli.commands.count import count_jobs
-from pinlater.cli.commands.run_now import print_runs, run_each_queue
+from pinlater.cli.commands.run_now import run_each_queue, show_runs
 from pinlater.cli.missing_group import say_if_no_group
+from pinlater.cli.paused_queue import say_if_paused
 from pinlater.client import AsyncClient, JobCount, JobState, Outcome
 from pinlater.client._job_scan import ScanFilter, scan_by_task
 from pinlater.client.errors import PinLaterError
@@ -65,8 +65,7 @@ def retry_failed(
             raise typer.BadParameter("--descriptor excludes the options that choose jobs")
         options.queue_of(queue, descriptor)
         found = run_each_queue(server, timeout, descriptor, attempts, run_after_ms)
-        found.show(lambda results: print_runs(results, json, f"retried {{}}; it is {_due(run_after_ms)}"))
-        exit_unless_applied(found.done)
+        show_runs(found, json, f"retried {{}}; it is {_due(run_after_ms)}")
         return
 
     retry = _FailedJobsRetry(options.queue_of(queue, descriptor), priority, attempts, run_after_ms, limit)
@@ -107,6 +106,8 @@ class _FailedJobsRetry(NamedTuple):
             limit=self.limit,
             cancelled=cancelled,
         )
+        if retried:
+            await say_if_paused(client, self.queue)
         return retried, await count_left(client, self.queue, options.State.FAILED, self.priority)
 
     async def chosen(self, client: AsyncClient, wanted: JobCriteria, regex: str | None, as_json: bool) -> Changed:
@@ -120,6 +121,8 @@ class _FailedJobsRetry(NamedTuple):
 
         descriptors = [job.descriptor for job in found.jobs]
         retried = await change_in_pieces("retried", descriptors, retry, as_json, _due(self.run_after_ms))
+        if retried:
+            await say_if_paused(client, self.queue)
         if not descriptors:
             await say_if_no_group(client, self.queue, wanted.group)
         return Changed(retried, found.incomplete, more=len(descriptors) == self.limit)
