@@ -57,6 +57,21 @@ def test_the_shards_are_listed_without_a_driver(shards: list[str]) -> None:
     assert [shard["name"] for shard in json.loads(done.stdout)["shards"]] == ["1", "2"]
 
 
+def test_a_worker_whose_program_needs_an_extra_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "from pinlater import Worker\nfrom pinlater.worker.tracing import OpenTelemetry\n\n"
+    (tmp_path / "shop.py").write_text(text + "worker = Worker(middleware=[OpenTelemetry()])\n")
+    done = run("worker", "shop:worker", hidden=("opentelemetry",))
+    assert done.returncode == 2
+    assert "No module named 'opentelemetry' (shop.py, line 4): pip install " in done.stderr
+    assert done.stderr.endswith("[otel]'\n")
+    (tmp_path / "shop.py").write_text("import prometheus_client\n")
+    other = run("worker", "shop:worker", hidden=("prometheus_client",))
+    assert other.stderr == "error: shop can't be loaded: No module named 'prometheus_client' (shop.py, line 1)\n"
+
+
 def test_the_settings_are_shown_without_a_driver_which_they_warn_of(shards: list[str]) -> None:
     done = run("settings", *shards, "--json", hidden=DRIVERS + SERVER)
     assert (done.returncode, "store" in json.loads(done.stdout)) == (0, True)

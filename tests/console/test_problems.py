@@ -27,6 +27,8 @@ JOBS = "/v1/queues/mail/jobs"
     ("method", "path", "body", "field", "detail"),
     [
         ("GET", f"{JOBS}?limit=many", None, "limit", "Expected `int`, got `str`"),
+        ("POST", f"{JOBS}?delay_ms=5s", None, "delay_ms", "got `str`; it is in milliseconds, such as 5000"),
+        ("POST", f"{JOBS}/batch", {"jobs": [{"body": "a", "delay_ms": "5s"}]}, "jobs[0].delay_ms", "such as 5000"),
         ("GET", f"{JOBS}?limit=0", None, "limit", ">= 1"),
         ("GET", f"{JOBS}?state=lost", None, "state", "Invalid enum value 'lost'"),
         ("GET", f"{JOBS}?limt=1", None, "limt", "There is no parameter `limt`; did you mean `limit`?"),

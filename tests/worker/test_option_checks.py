@@ -517,7 +517,11 @@ def test_a_handler_without_its_queue_says_so() -> None:
         ({"expires_in": float("inf")}, ValueError, "task send: expires_in must not be negative or endless"),
         ({"at": timedelta(1)}, TypeError, "task send: at must be a datetime or milliseconds"),
         ({"at": 60}, ValueError, "task send: at: 60 milliseconds since the epoch are before 1974; for a duration use"),
-        ({"at": 1_795_463_401}, ValueError, "task send: at: 1795463401 milliseconds since the epoch are before 1974"),
+        (
+            {"at": 1_795_463_401},
+            ValueError,
+            "task send: at: 1795463401 milliseconds since the epoch are before 1974; is it in seconds? Multiply it by 1000",
+        ),
         ({"headers": 5}, TypeError, "task send: headers must be a mapping of texts by names, not int"),
         ({"at": datetime(2026, 1, 1)}, ValueError, "task send: at: 2026-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
         ({"at": 0, "delay": 1}, ValueError, "task send: say either delay or at"),

@@ -18,7 +18,9 @@ T = TypeVar("T")
 Watch = Annotated[
     bool,
     typer.Option(
-        "--watch", "-w", help="Refresh the output until Ctrl-C. A terminal shows the first lines, as many as fit."
+        "--watch",
+        "-w",
+        help="Refresh the output until Ctrl-C. A terminal shows the first lines, as many as fit; elsewhere the time is above each answer.",
     ),
 ]
 Every = Annotated[str, typer.Option("--every", help="The interval of --watch, at least 100ms.")]
@@ -35,17 +37,21 @@ def interval_ms(watch: bool, every: str) -> int | None:
 
 
 async def show_answers(ask: Callable[[], Awaitable[T]], show: Callable[[T], None], every_ms: int | None) -> None:
-    """Asks and shows once, or every `every_ms`. Only the first answer must come: later, a note says that there is none."""
+    """Asks and shows once, or every `every_ms`, after the time unless a terminal or JSON shows what is new. Only the first answer must
+    come: later, a note says that there is none."""
     found = await ask()
     if every_ms is None:
         show(found)
         return
-    complaint = ""
+    complaint, before = "", ""
     while True:
         if watch_window.wanted():
             watch_window.draw(functools.partial(show, found), complaint)
         elif not complaint:
             output.clear_screen()
+            if not notes.in_json():
+                output.print_lines([f"{before}{output.iso(SystemClock().now_ms())}"])
+                before = "\n"
             show(found)
         sys.stdout.flush()
         await asyncio.sleep(every_ms / 1000)

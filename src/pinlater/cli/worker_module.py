@@ -12,7 +12,11 @@ from typing import NoReturn
 import typer
 
 from pinlater.cli import exits
+from pinlater.extras import install_line
 from pinlater.worker import Worker
+
+# Of the extras, those that a worker's program imports.
+_EXTRAS = {"opentelemetry": "otel"}
 
 
 def split_name(application: str) -> tuple[str, str]:
@@ -45,7 +49,7 @@ def find_worker(application: str) -> Worker:
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
             exits.fail(f"no module {error.name!r} here or installed", exits.USAGE)
-        _fail_to_load(module_name, error, str(error))
+        _fail_to_load(module_name, error, str(error), _install_line(error.name or ""))
     except Exception as error:  # noqa: BLE001 - it is the user's module
         _fail_to_load(module_name, error, f"{type(error).__name__}: {error}")
     workers = [f"{module_name}:{each}" for each, value in vars(module).items() if isinstance(value, Worker)]
@@ -58,10 +62,16 @@ def find_worker(application: str) -> Worker:
     return found
 
 
-def _fail_to_load(module_name: str, error: Exception, said: str) -> NoReturn:
+def _fail_to_load(module_name: str, error: Exception, said: str, hint: str = "") -> NoReturn:
     """Says what went wrong and where; with `--traceback` the traceback first."""
     exits.show_traceback(error)
-    exits.fail(f"{module_name} can't be loaded: {said}{_place(error)}", exits.USAGE)
+    exits.fail(f"{module_name} can't be loaded: {said}{_place(error)}{hint}", exits.USAGE)
+
+
+def _install_line(missing: str) -> str:
+    """`: pip install ...` for a module that one of our extras installs; '' for others."""
+    extra = _EXTRAS.get(missing)
+    return f": {install_line(extra)}" if extra else ""
 
 
 def _place(error: Exception) -> str:

@@ -196,4 +196,6 @@ def _wrong_field(error: msgspec.ValidationError, shape: type, whole: str) -> Req
     if named and named["problem"] == "unknown":
         text = f"There is no {'parameter' if whole == 'query' else 'field'} `{named['name']}`"
         text += field_hints.hint(named["name"], field_hints.names_at(shape, path))
+    if path.endswith("_ms") and text.startswith("Expected `int"):
+        text += "; it is in milliseconds, such as 5000"
     return invalid(".".join(parts) or whole, text)

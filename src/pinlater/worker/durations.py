@@ -9,6 +9,7 @@ from pinlater.domain.durations import duration_ms
 Duration = float | timedelta | str
 # In 1973. A smaller number was meant as seconds, or as a duration; 0 is "at once".
 _TIME_MS_MIN = 10**11
+_TIME_S_MIN = 10**9  # in 2001
 
 
 def as_duration_ms(value: Duration, argument: str) -> int:
@@ -37,5 +38,6 @@ def as_time_ms(at: object, argument: str, hint: str) -> int:
             f"{argument} must be a datetime or milliseconds since the epoch, not {type(at).__name__}; {hint}"
         )
     if at != 0 and at < _TIME_MS_MIN:
+        hint = "is it in seconds? Multiply it by 1000" if at >= _TIME_S_MIN else hint
         raise ValueError(f"{argument}: {at} milliseconds since the epoch are before 1974; {hint}")
     return at
