@@ -365,7 +365,7 @@ SAMPLES: Mapping[str, Print] = {
         lambda: queue._print_stats([STATS, STATS._replace(queue="emails")], False, in_one_line=False)
     ),
     "change_priority": answered(Results(MOVED), change_priority.change_priority, [DESCRIPTOR], priority=1),
-    "run_now": answered(Results(RESULTS), run_now.run_now, [DESCRIPTOR]),
+    "run_now": answered(Results([run_now.RunResult(result) for result in RESULTS]), run_now.run_now, [DESCRIPTOR]),
     "scan": answered(
         scan.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), scan.scan, [QUEUE]
     ),
