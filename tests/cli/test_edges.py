@@ -190,9 +190,11 @@ def test_version_needs_no_server(offline: Pinlater) -> None:
 
 
 def test_a_missing_extra_is_said_with_what_to_install(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(_: str) -> None:
+        raise ModuleNotFoundError("No module named 'uvloop'", name="uvloop")
+
+    monkeypatch.setattr("pinlater.cli.main.import_module", lacking)
     for name in ("serve", "settings", "migrate"):
-        monkeypatch.delitem(sys.modules, f"pinlater.cli.commands.{name}", raising=False)
-        monkeypatch.setitem(sys.modules, f"pinlater.cli.commands.{name}", None)
         done = offline(name, "--whatever", "x")
         assert (done.code, done.err.count("\n")) == (1, 1)
         assert install_line("server") in done.err

@@ -50,7 +50,8 @@ def with_queue() -> Iterator[tuple[str, Any]]:
         command = main._load(name)
         inner = {f"{name} {sub}": each for sub, each in getattr(command, "commands", {}).items()}
         for path, each in (inner or {name: command}).items():
-            if any((param.metavar or "").startswith("QUEUE") for param in each.params):
+            arguments = [param for param in each.params if param.param_type_name == "argument"]
+            if any((argument.metavar or "").startswith("QUEUE") for argument in arguments):
                 yield path, each
 
 
