@@ -28,7 +28,15 @@ def test_a_token_is_created_listed_and_revoked(offline: Pinlater, file: Path) ->
     assert (listed["roles"], listed["queues"], listed["expired"]) == (["produce", "work"], ["bill*"], False)
     assert listed["expires_at_ms"] - listed["created_at_ms"] == 90 * 86_400_000
     offline.ok("token", "revoke", "billing", "--tokens", str(file))
-    assert offline.ok("token", "list", "--tokens", str(file), "--json").json == {"tokens": []}
+    assert offline.ok("token", "list", "--tokens", str(file), "--json").json == {"tokens": [], "last_use_known": True}
+
+
+def test_where_servers_note_no_use_the_list_does_not_say_that_a_token_is_unused(offline: Pinlater, file: Path) -> None:
+    offline.ok("token", "create", "billing", "--role", "produce", "--tokens", str(file))
+    show = ("token", "list", "--tokens", str(file))
+    assert offline.ok(*show).out.splitlines()[1].endswith("\tunknown")
+    note_last_uses(file, {}, {})
+    assert offline.ok(*show).out.splitlines()[1].endswith("\t-")
 
 
 def test_a_token_has_a_quota_that_can_be_changed(offline: Pinlater, file: Path) -> None:

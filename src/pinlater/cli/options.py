@@ -313,6 +313,14 @@ def by_queue(descriptors: Sequence[str]) -> dict[str, list[str]]:
     return grouped
 
 
+def check_future(state: State, future: bool) -> None:
+    """A usage error where --future is said of jobs that don't wait."""
+    if future and state is not State.PENDING:
+        raise typer.BadParameter(
+            f"only pending jobs wait for their time, not those that are {state.value}", param_hint="--future"
+        )
+
+
 def queue_of(queue: str | None, descriptors: list[str] | None) -> str:
     """The queue that is named, or else that of the jobs. A usage error if neither is, or if one of the jobs is of another queue."""
     of_jobs = by_queue(descriptors or [])

@@ -181,8 +181,8 @@ class PasswordInvalid(CallerError):
         if configured:
             return cls()
         return cls(
-            "This server has no admin password, so it deletes no queue: make a hash with `pinlater hash-password` and set "
-            "admin_password_hash",
+            "This server has no admin password, so only a token of the role admin deletes queues, without one (`pinlater queue delete "
+            "--no-password`). To have one, make a hash with `pinlater hash-password` and set admin_password_hash",
             detail="NO_ADMIN_PASSWORD",
         )
 

@@ -131,6 +131,14 @@ async def test_after_a_retry_that_succeeds_the_error_is_the_last_one_and_all_att
     assert "remain" not in page.text
 
 
+async def test_a_job_that_was_cancelled_before_it_ran_has_no_attempts(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    name = await stored(client)
+    await client.cancel("mail", [name])
+    assert "0 ended, 0 remain" in (await visitor.page(f"/jobs/{name}")).text
+
+
 async def test_a_job_is_rescheduled(visitor: PageVisitor, client: AsyncClient, clock: ManualClock) -> None:
     for name, was, did in (
         (await stored(client), "pending", "1 job is due at"),

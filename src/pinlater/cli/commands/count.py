@@ -21,6 +21,7 @@ def count(
 
     Example: pinlater count emails --state failed
     """
+    options.check_future(state, future)
     found = options.ask(
         server, timeout, lambda c: count_jobs(c, queue, state, priority=priority, future=future, regex=regex)
     )

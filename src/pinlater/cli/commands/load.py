@@ -29,7 +29,12 @@ def load(
     mode: Annotated[
         LoadMode, typer.Option("--mode", metavar="MODE", help=f"What a query is: {', '.join(LoadMode)}.")
     ] = LoadMode.ENQUEUE,
-    num_queries: Annotated[int, typer.Option("--num-queries", help="Queries in all; -1: no end.")] = 1000,
+    num_queries: Annotated[
+        int | None,
+        typer.Option(
+            "--num-queries", help="Queries in all; -1: no end.", show_default="1000, or no end with --duration"
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Jobs a query.")] = 1,
     concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Queries at a time.")] = 1,
     dequeue_success_percent: Annotated[
@@ -58,7 +63,7 @@ def load(
     plan = LoadPlan(
         mode,
         queue,
-        num_queries,
+        num_queries if num_queries is not None else 1000 if duration is None else -1,
         batch_size,
         concurrency,
         dequeue_success_percent,

@@ -53,6 +53,7 @@ def scan(
 
     Example: pinlater scan emails --state failed --task send_welcome --limit 20
     """
+    options.check_future(state, future)
     if after != SCAN_START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
     request = ScanFilter(state.wire, priority, future, regex, body, shard)

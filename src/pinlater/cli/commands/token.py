@@ -123,14 +123,15 @@ def create(
 
 @app.command("list")
 def list_tokens(tokens: TokensFile = None, config: ConfigFile = None, json: options.Json = False) -> None:
-    """List the tokens, and when servers on this machine last took each (to the minute).
+    """List the tokens, and when servers on this machine last took each (to the minute): `unknown` if none has noted any use.
 
     Example: pinlater token list --tokens tokens.json
     """
     path, now_ms = _file(tokens, config), SystemClock().now_ms()
     known, used = _read(path), read_last_uses(path)
     if json:
-        output.print_json({"tokens": [_as_json(token, used.get(token.digest), now_ms) for token in known]})
+        listed = [_as_json(token, (used or {}).get(token.digest), now_ms) for token in known]
+        output.print_json({"tokens": listed, "last_use_known": used is not None})
         return
     rows = [
         (
@@ -140,7 +141,7 @@ def list_tokens(tokens: TokensFile = None, config: ConfigFile = None, json: opti
             shown_quota(token.quota),
             output.iso(token.created_at_ms),
             "expired" if token.has_expired(now_ms) else output.iso(token.expires_at_ms),
-            output.iso(used.get(token.digest)),
+            "unknown" if used is None else output.iso(used.get(token.digest)),
         )
         for token in known
     ]

@@ -94,7 +94,7 @@ async def show(call: PageCall) -> JobView:
         task=job.headers.get(TASK_HEADER, ""),
         reasons=reasons,
         actions=_actions(job, call.now_ms),
-        attempts_ended=job.attempts[-1].number if job.attempts else job.attempts_allowed - job.attempts_remaining,
+        attempts_ended=_attempts_ended(job),
         moments=sorted(moments(job, characters), key=lambda one: one.at_ms),
         error=shown(job.error_text, characters),
         status=shown(job.custom_status, characters),
@@ -110,6 +110,13 @@ async def show(call: PageCall) -> JobView:
 async def download(call: PageCall) -> Content:
     """The body of the job as a file."""
     return await call.api.ask(get_job_body, descriptor=call.descriptor)
+
+
+def _attempts_ended(job: JobItem) -> int:
+    """A failed job without any never ran: it was cancelled, or has expired. Others may have lost the history of theirs."""
+    if job.attempts:
+        return job.attempts[-1].number
+    return 0 if job.state == "failed" else job.attempts_allowed - job.attempts_remaining
 
 
 def _actions(job: JobItem, now_ms: int) -> Sequence[str]:

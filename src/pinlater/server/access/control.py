@@ -191,7 +191,9 @@ class AccessControl:
     def _look_up(self, secret: str) -> Grant:
         grant = self._grants.get(digest_of(secret)) if len(secret) <= _SECRET_LENGTH_MAX else None
         if grant is None:
-            raise TokenInvalid("This server does not know the token: it was revoked, or is for other servers")
+            raise TokenInvalid(
+                "This server does not know the token: it was revoked, is for other servers, or was not copied whole"
+            )
         self._known[secret] = grant
         return grant
 

@@ -18,24 +18,25 @@ def last_use_file(tokens_file: Path) -> Path:
     return tokens_file.with_name(f"{tokens_file.name}.used")
 
 
-def read_last_uses(tokens_file: Path) -> Mapping[str, int]:
-    """Milliseconds since the epoch by digest; empty if the file is missing or broken."""
+def read_last_uses(tokens_file: Path) -> Mapping[str, int] | None:
+    """Milliseconds since the epoch by digest; None if the file is missing or broken."""
     try:
         document = json.loads(last_use_file(tokens_file).read_bytes())
     except (OSError, ValueError):
-        return {}
+        return None
     if not isinstance(document, dict):
-        return {}
+        return None
     return {digest: at for digest, at in document.items() if isinstance(at, int)}
 
 
 def note_last_uses(tokens_file: Path, used: Mapping[str, int], known: Collection[str]) -> None:
     """Adds these times to the file, and leaves out digests that are not `known` any more. Raises OSError."""
-    with locked(tokens_file):
-        before = read_last_uses(tokens_file)
+    path = last_use_file(tokens_file)
+    with locked(path):  # and not the tokens' own: a server may not be allowed to open that
+        before = read_last_uses(tokens_file) or {}
         latest = {digest: max(at, used.get(digest, 0)) for digest, at in before.items()}
         both = {**used, **latest}
         replace_file(
-            last_use_file(tokens_file),
+            path,
             json.dumps({digest: at for digest, at in both.items() if digest in known}) + "\n",
         )

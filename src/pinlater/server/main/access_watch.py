@@ -62,7 +62,10 @@ class AccessWatch:
             await asyncio.to_thread(note_last_uses, self._path, used, self.control.digests)
         except OSError as error:
             if self._can_note:
-                logger.warning("the last use of tokens can't be noted: %s", error)
+                logger.warning(
+                    "the last use of tokens can't be noted beside their file, so nothing tells which are in use: %s",
+                    error,
+                )
             self._can_note = False
 
 
