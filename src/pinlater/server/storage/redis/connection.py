@@ -125,13 +125,13 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
         await _drop(raw)
         if "loading" in str(error).lower():
             raise Refused("LOADING", str(error)) from error
-        raise NoConnection(f"Redis {endpoint}: {error}") from error
+        raise NoConnection(f"Redis {endpoint}: {str(error).rstrip('.')}") from error
     except ResponseError as error:
         await _drop(raw)
         raise refusal_of(error) from error
     except (RedisError, OSError) as error:
         await _drop(raw)
-        raise NoConnection(f"Redis {endpoint}: {error}") from error
+        raise NoConnection(f"Redis {endpoint}: {str(error).rstrip('.')}") from error
     except BaseException:
         await _drop(raw)
         raise
