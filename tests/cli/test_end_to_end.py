@@ -655,12 +655,14 @@ def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: s
         pinlater.ok("queue", "create", queue, "--server", address)
         refused = pinlater(*delete, "--password-stdin", stdin=b"any\n")
         unasked = on_terminal(address, 200, False, *delete[:3], code=1)
+        without = pinlater(*delete, "--no-password")
         assert queue in pinlater.ok("queue", "list", "--server", address).out.split()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
     assert (refused.code, "has no admin password" in refused.err) == (1, True)
-    assert unasked.startswith("error: This server has no admin password, so only a token of the role admin ")
+    assert (without.code, "without a password, the token" in without.err) == (1, False)
+    assert unasked.startswith("error: This server has no admin password, so it deletes queues only for a token ")
 
 
 def test_a_terminal_is_asked_for_no_password_for_a_queue_that_does_not_exist(pinlater: Pinlater) -> None:

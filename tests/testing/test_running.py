@@ -489,9 +489,34 @@ async def test_cron_fires_for_the_time_that_has_passed(service: InProcessService
 async def test_a_jump_over_too_many_firings_is_an_error(service: InProcessService, office: Office) -> None:
     """Years of them at once are a typing error, and would take for ever."""
     service.clock.advance(days=365)
-    assert await service.run_until_idle(office.worker, queues=["mail", "files"]) == []
     with pytest.raises(ValueError, match="cron tick: more than 10000 firings"):
         await service.run_until_idle(office.worker)
+    assert await service.run_until_idle(office.worker, queues=["mail", "files"]) == []
+    await service.run_until_idle(office.worker)
+    assert office.done == ["tick"]
+
+
+@pytest.mark.parametrize(("missed", "made"), [("skip", 0), ("latest", 1), ("all", 6)])
+async def test_firings_of_a_queue_that_was_left_out_were_missed(
+    pinlater_service: InProcessService, missed: str, made: int
+) -> None:
+    """A frequent entry does not burden a test that has left it out once. Later ones are made as they come."""
+    service, worker, fired = pinlater_service, Worker(), []
+
+    @worker.task("mail")
+    async def send() -> None: ...
+
+    @worker.cron("*/10 * * * * *", queue="often", missed=missed, look_back=59)
+    async def often() -> None:
+        fired.append(service.clock.now)
+
+    with service.serving(worker):
+        await service.run_for(days=2, queues=["mail"])
+        await service.run_for(days=1, queues=["mail"])
+        await service.run_until_idle()
+        assert len(fired) == made
+        await service.run_for(minutes=1)
+    assert len(fired) == made + 6
 
 
 async def test_time_passes_with_the_worker_at_work(pinlater_service: InProcessService, office: Office) -> None:

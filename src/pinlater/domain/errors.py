@@ -168,6 +168,9 @@ class TooManyQueues(CallerError):
         )
 
 
+WITHOUT_HASH = "NO_ADMIN_PASSWORD"
+
+
 class PasswordInvalid(CallerError):
     """The admin password is wrong, or the server has none."""
 
@@ -181,9 +184,9 @@ class PasswordInvalid(CallerError):
         if configured:
             return cls()
         return cls(
-            "This server has no admin password, so only a token of the role admin deletes queues, without one (`pinlater queue delete "
-            "--no-password`). To have one, make a hash with `pinlater hash-password` and set admin_password_hash",
-            detail="NO_ADMIN_PASSWORD",
+            "This server has no admin password, so it deletes queues only for a token of the role admin (`pinlater queue delete "
+            "--no-password`). For a password, make a hash with `pinlater hash-password` and set admin_password_hash",
+            detail=WITHOUT_HASH,
         )
 
 

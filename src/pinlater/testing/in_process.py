@@ -51,6 +51,13 @@ class _IdleRun(NamedTuple):
     ran: list[Ran]
 
 
+class _CronTimes(NamedTuple):
+    """Until when the firings of a queue are made; until when it was left out after that."""
+
+    made_until: datetime
+    away_until: datetime | None = None
+
+
 class InProcessService:
     """A service that starts empty. Use as `with InProcessService() as service:`, or `close` it.
 
@@ -70,7 +77,7 @@ class InProcessService:
         self._record = EnqueuedJobs(self.clock)
         self._ran: list[Ran] = []
         self._served: list[Worker] = []
-        self._cron_made_until: WeakKeyDictionary[Worker, dict[str, datetime]] = WeakKeyDictionary()
+        self._cron_times: WeakKeyDictionary[Worker, dict[str, _CronTimes]] = WeakKeyDictionary()
         self._started_at = self.clock.now
         self._thread = LoopThread(self.clock)
         self._server = MemoryServer(
@@ -149,7 +156,8 @@ class InProcessService:
 
         `workers` run them, or else the workers of `serving`. One job at a time unless `concurrency` says more. Later jobs wait until
         the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
-        as if the worker had been there; more than ten thousand firings of one are a ValueError. Tasks that ask for a process run in
+        as if the worker had been there; more than ten thousand firings of one are a ValueError. The other queues' entries count as
+        missed up to now: they make what their `missed` says when they run next. Tasks that ask for a process run in
         a thread, where they see what the test has put in place, unless `processes` says so. The first error of a task is raised when
         all is done, but for `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject`
         is. Raises `NeverIdle` after `jobs_max` attempts.
@@ -172,10 +180,19 @@ class InProcessService:
         return run.ran
 
     async def _fire_cron(self, worker: Worker, run: _IdleRun) -> None:
-        made_until = self._cron_made_until.setdefault(worker, {})
+        times = self._cron_times.setdefault(worker, {})
         for queue in _chosen(worker, run.queues):
-            await worker.fire_cron(made_until.get(queue, self._started_at), self.clock.now, queues=[queue])
-            made_until[queue] = self.clock.now
+            known = times.get(queue, _CronTimes(self._started_at))
+            await worker.fire_cron(known.made_until, self.clock.now, queues=[queue], away_until=known.away_until)
+            times[queue] = _CronTimes(self.clock.now)
+        self._leave_out(worker, run.queues)
+
+    def _leave_out(self, worker: Worker, queues: Sequence[str] | None) -> None:
+        """The firings of its other queues than `queues` were missed up to now."""
+        times = self._cron_times.setdefault(worker, {})
+        for queue in set(worker.queues).difference(_chosen(worker, queues)):
+            known = times.get(queue, _CronTimes(self._started_at))
+            times[queue] = known._replace(away_until=self.clock.now)
 
     async def _run(self, worker: Worker, run: _IdleRun) -> None:
         def ended(job: ClaimedJob, ending: Ending, error: BaseException | None) -> None:
@@ -210,7 +227,7 @@ class InProcessService:
         `serving`) run until idle.
 
         The other arguments are those of `run_until_idle`; `jobs_max` holds for all attempts together. Jobs of other queues than `queues`
-        wait, and their cron entries fire when they run next. An error that is raised leaves the clock where it happened.
+        wait, and their cron entries count as missed. An error that is raised leaves the clock where it happened.
         """
         workers = self._at_work(workers)
         _check_queues(queues, workers)
@@ -234,6 +251,8 @@ class InProcessService:
                     "A cron entry that fires often makes many: leave it out with `queues`, or raise `jobs_max`"
                 ) from None
         self.clock.advance_to(end)
+        for one in workers:
+            self._leave_out(one, queues)
         return ran
 
     def _next_moment(self, workers: Sequence[Worker], queues: Sequence[str] | None, end: datetime) -> datetime | None:

@@ -108,7 +108,10 @@ class Cron:
         """The firings later than `after`, up to `until`. Raises ValueError if there are more than ten thousand."""
         firings = list(islice(takewhile(lambda firing: firing <= until, self.after(after)), _FIRINGS_MAX + 1))
         if len(firings) > _FIRINGS_MAX:
-            raise ValueError(f"cron {self.name}: more than {_FIRINGS_MAX} firings from {after} to {until}")
+            raise ValueError(
+                f"cron {self.name}: more than {_FIRINGS_MAX} firings from {after} to {until}; "
+                "a run with `queues=` that leaves its queue out counts them as missed"
+            )
         return firings
 
     def key(self, firing: datetime) -> UniqueKey:

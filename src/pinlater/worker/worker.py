@@ -377,14 +377,23 @@ class Worker:
         if idleness.failure is not None:
             raise idleness.failure
 
-    async def fire_cron(self, after: datetime, until: datetime, *, queues: Sequence[str] | None = None) -> int:
+    async def fire_cron(
+        self,
+        after: datetime,
+        until: datetime,
+        *,
+        queues: Sequence[str] | None = None,
+        away_until: datetime | None = None,
+    ) -> int:
         """Enqueues the firings of cron entries (of `queues`, if given) later than `after`, up to `until`. Returns how many were new.
 
-        Raises ValueError if an entry has more than ten thousand.
+        Up to `away_until`, if given, no worker ran: of those firings it makes what each entry's `missed` says. Raises ValueError if an
+        entry has more than ten thousand others.
         """
         made = 0
         for entry in self._registry.crons_of(queues):
-            for firing in entry.between(after, until):
+            missed = [] if away_until is None else [each for each in entry.missed_before(away_until) if each > after]
+            for firing in missed + entry.between(away_until or after, until):
                 placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
                 made += not placed.existing
         return made

@@ -16,7 +16,7 @@ from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, Set
 from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
 from pinlater.domain.calls import DELETES_QUEUES
 from pinlater.domain.durations import duration_text
-from pinlater.domain.errors import adding
+from pinlater.domain.errors import WITHOUT_HASH, adding
 from pinlater.domain.queue import check_queue_name
 
 # Words of other job services.
@@ -122,7 +122,7 @@ async def _delete(client: AsyncClient, name: str, password: str) -> None:
     try:
         await client.delete_queue(name, password)
     except PasswordInvalid as error:
-        if password:
+        if password or error.detail == WITHOUT_HASH:
             raise
         raise adding(error, " (without a password, the token must have the role admin)") from None
 

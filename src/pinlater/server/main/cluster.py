@@ -100,6 +100,7 @@ class Cluster:
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
+        self._ends = False
         standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
         self._secrets: list[bytes] = []
@@ -233,7 +234,7 @@ class Cluster:
 
     def _look_soon(self, address: str) -> None:
         """Another server has come or gone, can work on other shards than before, or has changed who owns what."""
-        if self._looking is None or self._looking.done():
+        if not self._ends and (self._looking is None or self._looking.done()):
             self._looking = asyncio.ensure_future(self._look_once())
 
     async def _look_once(self) -> None:
@@ -346,6 +347,9 @@ class Cluster:
 
     async def end_calls(self, grace_s: float) -> None:
         """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""
+        self._ends = True  # the ends of connections are no reason to look any more
+        if self._looking is not None:
+            self._looking.cancel()
         if self.forwarding is not None:
             await self.forwarding.close()
         await self.listener.drain(grace_s)
@@ -353,6 +357,7 @@ class Cluster:
 
     def close(self) -> None:
         """Closes the sockets to other servers."""
+        self._ends = True
         if self._looking is not None:
             self._looking.cancel()
         self.workers_elsewhere.close()
