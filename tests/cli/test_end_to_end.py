@@ -541,7 +541,7 @@ def test_load_measures_enqueues_and_dequeues(pinlater: Pinlater, queue: str) -> 
 
 
 def test_load_without_end_stops_after_its_duration(pinlater: Pinlater, queue: str) -> None:
-    """It has no end if only the duration is said."""
+    """A duration alone bounds no number of queries."""
     done = pinlater.ok("load", "--queue", queue, "--duration", "1500ms", "--concurrency", "32", "--json").json
     assert done["seconds"] >= 1.5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -88,6 +89,22 @@ async def test_a_server_that_stops_is_no_longer_counted(start: Start) -> None:
     await one.stop(1.0)
     await other.cluster.look()
     assert other._servers() == 1
+
+
+async def test_a_server_that_stops_looks_for_no_others(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """Its connections to them end, which is otherwise a reason to ask the shards. These are closed by then."""
+    one = await start()
+    await start()
+    await one.cluster.look()
+    forwarding = one.cluster.forwarding
+    assert forwarding is not None
+    await until(lambda: any(link.usable for link in forwarding.connections.values()))
+    with caplog.at_level(logging.INFO):
+        await one.stop(1.0)
+        await asyncio.sleep(0)
+        one.cluster._look_soon("another")
+        assert one.cluster._looking is None or one.cluster._looking.done()
+    assert not [record for record in caplog.records if "can't be looked up" in record.message]
 
 
 async def test_a_server_that_can_not_start_leaves_no_connection_to_the_others(start: Start) -> None:

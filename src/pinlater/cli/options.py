@@ -314,7 +314,7 @@ def by_queue(descriptors: Sequence[str]) -> dict[str, list[str]]:
 
 
 def check_future(state: State, future: bool) -> None:
-    """A usage error where --future is said of jobs that don't wait."""
+    """Refuses --future, as a usage error, for jobs that don't wait."""
     if future and state is not State.PENDING:
         raise typer.BadParameter(
             f"only pending jobs wait for their time, not those that are {state.value}", param_hint="--future"

@@ -65,13 +65,14 @@ async def _with_reasons(client: AsyncClient, results: Sequence[AckResult]) -> li
 
 
 def _reason(job: JobInfo | None) -> str:
-    """Why it can't run again; by this machine's clock."""
+    """Why it can't run again; '' if that is not certain: this machine's clock may be behind the servers'."""
     if job is None:
         return ""
     if job.state is JobState.SUCCEEDED:
         return "succeeded before"
-    if job.expires_at_ms is not None and job.expires_at_ms <= SystemClock().now_ms():
-        return f"expired at {output.iso(job.expires_at_ms)}"
+    if job.expires_at_ms is not None:
+        has_expired = job.expires_at_ms <= SystemClock().now_ms()
+        return f"expired at {output.iso(job.expires_at_ms)}" if has_expired else ""
     return f"another job has its unique key {job.unique_key!r}" if job.unique_key else ""
 
 

@@ -22,9 +22,7 @@ class Peers:
     def __init__(self, address: str) -> None:
         self._address = address
         self._announced: dict[ShardLanes, tuple[int, bytes]] = {}  # by shard: the slot that was announced, the secret
-        self._same_address: dict[
-            tuple[ShardLanes, int], int
-        ] = {}  # slots with this server's address: the first time seen at
+        self._same_address: dict[tuple[ShardLanes, int], int] = {}  # slots with this server's address: first seen at
         self._said = False
         self.secret_of: Mapping[str, bytes] = {}
         """The other servers, by the address that they announced: the secret of a shard that both use."""
@@ -54,7 +52,6 @@ class Peers:
             for member in members[shard]
             if member.address not in {"", self._address}
         }
-
         self._say_if_not_alone(members)
 
     def _say_if_not_alone(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:

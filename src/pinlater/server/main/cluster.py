@@ -237,6 +237,12 @@ class Cluster:
         if not self._ends and (self._looking is None or self._looking.done()):
             self._looking = asyncio.ensure_future(self._look_once())
 
+    def _look_no_more(self) -> None:
+        """The connections that end from now on tell nothing of other servers."""
+        self._ends = True
+        if self._looking is not None:
+            self._looking.cancel()
+
     async def _look_once(self) -> None:
         try:
             await self.look()
@@ -347,9 +353,7 @@ class Cluster:
 
     async def end_calls(self, grace_s: float) -> None:
         """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""
-        self._ends = True  # the ends of connections are no reason to look any more
-        if self._looking is not None:
-            self._looking.cancel()
+        self._look_no_more()
         if self.forwarding is not None:
             await self.forwarding.close()
         await self.listener.drain(grace_s)
@@ -357,9 +361,7 @@ class Cluster:
 
     def close(self) -> None:
         """Closes the sockets to other servers."""
-        self._ends = True
-        if self._looking is not None:
-            self._looking.cancel()
+        self._look_no_more()
         self.workers_elsewhere.close()
         self.listener.close()
         self.wakes.close()
