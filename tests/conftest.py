@@ -9,7 +9,9 @@ import logging
 import os
 import signal
 import sys
+from asyncio import selector_events
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +30,22 @@ def pytest_configure() -> None:
     # How long an example takes says how busy the machine is.
     settings.register_profile("untimed", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
     settings.load_profile("untimed")
+    _close_what_a_closed_server_has_accepted()
+
+
+def _close_what_a_closed_server_has_accepted() -> None:
+    """Python 3.11 keeps a connection open whose server is closed after the accept and before the transport."""
+    transport: Any = selector_events._SelectorTransport  # type: ignore[attr-defined]
+    init = transport.__init__
+
+    def guarded(self: Any, loop: Any, sock: Any, protocol: Any, extra: Any = None, server: Any = None) -> None:
+        if server is not None and not server.is_serving() and not server.sockets:
+            self._sock = None  # what its end looks at
+            sock.close()
+            raise ConnectionAbortedError("the server was closed")
+        init(self, loop, sock, protocol, extra, server)
+
+    transport.__init__ = guarded
 
 
 @pytest.hookimpl(wrapper=True)
