@@ -24,6 +24,7 @@ from tests.databases.ports import free_port
 from tests.shared_shards.serving import ServedShards, place_of
 
 PASSWORD = "open sesame"
+HOST = "jobs-1.example.com"
 COMMAND = [sys.executable, "-m", "pinlater"]
 
 
@@ -80,8 +81,9 @@ def start_server(folder: Path, *more: str) -> tuple[str, subprocess.Popen[bytes]
     log = folder / "server.log"
     store = ["--store", f"sqlite:{folder / 'jobs.db'}"]
     ports = ["--thrift-port", "0", "--http-port", "0", "--set", "telemetry.log_format=json"]
+    name = ["--set", f"advertised_host={HOST}"]  # tables are as wide on each machine
     with log.open("wb") as stderr:
-        process = subprocess.Popen([*COMMAND, "serve", *store, *ports, *more], stderr=stderr)
+        process = subprocess.Popen([*COMMAND, "serve", *store, *ports, *name, *more], stderr=stderr)
     with log.open() as lines:
         while True:
             line = lines.readline()
