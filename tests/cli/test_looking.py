@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -77,6 +78,8 @@ def test_a_lookup_finds_the_job_that_holds_a_unique_key(pinlater: Pinlater, queu
     assert (job["descriptor"], job["body"]) == (held, "x")
     assert pinlater.ok(*by_key, "--queue", queue).out.startswith(f"field\tvalue\ndescriptor\t{held}\n")
     assert pinlater(*by_key, "--queue", "another-queue").err.startswith("error: Queue not found: another-queue (")
+    explained = pinlater.ok("explain", "--unique-key", f"order-{queue}", "--queue", queue, "--json").json
+    assert [job["descriptor"] for job in explained["jobs"]] == [held]
     pinlater.ok("dequeue", queue)
     pinlater.ok("ack", held)
     done = pinlater(*by_key)
@@ -91,8 +94,11 @@ def test_a_lookup_finds_the_job_that_holds_a_unique_key(pinlater: Pinlater, queu
         (("q:s1:p1:1", "--unique-key", "k"), "Invalid value for --unique-key: name jobs, or a key, not both"),
     ],
 )
-def test_a_lookup_is_of_named_jobs_or_of_a_key(offline: Pinlater, arguments: tuple[str, ...], said: str) -> None:
-    done = offline("lookup", *arguments)
+@pytest.mark.parametrize("command", ["lookup", "explain"])
+def test_a_lookup_is_of_named_jobs_or_of_a_key(
+    offline: Pinlater, command: str, arguments: tuple[str, ...], said: str
+) -> None:
+    done = offline(command, *arguments)
     assert done.code == 2
     assert said in done.err
 
@@ -326,11 +332,17 @@ def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.Ca
 @pytest.mark.parametrize(("command", "head"), [(("queue", "stats"), "queue "), (("workers",), "worker ")])
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_shows_a_line_for_each_queue(
-    pinlater: Pinlater, queue: str, columns: int, command: tuple[str, ...], head: str
+    monkeypatch: pytest.MonkeyPatch,
+    pinlater: Pinlater,
+    queue: str,
+    columns: int,
+    command: tuple[str, ...],
+    head: str,
 ) -> None:
     name = f"q_{queue[-8:]}"
     pinlater.ok("queue", "create", name)
     pinlater.ok("enqueue", name, "--body", "x", "--body", "y")
+    monkeypatch.setattr(socket, "gethostname", lambda: "app-1.example.com")  # as wide on each machine
     pinlater.ok("dequeue", name)
     lines = on_terminal(pinlater.address, columns, False, *command, name).splitlines()
     assert (len(lines), lines[0].startswith(head)) == (2, True)
@@ -464,6 +476,8 @@ def test_explain_tells_the_last_error_of_a_failed_job_and_what_runs_it_again(pin
     told = pinlater.ok("explain", descriptor).out
     assert "- Its last error: OSError: full\n" in told
     assert f"- `pinlater run-now {descriptor}` runs it again.\n" in told
+    [job] = pinlater.ok("explain", descriptor, "--json").json["jobs"]
+    assert job["notes"] == ["Its last error: OSError: full", f"`pinlater run-now {descriptor}` runs it again."]
     pinlater.ok("run-now", descriptor)
     pinlater.ok("cancel", descriptor)
     told = pinlater.ok("explain", descriptor).out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, options, output, unique_key_argument
 from pinlater.cli.missing_queue import say_if_missing
 from pinlater.client import AsyncClient, JobExplanation, QueueFacts
 from pinlater.client.errors import PinLaterError, QueueNotFound
@@ -15,22 +15,23 @@ from pinlater.domain.waiting import ASKS_NOW_MS
 
 
 def explain(
-    descriptors: options.Descriptors,
+    descriptors: unique_key_argument.Named = None,
+    unique_key: unique_key_argument.UniqueKey = None,
+    queue: unique_key_argument.InQueue = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """Tell why jobs wait: a pause, the due time, a rate limit, no worker, jobs before it. What an operator has to change comes first.
 
-    Exit code 1 if any of the jobs does not exist. A server knows only the workers that ask it for jobs itself: name all servers with
-    --server.
+    Exit code 1 if any of the jobs does not exist, or if no job holds the unique key. A server knows only the workers that ask it for
+    jobs itself: name all servers with --server.
 
     Example: pinlater explain emails:s1:p1:42 --server a:9010,b:9010
     """
-    options.by_queue(descriptors)
+    names = unique_key_argument.descriptors_of(descriptors, unique_key, queue, server, timeout)
 
     async def ask(client: AsyncClient) -> Sequence[JobExplanation | None]:
-        names = dict.fromkeys(descriptors)
         answers = [await _explained(client, name, timeout) for name in names]
         lacking = [name for name, answer in zip(names, answers, strict=True) if answer is None]
         await say_if_missing(client, *options.by_queue(lacking))
@@ -38,16 +39,21 @@ def explain(
 
     answers = options.ask(server, timeout, ask)
     found = [answer for answer in answers if answer is not None and not answer.missing]
-    missing = sorted(set(descriptors) - {answer.descriptor for answer in found})
+    missing = sorted(set(names) - {answer.descriptor for answer in found})
     if json:
         output.print_json({"jobs": [_as_json(answer) for answer in found], "missing": missing})
     else:
         for number, answer in enumerate(found):
             output.print_lines([""] * bool(number))
-            told = [reason.text for reason in answer.reasons()] + _after_a_put_off(answer) + _after_a_failure(answer)
+            told = [reason.text for reason in answer.reasons()] + _notes(answer)
             output.print_text([answer.descriptor, *(f"- {text}" for text in told)])
     if missing:
         exits.fail(f"no such job: {', '.join(missing)}", exits.REFUSED)
+
+
+def _notes(answer: JobExplanation) -> list[str]:
+    """What follows the reasons, a sentence or more each."""
+    return _after_a_put_off(answer) + _after_a_failure(answer)
 
 
 def _after_a_put_off(answer: JobExplanation) -> list[str]:
@@ -78,6 +84,7 @@ def _as_json(answer: JobExplanation) -> dict[str, object]:
         "descriptor": answer.descriptor,
         "state": None if answer.job is None else answer.job.state.name,
         "reasons": [{"code": one.code, "text": one.text, "figures": dict(one.figures)} for one in answer.reasons()],
+        "notes": _notes(answer),
     }
 
 

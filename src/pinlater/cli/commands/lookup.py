@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, options, output, unique_key_argument
 from pinlater.cli.missing_queue import say_if_missing
-from pinlater.client import AsyncClient, JobInfo, KeyHolders
+from pinlater.client import AsyncClient, JobInfo
 from pinlater.domain import waiting
 from pinlater.domain.job import JobState
 
 _FINISHED = (JobState.SUCCEEDED, JobState.FAILED)
 
 
-Holders = Annotated[
-    str | None,
-    typer.Option("--unique-key", metavar="KEY", help="Show the jobs that hold this unique key now, at most 200."),
-]
-InQueue = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--queue",
-        "-q",
-        metavar="QUEUE",
-        help="With --unique-key: look only in this queue. May be given several times.",
-        autocompletion=options.complete_queue,
-    ),
-]
-
-
 def lookup(
-    descriptors: Annotated[list[str] | None, typer.Argument(metavar="DESCRIPTOR...", show_default=False)] = None,
-    unique_key: Holders = None,
-    queue: InQueue = None,
+    descriptors: unique_key_argument.Named = None,
+    unique_key: unique_key_argument.UniqueKey = None,
+    queue: unique_key_argument.InQueue = None,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies too.")] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -46,16 +29,7 @@ def lookup(
 
     Example: pinlater lookup emails:s1:p1:42 --body
     """
-    if unique_key is not None:
-        if descriptors:
-            raise typer.BadParameter("name jobs, or a key, not both", param_hint="--unique-key")
-        descriptors = _holders(unique_key, queue or [], server, timeout)
-    elif queue or not descriptors:
-        raise typer.BadParameter(
-            "--queue goes with --unique-key" if queue else "name jobs by their descriptors, or --unique-key"
-        )
-    names = descriptors
-    options.by_queue(names)
+    names = unique_key_argument.descriptors_of(descriptors, unique_key, queue, server, timeout)
 
     async def ask(client: AsyncClient) -> dict[str, JobInfo]:
         jobs = await client.lookup(names, bodies=body)
@@ -73,21 +47,6 @@ def lookup(
             _print_job(job)
     if missing:
         exits.fail(f"no such job: {', '.join(missing)}", exits.REFUSED)
-
-
-def _holders(key: str, queues: Sequence[str], server: str, timeout_s: float) -> list[str]:
-    """The descriptors of the jobs that hold the key now. Ends the command if there are none."""
-
-    async def ask(client: AsyncClient) -> KeyHolders:
-        return await client.find_unique_key(key, *queues)
-
-    found = options.ask(server, timeout_s, ask)
-    if found.incomplete:
-        output.warn_incomplete("a shard is unreachable, or more jobs hold the key")
-    if not found.jobs:
-        where = f" in {', '.join(queues)}" if queues else ""
-        exits.fail(f"no job{where} holds the unique key {key!r} now", exits.REFUSED)
-    return [job.descriptor for job in found.jobs]
 
 
 def _print_job(job: JobInfo) -> None:
