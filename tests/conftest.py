@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import open_files
+
 pytest_plugins = ["tests.databases.fixtures", "tests.databases.redis_users"]
 
 
@@ -30,6 +32,7 @@ def pytest_configure() -> None:
     # How long an example takes says how busy the machine is.
     settings.register_profile("untimed", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
     settings.load_profile("untimed")
+    open_files.allow_as_many_as_possible()
     _close_what_a_closed_server_has_accepted()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from pinlater.client import Client
 from tests.cli.conftest import COMMAND
+from tests.databases.ports import free_port
 
 DEADLINE_S = 40.0
 
@@ -29,7 +30,7 @@ class ServeProcesses:
         self._log = folder / "log"
         self._store = store
         self._process: subprocess.Popen[bytes] | None = None
-        self.thrift_port = self.http_port = 0
+        self.thrift_port, self.http_port = free_port(), free_port()
 
     def start(self, *more: str) -> ServeProcesses:
         """Returns when all processes are ready."""

@@ -36,6 +36,7 @@ from pinlater.client import (
 )
 from pinlater.client.errors import ServerUnreachable
 from tests.cli.conftest import COMMAND, Pinlater, on_terminal, start_server
+from tests.databases.ports import free_port
 
 CRON_MODULE = """\
 from pinlater import Worker
@@ -389,7 +390,8 @@ def test_a_watch_in_json_prints_a_document_per_line(pinlater: Pinlater, queue: s
 
 
 def test_a_watch_outlives_a_restart_of_the_server_and_says_so(tmp_path: Path) -> None:
-    address, server = start_server(tmp_path)
+    port = str(free_port())
+    address, server = start_server(tmp_path, "--thrift-port", port)
     with Client(address) as client:
         client.create_queue("watched")
     command = [*COMMAND, "queue", "stats", "watched", "--watch", "--every", "100ms", "--server", address]
@@ -402,7 +404,6 @@ def test_a_watch_outlives_a_restart_of_the_server_and_says_so(tmp_path: Path) ->
         _read_until(watch.stderr, "no answer, still watching: ")
         assert watch.poll() is None
         (tmp_path / "again").mkdir()
-        port = address.rpartition(":")[2]
         _, server = start_server(tmp_path / "again", "--store", f"sqlite:{tmp_path / 'jobs.db'}", "--thrift-port", port)
         with Client(address) as client:
             client.enqueue("watched", [Job(b"")] * 4321)

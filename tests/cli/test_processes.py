@@ -134,8 +134,8 @@ def test_a_module_that_fails_says_where_and_shows_its_traceback_if_wanted(tmp_pa
 
 
 def test_a_worker_goes_on_when_its_server_was_killed_and_is_back(tmp_path: Path) -> None:
-    address, server = start_server(tmp_path)
-    port = address.rpartition(":")[2]
+    port = str(free_port())
+    address, server = start_server(tmp_path, "--thrift-port", port)
     environment = os.environ | {"PINLATER_SERVERS": address}
     (tmp_path / "jobs.py").write_text(WORKER.format(queue="q"))
 

@@ -12,6 +12,7 @@ from pinlater.wire.codec import Decoder, encode_application_error, encode_except
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import FrameSplitter
 from pinlater.wire.generated import ttypes
+from tests.databases.ports import free_port
 
 Method = Callable[[Any], Any]
 
@@ -27,7 +28,7 @@ class FakeServer:
         self.connections = 0
         self.hung_up = asyncio.Event()
         self._server: asyncio.Server | None = None
-        self._port = 0
+        self._port = free_port()  # it may come back on it
         self._writers: set[asyncio.StreamWriter] = set()
         self._readers: set[asyncio.StreamReader] = set()
 
@@ -37,7 +38,6 @@ class FakeServer:
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-import resource
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -25,6 +24,7 @@ from pinlater.console.run import LIMITS
 from pinlater.domain.access import Role, digest_of, new_secret
 from pinlater.server.access.tokens import Token, tokens_text
 from pinlater.server.http.settings import HttpSettings
+from tests import open_files
 from tests.crash.conftest import ServerMaker
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient
@@ -48,22 +48,10 @@ HELLO = b"\x16\x03\x01"  # the beginning of a handshake
 HANDSHAKE_S = 120  # longer than these tests
 
 
-@contextmanager
-def more_files(wanted: int) -> Iterator[None]:
-    """Allows this number of open files, here and in child processes started meanwhile."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        pytest.skip(f"this user may open only {hard} files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 def test_a_server_serves_its_clients_despite_ten_thousand_silent_connections(start_server: ServerMaker) -> None:
     """Half of them have begun a frame and never end it. Memory stays bounded, and when they go the server is as before."""
-    with more_files(SILENT + SPARE_FILES), ExitStack() as stack:
+    open_files.need(SILENT + SPARE_FILES)
+    with ExitStack() as stack:
         server = start_server()
         client = stack.enter_context(WireClient(server.port))
         for number in range(SILENT):
@@ -96,7 +84,8 @@ def connections_of(server: PinLaterServer) -> int:
 
 def test_the_http_port_of_a_server_answers_despite_ten_thousand_silent_connections(start_server: ServerMaker) -> None:
     """Two thirds of them have begun a request. Few stay open, and memory stays bounded."""
-    with more_files(SILENT + SPARE_FILES), ExitStack() as stack:
+    open_files.need(SILENT + SPARE_FILES)
+    with ExitStack() as stack:
         server = start_server()
         client = stack.enter_context(WireClient(server.port))
         open_silent(stack, server.http_port, BEGUN)
@@ -119,8 +108,8 @@ def test_a_server_with_tls_serves_its_clients_despite_ten_thousand_handshakes_th
     options.append(f"tls.handshake_timeout_s={HANDSHAKE_S}")
     given = [part for option in options for part in ("--set", option)]
     context = ssl.create_default_context(cafile=str(authority.file))
+    open_files.need(SILENT + SPARE_FILES)
     with (
-        more_files(SILENT + SPARE_FILES),
         pinlater_server(tmp_path / "store.db", *given, log=tmp_path / "log") as server,
         ExitStack() as stack,
     ):
@@ -175,7 +164,8 @@ def test_a_console_serves_its_people_despite_ten_thousand_silent_connections(tmp
     tokens = tmp_path / "tokens.json"
     tokens.write_text(tokens_text([Token("ops", digest_of(secret), (Role.ADMIN,))]))
     tokens.chmod(0o600)
-    with more_files(SILENT + SPARE_FILES), ExitStack() as stack:
+    open_files.need(SILENT + SPARE_FILES)
+    with ExitStack() as stack:
         options = ["--tokens", str(tokens), "--set", "console=true", "--set", "console_port=0"]
         server = stack.enter_context(pinlater_server(tmp_path / "store.db", *options, log=tmp_path / "log"))
         port = console_port_of(server)

@@ -8,6 +8,7 @@ import pytest
 
 from bench.servers import PinLaterServer
 from pinlater.wire.generated import ttypes as types
+from tests import open_files
 from tests.hostile.callers import HostileCaller, call, flood, in_flight, until
 from tests.hostile.conftest import BUDGET_BYTES
 
@@ -61,6 +62,7 @@ def test_small_requests_behind_long_polls_of_one_address_keep_no_other_address_o
 
 
 def test_many_requests_that_are_sent_by_less_than_64_kib_keep_no_other_address_out(server: PinLaterServer) -> None:
+    open_files.need(1_500)
     with ExitStack() as stack:
         callers = [stack.enter_context(HostileCaller(server)) for _ in range(850)]
         for caller in callers:

@@ -10,6 +10,7 @@ import pytest
 
 from bench.servers import PinLaterServer
 from pinlater.wire.generated import ttypes as types
+from tests import open_files
 from tests.hostile.callers import HostileCaller, Memory, call, flood, in_flight, samples, until
 from tests.hostile.conftest import BUDGET_BYTES
 
@@ -143,6 +144,7 @@ def test_dequeues_of_one_large_job_each_share_the_bytes_of_several_claims(
     server: PinLaterServer, stack: ExitStack
 ) -> None:
     """All of them look again at once when the queue's pause ends."""
+    open_files.need(1_500)
     waiting = 500
     filled(server, waiting, MEBIBYTE - 100)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(waiting)]

@@ -17,6 +17,7 @@ from pinlater.server.http.routing import Router
 from pinlater.server.http.server import HttpServer, OneServer, Readiness
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.telemetry.metrics import Metrics
+from tests import open_files
 
 from .conftest import Serve, Site
 
@@ -48,6 +49,7 @@ async def until_closed(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_thousand_silent_connections_never_keep_a_health_check_out(serve: Serve) -> None:
+    open_files.need(1_500)
     site = await serve(HttpSettings(port=0, max_connections=20))
     async with AsyncExitStack() as stack:
         readers = await silent_clients(site, 1_000, stack)
@@ -96,6 +98,7 @@ async def test_half_sent_requests_never_keep_a_health_check_out(serve: Serve, se
 
 
 async def test_clients_that_do_not_read_never_keep_a_health_check_out(serve: Serve) -> None:
+    open_files.need(1_500)
     entered = asyncio.Semaphore(0)
 
     async def large(_: Request) -> Response:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
+from concurrent.futures import Future, wait
 from pathlib import Path
 from types import TracebackType
 from typing import IO, ClassVar, Self
@@ -23,6 +26,20 @@ _LINES_KEPT = 20
 
 class ServerDidNotStart(Exception):
     """The text holds what it said."""
+
+
+class _HeldPort:
+    """A port of this machine, kept from other programs until `release`, also while the server that has it is down: a connection of another
+    program could be given it meanwhile. Linux lets a second socket of a port listen if the first does not; elsewhere, the number is 0."""
+
+    def __init__(self) -> None:
+        holder = socket.socket()
+        self.release = weakref.finalize(self, holder.close)
+        self.number = 0
+        if sys.platform == "linux":
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", 0))
+            self.number = holder.getsockname()[1]
 
 
 class RealServer:
@@ -38,6 +55,7 @@ class RealServer:
         self._store = store or f"sqlite:{Path(folder) / 'jobs.db'}"
         self._options = options
         self._port = 0
+        self._held: list[_HeldPort] = []
         self._process: subprocess.Popen[str] | None = None
         self._said: deque[str] = deque(maxlen=_LINES_KEPT)
         self.http_port = 0
@@ -67,7 +85,10 @@ class RealServer:
     def start(self) -> Self:
         """Starts it and returns when it is ready. Raises `ServerDidNotStart`."""
         command = [sys.executable, "-m", "pinlater", "serve", "--store", self._store, "--stop-with-stdin"]
-        ports = ["--thrift-port", str(self._port), "--http-port", str(self.http_port)]
+        if not self._port:
+            self._held = [_HeldPort(), _HeldPort()]
+        thrift_port, http_port = (self._port, self.http_port) if self._port else [held.number for held in self._held]
+        ports = ["--thrift-port", str(thrift_port), "--http-port", str(http_port)]
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             [*command, *ports, "--set", "telemetry.log_format=json", *self._options],
             stdin=subprocess.PIPE,
@@ -76,25 +97,27 @@ class RealServer:
             text=True,
             start_new_session=True,  # Ctrl-C is for the tests
         )
-        ready = threading.Event()
-        threading.Thread(target=self._read, args=(self._process.stderr, ready), daemon=True).start()
-        if not ready.wait(_READY_S) or not self._port:
+        started: Future[bool] = Future()
+        threading.Thread(target=self._read, args=(self._process.stderr, started), daemon=True).start()
+        wait([started], _READY_S)
+        if not started.done() or not started.result():
             self.kill()
             raise ServerDidNotStart("the server did not start: " + (" | ".join(self._said) or "it said nothing"))
         self._running.add(self)
         return self
 
-    def _read(self, log: IO[str], ready: threading.Event) -> None:
-        """Reads on to the end, or the server would block on a full log pipe."""
+    def _read(self, log: IO[str], started: Future[bool]) -> None:
+        """Reads on to the end, or the server would block on a full log pipe. `started`: whether it became ready before that."""
         with log:
             for line in log:
                 self._said.append(line.rstrip())
-                if not ready.is_set() and '"ready"' in line:
+                if not started.done() and '"ready"' in line:
                     entry = json.loads(line)
                     if entry.get("event") == "ready":
                         self._port, self.http_port = entry["thrift_port"], entry["http_port"]
-                        ready.set()
-        ready.set()
+                        started.set_result(True)
+        if not started.done():
+            started.set_result(False)
 
     def reload(self) -> None:
         """Lets it look at its files now (SIGHUP); what it made of them is in its log."""
@@ -128,3 +151,5 @@ class RealServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+        for held in self._held:
+            held.release()

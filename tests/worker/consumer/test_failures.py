@@ -16,6 +16,7 @@ from pinlater.domain.clock import WallClock
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import JobContext, Snooze, Worker, WorkerSettings, current_job
+from tests import open_files
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
 from tests.worker import process_tasks
@@ -104,6 +105,7 @@ async def test_a_worker_recovers_from_a_connection_that_hangs_and_keeps_its_clai
 @pytest.mark.timeout(300)
 async def test_a_thousand_pollers_come_back_at_once_after_a_restart(tmp_path: Path) -> None:
     """Each of these queues has its own claims, acks and backoff, like a thousand workers."""
+    open_files.need(3_000)
     count = 1_000
     done: set[str] = set()
     with RealServer(tmp_path) as server:
