@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -100,6 +101,26 @@ async def test_a_mistake_names_its_field(
 )
 def test_a_field_that_is_near_is_named(name: str, hint: str) -> None:
     assert field_hints.hint(name, field_hints.names_at(EnqueueBatchRequest, "jobs[7]")) == hint
+
+
+@pytest.mark.parametrize("inner", ["x", "[", "a.", " - at `$."])
+async def test_a_long_name_of_a_field_costs_little_and_is_cut_in_the_answer(caller: Caller, inner: str) -> None:
+    """Also one that looks like the place of an error, which is searched for the fields there."""
+    name = "colour` - at `$." + inner * (20_000 // len(inner))
+    for method, path, body in (
+        ("GET", f"{JOBS}?{quote(name)}=1", None),
+        ("POST", "/v1/queues", {name: 1}),
+        ("POST", f"{JOBS}/batch", {"jobs": [{"body": "a", name: 1}]}),
+    ):
+        problem = await caller.refused(method, path, body)
+        assert (problem["status"], problem["reason"]) == (400, "INVALID_ARGUMENT")
+        assert len(problem["field"]) + len(problem["detail"]) < 1_000
+
+
+async def test_the_place_of_a_long_name_is_told(caller: Caller) -> None:
+    problem = await caller.refused("POST", f"{JOBS}/batch", {"jobs": [{"body": "a"}, {"x" * 1_000_000: 1}]})
+    assert problem["field"].startswith("jobs[1].xxx")
+    assert problem["detail"].startswith("There is no field `xxx")
 
 
 def test_a_place_without_fields_has_no_names() -> None:

@@ -34,6 +34,8 @@ BODY_READ_S = 60.0
 # Of a list in a request; at most what servers take of descriptors, unless they are configured otherwise.
 ITEMS_MAX = 50_000
 _UTF_8 = ("", "utf-8", "utf8", "us-ascii")
+# Of an error of the decoder, which quotes the name of an unknown field, however long it is.
+_ERROR_CHARS_MAX = 400
 _PLACE = re.compile(r"(?P<text>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"(?P<problem>unknown|required) field `(?P<name>.*?)`")
 
@@ -186,9 +188,12 @@ def _unsupported(media_type: str, possible: Sequence[str]) -> RequestRefused:
 
 
 def _wrong_field(error: msgspec.ValidationError, shape: type, whole: str) -> RequestRefused:
-    """The decoder's error as a refusal that names the field. The decoder gives the place in its text only."""
-    found = _PLACE.fullmatch(str(error))
-    text, path = (found["text"], found["path"] or "") if found else (str(error), "")
+    """The decoder's error as a refusal that names the field. The decoder gives the place in its text only, at the end."""
+    said = str(error)
+    if len(said) > _ERROR_CHARS_MAX:
+        said = f"{said[: _ERROR_CHARS_MAX // 2]}…{said[-_ERROR_CHARS_MAX // 2 :]}"
+    found = _PLACE.fullmatch(said)
+    text, path = (found["text"], found["path"] or "") if found else (said, "")
     named = _NAMED.search(text)
     parts = [part for part in (path, named["name"] if named else "") if part]
     if whole == "query" and named and named["problem"] == "required":
