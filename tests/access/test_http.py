@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from pinlater.client._client_call import _CLIENT_NAMES
 from pinlater.console.app import Console
 from pinlater.console.routes import ENDPOINTS
 from pinlater.domain.access import BODIES, Role, allowed, digest_of, new_secret
+from pinlater.domain.refusals import Refusal
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
 from pinlater.server.http.messages import Request
@@ -142,7 +145,7 @@ PAGES = ["/stats.txt", "/stats.json", "/metrics", "/server_info", "/nothing"]
 class StatusPort:
     """The server's own HTTP port, with tokens for all queues by role, and one for some queues."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_connections: int = 256) -> None:
         self.secrets = {role.value: new_secret() for role in Role} | {"some queues": new_secret()}
         tokens = [
             Token(name.replace(" ", "-"), digest_of(secret), (Role(name) if name in list(Role) else Role.READ,), ("*",))
@@ -151,8 +154,9 @@ class StatusPort:
         tokens[-1] = tokens[-1]._replace(queues=("mail*",))
         metrics = Metrics()
         source = OneServer(metrics, lambda: Readiness(True), dict, tuple)
-        control = AccessControl(tokens, (), lambda: 0, lambda: 0.0)
-        self.server = HttpServer(HttpSettings(port=0), metrics, source, access=control)
+        self.control = AccessControl(tokens, (), lambda: 0, lambda: 0.0)
+        settings = HttpSettings(port=0, max_connections=max_connections)
+        self.server = HttpServer(settings, metrics, source, access=self.control)
 
     async def status(self, path: str, secret: str | None) -> int:
         headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
@@ -161,6 +165,9 @@ class StatusPort:
 
 class _Connection:
     host = "127.0.0.1"
+
+    async def hold_back(self, seconds: float) -> None:
+        pass
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -178,3 +185,32 @@ async def test_pages_of_the_server_need_the_role_read_for_all_queues(path: str) 
 async def test_health_checks_need_no_token(path: str) -> None:
     port = StatusPort()
     assert await port.status(path, None) == 200
+
+
+async def test_a_refusal_that_is_held_back_gives_way_to_other_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else callers without a token, who cost little, keep health checks and statistics out."""
+    port, refusals = StatusPort(max_connections=1), asyncio.Semaphore(0)
+
+    def refused(_: str) -> Refusal:
+        refusals.release()
+        return Refusal(delay_s=3_600.0, log=0)
+
+    monkeypatch.setattr(port.control.refusals, "one", refused)
+    await port.server.start()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(port.server.stop)
+
+        async def connected(request: str) -> asyncio.StreamReader:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port.server.port)
+            stack.callback(writer.close)
+            writer.write(f"{request}Host: localhost\r\nConnection: close\r\n\r\n".encode())
+            return reader
+
+        held = await connected("GET /metrics HTTP/1.1\r\n")
+        await refusals.acquire()
+        good = await connected(f"GET /metrics HTTP/1.1\r\nAuthorization: Bearer {port.secrets['read']}\r\n")
+        async with asyncio.timeout(30):
+            assert (await good.read()).startswith(b"HTTP/1.1 200 ")
+            with suppress(ConnectionError):
+                assert await held.read() == b""
+        assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "http-connection"] == []

@@ -57,9 +57,9 @@ class _ThriftCall(Exception):
 class HttpConnection:
     """Serves one client until it leaves, misbehaves, or `finish` or `abort` ends it.
 
-    `idle`: it waits for a request. `waits_for_client`: that, or for the rest of a request, or for its answer to be read; such a
-    connection may be closed for a new one. `streaming`: it sends an answer that has no end of its own. `checks_only`: it came when
-    all places were taken, and gets no page but the health checks.
+    `idle`: it waits for a request. `waits_for_client`: that, or for the rest of a request, or for its answer to be read, or it holds a
+    refusal back; such a connection may be closed for a new one. `streaming`: it sends an answer that has no end of its own.
+    `checks_only`: it came when all places were taken, and gets no page but the health checks.
     """
 
     def __init__(
@@ -95,8 +95,16 @@ class HttpConnection:
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the connection waits for the client."""
+        """Whether the connection waits for the client, or holds a refusal back."""
         return self.idle or self._client_is_due
+
+    async def hold_back(self, seconds: float) -> None:
+        """Lets a caller that is refused wait for its answer."""
+        self._client_is_due = True
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._client_is_due = False
 
     def abort(self) -> None:
         """Ends it at once."""

@@ -1,8 +1,8 @@
 """The listener: accepts connections up to a bound, routes requests, and stops in order.
 
 When the bound is reached, the server closes the oldest connection that waits for its client: it is idle, its request isn't whole,
-or it doesn't read its answer. So a thousand silent or slow clients never keep a health check out. If all are being answered, a few
-more are let in for health checks only; beyond those the new one is closed.
+it doesn't read its answer, or its refusal is held back. So a thousand silent, slow or refused clients never keep a health check out. If
+all are being answered, a few more are let in for health checks only; beyond those the new one is closed.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class HttpServer:
             oldest = next((connection for connection in self._connections if connection.waits_for_client), None)
             if oldest is not None:
                 self._metrics.count("http_connections_closed_for_room")
-                del self._connections[oldest]
+                self._connections.pop(oldest).cancel()
                 oldest.abort()
         return most - len(self._connections)
 
@@ -175,7 +175,7 @@ class HttpServer:
                 check_access(self._access, request)
             except AccessDenied as error:
                 self._metrics.count(f"http_access_refused_{error.detail}")
-                await asyncio.sleep(self._access.refusals.one(connection.host).delay_s)
+                await connection.hold_back(self._access.refusals.one(connection.host).delay_s)
                 return refusal(error)
         return await self._answer(request)
 
