@@ -122,6 +122,18 @@ def test_a_thrift_client_on_the_port_of_the_console_is_told_so(site: ListeningCo
     assert {"name": "mail"} in site.get("/v1/queues")["queues"]  # generated requests of other tests have created more
 
 
+def test_a_request_with_two_ends_is_refused_with_its_connection(site: ListeningConsole) -> None:
+    """A proxy that goes by the other end would take the answer to what is hidden in the body for that of another caller's request."""
+    hidden = b"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    body = b"2\r\n{}\r\n0\r\n\r\n" + hidden
+    head = f"POST /v1/queues HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=30) as connection:
+        connection.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert (answer.count(b"HTTP/1.1"), b"either Content-Length or Transfer-Encoding" in answer) == (1, True)
+
+
 def test_a_caller_that_closes_its_connection_leaves_its_long_poll(site: ListeningConsole) -> None:
     connection = site.connection()
     connection.request("POST", f"{JOBS}/dequeue", b'{"wait_ms": 30000}')

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pinlater.client.errors import InvalidArgument
 from pinlater.console.problems import RequestRefused, refused, response_of
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -57,6 +58,7 @@ class BrowserGuard:
         app: ASGIApp = self._app
         try:
             headers = Headers(scope=scope)
+            check_end(headers)
             check_host(headers, self._hosts)
             if scope["path"].startswith("/v1/"):
                 check_sender(headers)
@@ -64,7 +66,20 @@ class BrowserGuard:
                 check_page_sender(scope["method"], headers)
         except RequestRefused as error:
             app = response_of(error.problem)
+            app.headers["Connection"] = "close"  # of a request with two ends, what follows may be a part of it
         await app(scope, receive, send_as_data)
+
+
+def check_end(headers: Headers) -> None:
+    """Raises RequestRefused for a request that says in two ways where its body ends: a proxy before the console may go by the other one,
+    and take the rest of the body for the request of another caller."""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise refused(
+            HTTPStatus.BAD_REQUEST,
+            InvalidArgument.detail,
+            "A body has either Content-Length or Transfer-Encoding",
+            field="Transfer-Encoding",
+        )
 
 
 def check_host(headers: Headers, hosts: Collection[str] | None) -> None:
