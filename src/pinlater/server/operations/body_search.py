@@ -91,7 +91,11 @@ class SearchProcesses:
         process.
         """
         if find_spec("re2") is None:
-            raise SearchNotInstalled(f"A body regex needs google-re2: {install_line('server')}")
+            # The command may have a path of this machine, which is not for callers.
+            logger.warning("a body regex needs google-re2", extra={"install": install_line("server")})
+            raise SearchNotInstalled(
+                "A body regex needs google-re2, which this server does not have; its log says more"
+            )
         steps = program * sum(map(len, bodies))
         if self._steps and self._steps + steps > self._steps_max:
             raise TooManyWaiting(
