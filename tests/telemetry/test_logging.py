@@ -226,6 +226,15 @@ def test_warnings_that_say_something_else_and_errors_are_all_shown() -> None:
     assert len(stream.getvalue().splitlines()) == 18
 
 
+def test_requests_that_are_no_http_fill_no_log() -> None:
+    """uvicorn warns of each; every caller who reaches the console can send them."""
+    stream = io.StringIO()
+    setup("json", "info", stream)
+    for _ in range(100):
+        logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    assert logged_json(stream)["event"] == "Invalid HTTP request received."
+
+
 def test_the_warnings_of_jobs_are_all_shown() -> None:
     """Two attempts of one job may fail in the same way at the same speed."""
     stream = io.StringIO()

@@ -51,6 +51,7 @@ def setup(
 def count_repeats(handler: logging.Handler) -> None:
     """Lets the handler show a warning that says the same again once a minute at most; OpenTelemetry's also if its values differ."""
     handler.addFilter(RepeatedWarnings("pinlater", _shown))
+    handler.addFilter(RepeatedWarnings("uvicorn", _shown))
     handler.addFilter(RepeatedWarnings("opentelemetry", lambda record: str(record.msg)))
 
 
