@@ -24,6 +24,7 @@ from pinlater.server.http.server import CHECKS, HttpServer, OneServer, Readiness
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.telemetry.metrics import Metrics
 from tests.access.conftest import GuardedServer
+from tests.access.quota_callers import until
 from tests.console.caller import Answer, Caller
 
 JOB = "mail_new:s1:p1:1"
@@ -213,4 +214,4 @@ async def test_a_refusal_that_is_held_back_gives_way_to_other_callers(monkeypatc
             assert (await good.read()).startswith(b"HTTP/1.1 200 ")
             with suppress(ConnectionError):
                 assert await held.read() == b""
-        assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "http-connection"] == []
+        await until(lambda: all(task.get_name() != "http-connection" for task in asyncio.all_tasks()))

@@ -94,7 +94,7 @@ class SearchProcesses:
             # The command may have a path of this machine, which is not for callers.
             logger.warning("a body regex needs google-re2", extra={"install": install_line("server")})
             raise SearchNotInstalled(
-                "A body regex needs google-re2, which this server does not have; its log says more"
+                "A body regex needs google-re2, of the extra `server`, where the server runs: its log has the command"
             )
         steps = program * sum(map(len, bodies))
         if self._steps and self._steps + steps > self._steps_max:
