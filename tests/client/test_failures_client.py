@@ -159,6 +159,22 @@ async def test_the_error_of_an_enqueue_without_an_answer_says_that_the_jobs_may_
             await asyncio.to_thread(blocking.enqueue, "q", [b"x"])
 
 
+async def test_a_call_that_is_refused_until_its_newest_try_has_no_answer_tells_the_refusal() -> None:
+    away = t.PinLaterException(errorCode=502, message="shard 2 is away", detail="SHARD_UNREACHABLE", retryable=True)
+    outcomes: list[Any] = [away, asyncio.Event().wait()]
+
+    def count(_: Any) -> Any:
+        outcome = outcomes.pop(0)
+        if outcome is away:
+            raise away
+        return outcome
+
+    async with FakeServer(getJobCount=count) as server, AsyncClient(server.address, timeout_ms=1_000) as client:
+        with pytest.raises(errors.DeadlineExceeded) as raised:
+            await client.count("q")
+    assert raised.value.message == "No answer to count on queue q within 1 s; the try before: shard 2 is away"
+
+
 async def test_a_client_that_does_not_wait_says_that_a_lost_enqueue_may_be_stored() -> None:
     """A caller that reads the refusal of a repeat as "nothing was stored" makes a new request, and stores the jobs twice."""
     away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE", retryable=True)

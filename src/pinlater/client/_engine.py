@@ -78,13 +78,14 @@ def _may_follow(follow_owners: bool | None, source: ServerSource) -> bool:
 class _Tries:
     """The outcomes of one call's tries so far."""
 
-    __slots__ = ("counted", "ended", "failures", "lost")
+    __slots__ = ("before", "counted", "ended", "failures", "lost")
 
     def __init__(self) -> None:
         self.failures = 0
         self.counted = 0  # those that count against the client's `retries`
         self.lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
         self.ended: PinLaterError | None = None  # how the newest try ended; None while it may still be under way
+        self.before: PinLaterError | None = None  # the newest error
 
 
 class _Sending(NamedTuple):
@@ -234,7 +235,7 @@ class Engine:
                 # Its text has that of the last try, so a traceback of that would only repeat it.
                 raise self._at_the_deadline(call, last) from None
             self.renew()
-            raise self.too_late(call) from None
+            raise self.too_late(call, tries.before) from None
 
     def _at_the_deadline(self, call: ClientCall[T], last: PinLaterError) -> PinLaterError:
         """The error of a call whose deadline passed between two tries. `last`: the error of its last try."""
@@ -248,9 +249,10 @@ class Engine:
     def _seconds(self, call: ClientCall[T]) -> float:
         return self._timeout_s + call.wait_ms / 1000
 
-    def too_late(self, call: ClientCall[T]) -> PinLaterError:
-        """The error of a call without an answer in time."""
-        return call.explained(DeadlineExceeded(f"No answer to {call.shown} within {self._seconds(call):g} s"))
+    def too_late(self, call: ClientCall[T], before: PinLaterError | None = None) -> PinLaterError:
+        """The error of a call whose newest try got no answer in time. `before`: how the try before that one ended."""
+        why = "" if before is None else f"; the try before: {before.message}"
+        return call.explained(DeadlineExceeded(f"No answer to {call.shown} within {self._seconds(call):g} s{why}"))
 
     def gives_up(self, call: ClientCall[T], error: PinLaterError) -> bool:
         """Whether a call whose first try ended so is not made again. From any thread."""
@@ -300,7 +302,7 @@ class Engine:
                     if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and not outcome_is_unknown(lost):
                         tries.lost = error
                         call = call.as_repeat()
-                    tries.ended = None if is_lost(error) else error
+                    tries.ended, tries.before = None if is_lost(error) else error, error
                     _log.debug("%s failed (%s); trying again", call.method, error)
                     if waits:
                         waiting.failed(error)
