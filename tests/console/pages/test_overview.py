@@ -185,6 +185,11 @@ async def test_of_two_cookies_of_one_name_the_last_one_counts(visitor: PageVisit
     assert "/queues/mail/unpin" not in page
 
 
+@pytest.mark.parametrize("path", ["/?path=1", "/?fields=1", "/failed?path=1", "/none?path=1"])
+async def test_no_name_in_a_query_is_an_error_of_the_console(visitor: PageVisitor, path: str) -> None:
+    assert (await visitor.get(path, accept="text/html")).status < 500
+
+
 async def test_the_overview_shows_the_limit_of_a_queue(visitor: PageVisitor, client: AsyncClient) -> None:
     await client.create_queue("orders")
     await client.configure_queue("orders", QueueConfig(max_jobs_per_second=2.5))
