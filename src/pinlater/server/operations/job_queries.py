@@ -64,7 +64,8 @@ class JobQueries:
     # --- lookup -----------------------------------------------------------------------------------------------------------
 
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, JobInfo]]:
-        """All that is known of these jobs; those not found are left out."""
+        """All that is known of these jobs; those not found are left out. A job that is named twice is read and shown once."""
+        descriptors = list(dict.fromkeys(descriptors))
         parts = await find_jobs(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
         answer_size = _LookupSize()
@@ -87,7 +88,7 @@ class JobQueries:
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.store.lookup_jobs(keys, bodies=True)
-            answer_size.add(part.shard.name, keys, step)
+            answer_size.add(step)
             self._check_answer(answer_size.size_bytes)
             jobs += step
         return jobs
@@ -319,17 +320,13 @@ class JobQueries:
 
 
 class _LookupSize:
-    """How large the answer to a lookup is so far. A job that is named twice is shown once."""
+    """How large the answer to a lookup is so far. A job under two names, as with a zero before its id, is read and shown under both."""
 
     def __init__(self) -> None:
-        self._keys: set[tuple[str, JobKey]] = set()
         self.size_bytes = 0
 
-    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[JobInfo | None]) -> None:
-        for key, job in zip(keys, jobs, strict=True):
-            if job is not None and (shard, key) not in self._keys:
-                self._keys.add((shard, key))
-                self.size_bytes += _shown_bytes(job)
+    def add(self, jobs: Sequence[JobInfo | None]) -> None:
+        self.size_bytes += sum(_shown_bytes(job) for job in jobs if job is not None)
 
 
 def check_priority(priority: int | None, settings: JobSettings) -> None:
