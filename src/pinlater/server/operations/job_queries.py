@@ -40,6 +40,7 @@ _BODIES_A_LOOKUP = 64
 _QUEUES_A_LOOK = 1_000
 _SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
+_KEY_CHARS_MAX = 16 * 1024  # of a key to look for, also if no new one may be so long
 
 
 class JobQueries:
@@ -106,10 +107,13 @@ class JobQueries:
         """The jobs that hold a unique key now, in these queues; in all for an empty list.
 
         A queue that does not exist is left out, unless it is the only one. Looks into an index on each shard: two statements for a thousand
-        queues at most, and then looks the jobs up, once more those that are not under their priority any more.
+        queues at most, and then looks the jobs up, once more those that are not under their priority any more. No job holds a key that is
+        much longer than keys may be: stores are not asked, since a question has the key once for each queue.
         """
         if len(queues) == 1:
             await self._queue_cache.require(queues[0])
+        if len(key) > max(_KEY_CHARS_MAX, self._settings.max_unique_key_bytes):
+            return KeyHolders(())
         known = self._queue_cache.queues
         names = list(known) if not queues else [name for name in dict.fromkeys(queues) if name in known]
 
