@@ -19,6 +19,9 @@ from pinlater.domain.access import (
     matches,
     new_secret,
 )
+from pinlater.domain.body_masks import BodyMasks
+from pinlater.server.access.control import AccessControl
+from pinlater.server.access.tokens import Token
 
 
 def test_an_admin_may_do_everything() -> None:
@@ -77,3 +80,15 @@ def test_secrets_have_256_bits_and_a_prefix_that_scanners_find() -> None:
     assert len(secrets) == 100
     assert all(len(secret) == len(TOKEN_PREFIX) + 43 and secret.startswith(TOKEN_PREFIX) for secret in secrets)
     assert len(digest_of(secrets.pop())) == 64
+
+
+def test_only_names_that_a_queue_may_have_are_remembered() -> None:
+    """A caller may send others, as long as a frame, and none of them stays in memory."""
+    control = AccessControl([], [Role.READ], lambda: 0, lambda: 0.0)
+    control.replace([Token("mails", digest_of("secret"), (Role.READ,), ("mail*",), 0, None)])
+    grant = control.grant_of("secret")
+    assert all(grant.has_queue(name) for name in ("mail", "mail" + "x" * 100_000))
+    masks = BodyMasks(["mail*"])
+    assert all(masks.of(name).whole for name in ("mail", "mail" + "x" * 100_000))
+    assert grant._good == {"mail"}
+    assert set(masks._known) == {"mail"}

@@ -50,6 +50,24 @@ def test_a_job_fits_all_that_is_wanted(wanted: dict[str, Any], fits: bool) -> No
     assert criteria.of_any_job is (not wanted)
 
 
+class TooLong(str):
+    """A text that is not to be compared."""
+
+    __slots__ = ()
+
+    def casefold(self) -> str:
+        raise AssertionError(f"{len(self)} characters were read for one job")
+
+
+@pytest.mark.parametrize("letter", ["x", "\u0390", "\u1e9e"])
+def test_a_text_that_is_longer_than_the_error_of_a_job_is_not_read_for_it(letter: str) -> None:
+    """A scan compares ten thousand jobs, and a request may have a text of 16 MiB."""
+    assert not JobCriteria(error=TooLong(letter * 100_000)).fits(JOB)
+    whole = JOB._replace(error_text=letter * 1_000)
+    for wanted in (letter * 1_000, letter.casefold() * 1_000, f"ConnectionError: {letter * 1_000}"):
+        assert JobCriteria(error=wanted).fits(whole)
+
+
 def test_attempts_before_a_retry_by_hand_and_the_running_one_count() -> None:
     again = JOB._replace(attempts=[TRIED], attempts_remaining=3)
     assert JobCriteria(min_attempts=4).fits(again)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.job import JobState, Outcome, progress_lines, progress_of, without_progress
 from pinlater.domain.transitions import (
     CUSTOM_STATUS_CHARS_MAX,
+    REDIS_STATUS,
     TRANSITIONS,
     Event,
     Transition,
@@ -20,6 +23,7 @@ from pinlater.server.storage.values import ClaimRef, JobCheckpoint, JobKey
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
 LATE_MS = TIMEOUT_MS + 1
+LINE_ENDS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 EXPIRY_MS = TIMEOUT_MS // 2
 ATTEMPTS = {Event.FAIL: 1, Event.TIME_OUT_FAIL: 1}
 Do = Callable[[Desk, JobKey, str], Awaitable[object]]
@@ -129,6 +133,33 @@ def test_a_success_is_never_turned_back() -> None:
 def test_only_failures_and_time_outs_spend_attempts() -> None:
     spending = {row.event for row in TRANSITIONS if row.spends}
     assert spending == {Event.RETRY, Event.FAIL, Event.TIME_OUT_RETRY, Event.TIME_OUT_FAIL}
+
+
+class InOnePiece(str):
+    """A text that is not to be taken apart."""
+
+    __slots__ = ()
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        raise AssertionError("each line was looked at")
+
+
+def test_lines_without_progress_cost_a_checkpoint_nothing() -> None:
+    """One request has thousands of checkpoints of a job, and its status may have thousands of lines."""
+    other = "\n" * 4_000
+    status = InOnePiece(f"[progress] 10 % a\n{other}")
+    assert progress_of(status) == "10 % a"
+    assert prepend_status(status, "[progress] 20 % b\n") == f"[progress] 20 % b\n{other}"
+    assert REDIS_STATUS.after_ack(status, "done") == "[progress] 10 % a\ndone"
+
+
+@given(st.lists(st.sampled_from(["[progress] ", "[progress]", "a", "é", " ", *LINE_ENDS]), max_size=12).map("".join))
+def test_lines_of_progress_are_those_that_begin_with_the_mark(status: str) -> None:
+    lines = status.splitlines(keepends=True)
+    marked = [line for line in lines if line.startswith("[progress] ")]
+    assert progress_lines(status) == "".join(marked)
+    assert without_progress(status) == "".join(line for line in lines if line not in marked)
+    assert progress_of(status) == (marked[0].removeprefix("[progress] ").splitlines() or [""] if marked else [""])[0]
 
 
 def test_a_line_of_progress_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:

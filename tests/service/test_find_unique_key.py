@@ -15,7 +15,7 @@ from pinlater.server.operations.job_queries import HOLDERS_MAX
 from pinlater.server.storage.memory.shard import MemoryShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import JobKey
+from pinlater.server.storage.values import JobKey, KeyHolder, UniqueRef
 from tests.assembly import open_core
 from tests.service.conftest import ServiceUnderTest
 from tests.sharding.sharded_server import ShardedServer, on_shards
@@ -125,3 +125,24 @@ async def test_each_shard_is_asked_and_one_that_is_unreachable_makes_the_answer_
         found = await find(("q",), f"key {number}")
         assert [job.descriptor for job in found.jobs] == [name] * (name.split(":")[1] == "s1")
         assert found.incomplete
+
+
+async def test_no_store_is_asked_for_a_key_that_no_job_can_have(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be in the question once for each queue."""
+    [shard] = list(world.service.shards)
+    look = shard.store.find_unique
+    asked: list[int] = []
+
+    async def counted(keys: Sequence[UniqueRef], now_ms: int) -> Sequence[KeyHolder | None]:
+        asked.extend(len(ref.key) for ref in keys)
+        return await look(keys, now_ms)
+
+    monkeypatch.setattr(shard.store, "find_unique", counted)
+    assert await holders_of(world, key="k" * 1_000_000) == []
+    assert asked == []
+    assert await holders_of(world, key="k" * 1_000) == []
+    assert asked == [1_000]
+    with pytest.raises(QueueNotFound):
+        await holders_of(world, "none", key="k" * 1_000_000)

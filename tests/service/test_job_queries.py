@@ -173,6 +173,27 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     assert [descriptor for descriptor, _ in found] == descriptors[:70]
 
 
+async def test_a_job_that_is_named_many_times_is_read_once(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty thousand times its body would be held until the answer."""
+    [one, other] = await world.enqueue(b"x" * 1_000, b"y")
+    [shard] = list(world.service.shards)
+    look = shard.store.lookup_jobs
+    read: list[int] = []
+
+    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+        read.append(len(keys))
+        return await look(keys, bodies=bodies)
+
+    monkeypatch.setattr(shard.store, "lookup_jobs", counted)
+    for bodies in (True, False):
+        read.clear()
+        found = await world.service.job_queries.lookup([one] * 10_000 + [other] + [one] * 10_000, bodies=bodies)
+        assert [descriptor for descriptor, _ in found] == [one, other]
+        assert sum(read) == 2
+
+
 async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods_no_log(
     world: ServiceUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:

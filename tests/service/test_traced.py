@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pinlater.domain.calls import Job
-from pinlater.server.telemetry.tracing import TRACEPARENT, Tracing
+from pinlater.domain.trace_headers import TRACEPARENT
+from pinlater.server.telemetry.tracing import Tracing
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.traced import traced
 from pinlater.wire.generated import ttypes as types

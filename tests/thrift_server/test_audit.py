@@ -151,6 +151,14 @@ async def test_texts_of_a_caller_in_an_entry_are_bounded(desk: ThriftServerUnder
     assert len(entry.arguments) < 500
 
 
+async def test_the_text_of_a_mark_in_an_entry_is_bounded(desk: ThriftServerUnderTest) -> None:
+    """A refused one may be as long as a frame."""
+    client = await desk.connect()
+    await client.call("addDeployMark", mark=types.DeployMark(1, "x" * 100_000, "emails"))
+    [entry] = desk.operations.noted
+    assert json.loads(entry.arguments)["text"] == "x" * 200
+
+
 async def test_a_limit_that_json_has_no_number_for_is_noted_as_text(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     await client.call("configureQueue", queueName="emails", config=types.QueueConfig(maxJobsPerSecond=float("inf")))

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.console.cookies import cookie_of
 from pinlater.console.session_cookie import is_secure
 
 PINS_BYTES_MAX = 3_500
@@ -18,7 +19,7 @@ _KEPT_S = 400 * 86_400  # browsers keep no cookie for longer
 
 def pins_of(request: Request) -> frozenset[str]:
     """The names of pinned queues; the queues need not exist."""
-    kept = request.cookies.get(_NAME, "")[:PINS_BYTES_MAX]
+    kept = cookie_of(request, _NAME)[:PINS_BYTES_MAX]
     return frozenset(name for name in map(unquote, kept.split(":")) if name)
 
 

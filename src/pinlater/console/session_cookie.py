@@ -12,6 +12,8 @@ import re
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.console.cookies import cookie_of
+
 _PORT = re.compile(r":(\d{1,5})$", re.ASCII)
 _SECURE = "__Host-"
 
@@ -19,7 +21,7 @@ _SECURE = "__Host-"
 def session_id_of(request: Request) -> str:
     """The id that the browser sends; '' for none."""
     name = _name(request)
-    return request.cookies.get(_SECURE + name) or request.cookies.get(name, "")
+    return cookie_of(request, _SECURE + name) or cookie_of(request, name)
 
 
 def give_session_id(request: Request, response: Response, session_id: str) -> None:
@@ -32,7 +34,7 @@ def give_session_id(request: Request, response: Response, session_id: str) -> No
 def take_session_id(request: Request, response: Response) -> None:
     """Lets the browser forget the id."""
     for name in (_name(request), _SECURE + _name(request)):
-        if name in request.cookies:
+        if cookie_of(request, name):
             secure = name.startswith(_SECURE)
             response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
 

@@ -20,6 +20,7 @@ from json.encoder import encode_basestring as quoted
 from typing import Any, NamedTuple
 
 from pinlater.domain.access import ALL_QUEUES, Role, check_pattern, effective, matches
+from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX
 from pinlater.domain.transitions import STATUS_CANCELLED, STATUS_EXPIRED
 
 MASKED_VALUE = "[masked]"
@@ -99,7 +100,7 @@ class BodyMasks:
             ends = dict.fromkeys(f".{field.path}" for field in self._fields if matches([field.queues], queue))
             whole = matches(self._queues, queue)
             known = QueueMask(whole, tuple(ends), whole and self._texts)
-            if len(self._known) < _QUEUES_REMEMBERED_MAX:
+            if len(self._known) < _QUEUES_REMEMBERED_MAX and len(queue) <= QUEUE_NAME_CHARS_MAX:
                 self._known[queue] = known
         return known
 

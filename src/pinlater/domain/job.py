@@ -6,6 +6,7 @@ All times are integer milliseconds since the epoch; bodies are bytes and never l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -40,6 +41,11 @@ class Outcome(IntEnum):
 
 # Begins the line of a custom status that says how far a running job is; a checkpoint replaces it.
 PROGRESS_MARK = "[progress] "
+_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"  # as `str.splitlines` has them
+# It begins at the mark, so that of thousands of other lines none is looked at.
+_PROGRESS_LINE = re.compile(
+    rf"{re.escape(PROGRESS_MARK)}(?<![^{_LINE_ENDS}]{re.escape(PROGRESS_MARK)})([^{_LINE_ENDS}]*)(?:\r\n|[{_LINE_ENDS}])?"
+)
 # Of jobs that a worker has a function for: the name of the task.
 TASK_HEADER = "pinlater-task"
 # How an attempt ended whose claim timed out, and what people read in place of the error that it did not leave.
@@ -59,10 +65,18 @@ def quarantine_text(attempts: int) -> str:
 
 def progress_of(custom_status: str) -> str:
     """What the job said last of how far it is (`40 % row 2`); '' if it said nothing."""
-    if PROGRESS_MARK not in custom_status:
-        return ""
-    lines = custom_status.splitlines()
-    return next((line.removeprefix(PROGRESS_MARK) for line in lines if line.startswith(PROGRESS_MARK)), "")
+    found = _PROGRESS_LINE.search(custom_status)
+    return "" if found is None else found[1]
+
+
+def progress_lines(custom_status: str) -> str:
+    """Its lines of progress alone, with their ends."""
+    return "".join(found[0] for found in _PROGRESS_LINE.finditer(custom_status))
+
+
+def without_progress(custom_status: str) -> str:
+    """All of it but its lines of progress."""
+    return _PROGRESS_LINE.sub("", custom_status)
 
 
 def source_of_claim(claim_descriptor: str) -> str | None:

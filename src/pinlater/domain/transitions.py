@@ -6,11 +6,10 @@ of a job changes nothing. `event_of` in `storage/decide.py` decides whether a fa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from pinlater.domain.job import PROGRESS_MARK, Attempt, JobState
+from pinlater.domain.job import PROGRESS_MARK, Attempt, JobState, progress_lines, without_progress
 
 # A member by its class takes a call of Python in 3.11: code that runs for each job uses these.
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED
@@ -97,14 +96,8 @@ def append_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_
 def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:
     """Custom status after a checkpoint: prepended, cut at the end. A line of progress takes the place of the one before."""
     if addition.startswith(PROGRESS_MARK):
-        status = "".join(line for line in status.splitlines(keepends=True) if not line.startswith(PROGRESS_MARK))
+        status = without_progress(status)
     return (addition + status)[:chars_max]
-
-
-def _progress_lines(status: str) -> Sequence[str]:
-    if PROGRESS_MARK not in status:
-        return ()
-    return [line for line in status.splitlines(keepends=True) if line.startswith(PROGRESS_MARK)]
 
 
 def given_up(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
@@ -139,7 +132,7 @@ class StatusRule(NamedTuple):
 
     def after_ack(self, status: str, addition: str) -> str:
         """An ack that replaces the status leaves the line of progress, which is none of the original's."""
-        kept = "".join(_progress_lines(status)) if self.ack_replaces else status
+        kept = progress_lines(status) if self.ack_replaces else status
         return append_status(kept, addition, chars_max=self.chars_max)
 
     def when_given_up(self, status: str, word: str) -> str:

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Mapping
 
 from pinlater.client.values import ClaimedJob
+from pinlater.domain.trace_headers import TRACEPARENT
 from pinlater.worker.context import current_job_or_none
 
-TRACEPARENT = "traceparent"
 NAMES = ("queue", "job", "task", "attempt", "trace")
 
 

@@ -16,17 +16,15 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, NamedTuple
 
+from pinlater.domain.trace_headers import TRACEPARENT, trace_headers
 from pinlater.version import __version__
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker.context import JobContext
-from pinlater.worker.logs import TRACEPARENT
 from pinlater.worker.middleware import Middleware
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
-
-_CARRIED = (TRACEPARENT, "tracestate")
 
 
 class _Open(NamedTuple):
@@ -49,8 +47,7 @@ class OpenTelemetry(Middleware):
         from opentelemetry import context, trace
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        carrier = {name: job.headers[name] for name in _CARRIED if name in job.headers}
-        parent = TraceContextTextMapPropagator().extract(carrier)
+        parent = TraceContextTextMapPropagator().extract(trace_headers(job.headers))
         attributes: dict[str, str | int] = {
             "messaging.system": "pinlater",
             "messaging.destination.name": job.queue,

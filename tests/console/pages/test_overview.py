@@ -170,6 +170,26 @@ async def test_a_cookie_of_pins_that_is_no_good_shows_the_page(visitor: PageVisi
     assert (await visitor.get("/", cookie=cookie)).status == 200
 
 
+@pytest.mark.parametrize("name", ["pinlater-pins", "pinlater-session", "another"])
+@pytest.mark.parametrize("inner", ["\\", '\\"', "\\101", ";", "=", " "], ids=ascii)
+async def test_a_cookie_in_quotes_is_read_in_one_pass(visitor: PageVisitor, name: str, inner: str) -> None:
+    """To take it out of its quotes costs `http.cookies` hours at this length, on some versions of Python."""
+    cookie = f'{name}="{inner * (2_000_000 // len(inner))}"'
+    assert (await visitor.get("/", cookie=cookie)).status == 200
+
+
+async def test_of_two_cookies_of_one_name_the_last_one_counts(visitor: PageVisitor, client: AsyncClient) -> None:
+    await client.create_queue("orders")
+    page = (await visitor.get("/", cookie="pinlater-pins=mail; a; b=c=d;pinlater-pins = orders ")).body.decode()
+    assert "/queues/orders/unpin" in page
+    assert "/queues/mail/unpin" not in page
+
+
+@pytest.mark.parametrize("path", ["/?path=1", "/?fields=1", "/failed?path=1", "/none?path=1"])
+async def test_no_name_in_a_query_is_an_error_of_the_console(visitor: PageVisitor, path: str) -> None:
+    assert (await visitor.get(path, accept="text/html")).status < 500
+
+
 async def test_the_overview_shows_the_limit_of_a_queue(visitor: PageVisitor, client: AsyncClient) -> None:
     await client.create_queue("orders")
     await client.configure_queue("orders", QueueConfig(max_jobs_per_second=2.5))

@@ -102,7 +102,7 @@ def job_path(descriptor: str, **fields: object) -> str:
     return with_fields(f"/jobs/{quote(descriptor, safe=':')}", **fields)
 
 
-def with_fields(path: str, **fields: object) -> str:
+def with_fields(path: str, /, **fields: object) -> str:
     """A path with a query of the fields that are not empty."""
     given = {name: value for name, value in fields.items() if value not in (None, "", False)}
     return f"{path}?{urlencode(given)}" if given else path

@@ -290,7 +290,7 @@ def _is_link_of_another_site(request: Request) -> bool:
     return request.headers.get("sec-fetch-site", "") in ("cross-site", "same-site") and DONE not in request.query_params
 
 
-def _with(path: str, **fields: str) -> str:
+def _with(path: str, /, **fields: str) -> str:
     """A path, which may have a query, with more fields."""
     path, _, query = path.partition("?")
     return with_fields(path, **dict(parse_qsl(query)), **fields)

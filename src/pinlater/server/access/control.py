@@ -16,6 +16,7 @@ from pinlater.domain.audit import NO_TOKEN, USER_RULE, is_user_name, spoken_for
 from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.calls import CallerRights
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
+from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.quotas import NO_QUOTA, Quota, TokenUse, any_quota
 from pinlater.server.access.tokens import Token
@@ -95,7 +96,7 @@ class Grant:
             return True
         if not matches(self._patterns, queue):
             return False
-        if len(self._good) < _QUEUES_REMEMBERED_MAX:
+        if len(self._good) < _QUEUES_REMEMBERED_MAX and len(queue) <= QUEUE_NAME_CHARS_MAX:
             self._good.add(queue)
         return True
 

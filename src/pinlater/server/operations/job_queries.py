@@ -40,6 +40,7 @@ _BODIES_A_LOOKUP = 64
 _QUEUES_A_LOOK = 1_000
 _SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
+_KEY_CHARS_MAX = 16 * 1024  # of a key to look for, also if no new one may be so long
 
 
 class JobQueries:
@@ -64,7 +65,8 @@ class JobQueries:
     # --- lookup -----------------------------------------------------------------------------------------------------------
 
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, JobInfo]]:
-        """All that is known of these jobs; those not found are left out."""
+        """All that is known of these jobs; those not found are left out. A job that is named twice is read and shown once."""
+        descriptors = list(dict.fromkeys(descriptors))
         parts = await find_jobs(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
         answer_size = _LookupSize()
@@ -87,7 +89,7 @@ class JobQueries:
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.store.lookup_jobs(keys, bodies=True)
-            answer_size.add(part.shard.name, keys, step)
+            answer_size.add(step)
             self._check_answer(answer_size.size_bytes)
             jobs += step
         return jobs
@@ -105,10 +107,13 @@ class JobQueries:
         """The jobs that hold a unique key now, in these queues; in all for an empty list.
 
         A queue that does not exist is left out, unless it is the only one. Looks into an index on each shard: two statements for a thousand
-        queues at most, and then looks the jobs up, once more those that are not under their priority any more.
+        queues at most, and then looks the jobs up, once more those that are not under their priority any more. No job holds a key that is
+        much longer than keys may be: stores are not asked, since a question has the key once for each queue.
         """
         if len(queues) == 1:
             await self._queue_cache.require(queues[0])
+        if len(key) > max(_KEY_CHARS_MAX, self._settings.max_unique_key_bytes):
+            return KeyHolders(())
         known = self._queue_cache.queues
         names = list(known) if not queues else [name for name in dict.fromkeys(queues) if name in known]
 
@@ -319,17 +324,13 @@ class JobQueries:
 
 
 class _LookupSize:
-    """How large the answer to a lookup is so far. A job that is named twice is shown once."""
+    """How large the answer to a lookup is so far. A job under two names, as with a zero before its id, is read and shown under both."""
 
     def __init__(self) -> None:
-        self._keys: set[tuple[str, JobKey]] = set()
         self.size_bytes = 0
 
-    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[JobInfo | None]) -> None:
-        for key, job in zip(keys, jobs, strict=True):
-            if job is not None and (shard, key) not in self._keys:
-                self._keys.add((shard, key))
-                self.size_bytes += _shown_bytes(job)
+    def add(self, jobs: Sequence[JobInfo | None]) -> None:
+        self.size_bytes += sum(_shown_bytes(job) for job in jobs if job is not None)
 
 
 def check_priority(priority: int | None, settings: JobSettings) -> None:

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pinlater.domain.trace_headers import TRACEPARENT, trace_headers
 from pinlater.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, TracerProvider
 
-TRACEPARENT = "traceparent"
 LINKS_MAX = 128  # the SDK's own default bound
 
 
@@ -103,8 +103,8 @@ def extract(headers: Mapping[str, str] | None) -> Link | None:
         return None
     from opentelemetry.context import Context
 
-    carrier = {name: headers[name] for name in (TRACEPARENT, "tracestate") if name in headers}
-    context = get_current_span(TraceContextTextMapPropagator().extract(carrier, Context())).get_span_context()
+    parent = TraceContextTextMapPropagator().extract(trace_headers(headers), Context())
+    context = get_current_span(parent).get_span_context()
     return Link(context) if context.is_valid else None
 
 

@@ -112,7 +112,7 @@ def _queue_named(call: Any) -> Fields:
 
 
 def _mark(call: Any) -> Fields:
-    return {"queue": call.mark.queueName or "", "at_ms": call.mark.atMillis, "text": call.mark.text}
+    return {"queue": call.mark.queueName or "", "at_ms": call.mark.atMillis, "text": call.mark.text[:_TEXT_MAX]}
 
 
 def _start_bulk_run(call: Any) -> Fields:
