@@ -183,6 +183,29 @@ async def test_a_change_of_partitions_waits_a_second_at_most(desk: Desk) -> None
     assert [int(value) for [value] in found.rows] == [1]
 
 
+async def test_a_change_of_partitions_needs_no_end_of_the_connection_of_the_one_before(
+    desk: Desk, rows: PartitionedTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database ends it, and frees its lock, some time after the server has left it."""
+    await desk.put_in(JobState.SUCCEEDED)
+    await desk.collect()
+    before = await rows.partitions()
+    left: list[MysqlConnection] = []
+    quit_now = MysqlConnection.quit
+
+    async def leave(connection: MysqlConnection) -> None:
+        left.append(connection)
+
+    monkeypatch.setattr(MysqlConnection, "quit", leave)
+    try:
+        assert await shard_of(desk).keep_partitions(desk.now) == []
+        desk.clock.advance(hours=5)
+        assert before[0] in await shard_of(desk).keep_partitions(desk.now)
+    finally:
+        for connection in left:
+            await quit_now(connection)
+
+
 async def test_a_server_whose_clock_is_wrong_changes_no_partition_when_it_starts(
     desk: Desk, rows: PartitionedTables
 ) -> None:

@@ -127,6 +127,12 @@ def covers(parts: Sequence[OnShard], count: int) -> bool:
     return sum([len(part.keys) for part in parts]) == count
 
 
+def check_count(count: int, most: int) -> None:
+    """Raises `InvalidArgument` for a request that names more than `most` jobs."""
+    if count > most:
+        raise InvalidArgument(f"{count} descriptors in one request; at most {most} are taken", detail="TOO_MANY")
+
+
 def _unknown(shard: str) -> ShardConnectionFailed:
     return ShardConnectionFailed(
         f"This server does not know shard {shard} (yet): its shard file does not name it", retry_after_ms=1000
@@ -137,8 +143,7 @@ class _Addressed:
     """The parts of a request so far. Raises `InvalidArgument` if it names more than `most` jobs."""
 
     def __init__(self, shards: Shards, queue: str | None, count: int, most: int) -> None:
-        if count > most:
-            raise InvalidArgument(f"{count} descriptors in one request; at most {most} are taken", detail="TOO_MANY")
+        check_count(count, most)
         self._shards = shards
         self._queue = queue
         self._parts: dict[str, OnShard] = {}

@@ -12,6 +12,7 @@ from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.queue import PriorityCounts
 from pinlater.server.operations.addressing import (
     OnShard,
+    check_count,
     find_jobs,
     on_each_shard,
     on_reachable,
@@ -66,8 +67,10 @@ class JobQueries:
 
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, JobInfo]]:
         """All that is known of these jobs; those not found are left out. A job that is named twice is read and shown once."""
+        most = self._settings.max_descriptors_per_request
+        check_count(len(descriptors), most)
         descriptors = list(dict.fromkeys(descriptors))
-        parts = await find_jobs(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
+        parts = await find_jobs(self._shards, None, descriptors, most)
 
         answer_size = _LookupSize()
 

@@ -90,8 +90,11 @@ class Partitions:
         """A connection for what one server does at a time; None while another one does it."""
         connection = await self._connect()
         try:
-            [held] = await connection.run([b"SELECT GET_LOCK(%b, 0)" % lock_name("partitions", self._database)])
+            lock = lock_name("partitions", self._database)
+            [held] = await connection.run([b"SELECT GET_LOCK(%b, 0)" % lock])
             yield connection if held.rows[0][0] == 1 else None
+            # The end of the session frees it too, but some time after `quit`.
+            await connection.run([b"DO RELEASE_LOCK(%b)" % lock])
         finally:
             await connection.quit()
 
