@@ -71,6 +71,8 @@ def progress_of(custom_status: str) -> str:
 
 def progress_lines(custom_status: str) -> str:
     """Its lines of progress alone, with their ends."""
+    if PROGRESS_MARK not in custom_status:  # of nearly all jobs
+        return ""
     return "".join(found[0] for found in _PROGRESS_LINE.finditer(custom_status))
 
 
