@@ -151,12 +151,8 @@ async def test_a_job_that_was_due_before_all_time_has_an_age_that_the_wire_can_s
     assert stats.oldest_waiting_ms == 2**63 - 1
 
 
-async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read(
-    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    descriptors = []
-    for _ in range(3):
-        descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
+def count_lookups(world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many jobs each question to the store is about, from now on."""
     [shard] = list(world.service.shards)
     look = shard.store.lookup_jobs
     read: list[int] = []
@@ -166,6 +162,16 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
         return await look(keys, bodies=bodies)
 
     monkeypatch.setattr(shard.store, "lookup_jobs", counted)
+    return read
+
+
+async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptors = []
+    for _ in range(3):
+        descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
+    read = count_lookups(world, monkeypatch)
     with pytest.raises(InvalidArgument, match="more than a frame"):
         await world.service.job_queries.lookup(descriptors, bodies=True)
     assert sum(read) < 3_000
@@ -178,15 +184,7 @@ async def test_a_job_that_is_named_many_times_is_read_once(
 ) -> None:
     """Fifty thousand times its body would be held until the answer."""
     [one, other] = await world.enqueue(b"x" * 1_000, b"y")
-    [shard] = list(world.service.shards)
-    look = shard.store.lookup_jobs
-    read: list[int] = []
-
-    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
-        read.append(len(keys))
-        return await look(keys, bodies=bodies)
-
-    monkeypatch.setattr(shard.store, "lookup_jobs", counted)
+    read = count_lookups(world, monkeypatch)
     for bodies in (True, False):
         read.clear()
         found = await world.service.job_queries.lookup([one] * 10_000 + [other] + [one] * 10_000, bodies=bodies)
