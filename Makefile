@@ -10,6 +10,8 @@ BIN := .venv/bin
 STORE ?= sqlite
 # How many tests run at once: most of a test's time is waiting.
 WORKERS ?= $(shell n=$$((2 * $$(nproc))); echo $$((n < 16 ? n : 16)))
+# The tests of `make test`.
+USUAL := not foreign and not release and not thorough
 # Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue_single".
 ARGS ?=
 
@@ -31,9 +33,9 @@ serve: ## set up and leave a service running on var/pinlater.db (Ctrl-C ends it)
 
 ##@ Check it
 # Tests start hundreds of processes of ours: compiled modules are kept, whatever the environment says, and outside the sources.
-test test-all test-foreign test-release: export PYTHONDONTWRITEBYTECODE :=
-test test-all test-foreign test-release: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
-test test-all test-foreign test-release: export CI := true
+test test-all test-foreign test-release test-second-python: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-foreign test-release test-second-python: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+test test-all test-foreign test-release test-second-python: export CI := true
 
 .PHONY: test
 test: ## set up, lint and run the tests, as CI does
@@ -42,7 +44,14 @@ test: ## set up, lint and run the tests, as CI does
 	scripts/mysql-server
 	scripts/install redis-servers
 	$(MAKE) lint
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not foreign and not release and not thorough" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(USUAL)" $(ARGS)
+	$(MAKE) test-second-python
+
+.PHONY: test-second-python
+test-second-python: ## run the unit and contract tests on a newer Python too, if there is one
+	@python=$$(scripts/second-python install)
+	if [ -z "$$python" ]; then echo "There is no newer Python here"; exit 0; fi
+	$${python%python}pytest -q -n $(WORKERS) --dist worksteal -p no:cacheprovider -m "$(USUAL) and not differs" tests/domain tests/wire tests/tls tests/contract
 
 .PHONY: test-all
 test-all: ## lint and run every test there is: on all server versions, in all languages, the packages; a release needs it

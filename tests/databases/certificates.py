@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from tests.tls.certificates import AUTHORITY_USE
+
 _DAY = dt.timedelta(days=1)
 
 
@@ -80,7 +82,9 @@ def _signed(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
-    if not is_authority:
+    if is_authority:
+        builder = builder.add_extension(AUTHORITY_USE, critical=True)
+    else:
         names = [x509.IPAddress(ipaddress.ip_address(host)), x509.DNSName("localhost")]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(issuer_key, hashes.SHA256())

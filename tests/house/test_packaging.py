@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def test_the_wheel_carries_types_statements_and_the_idl(wheel: Path) -> None:
 def test_an_extra_is_offered_for_each_part_of_the_server_and_the_console(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"pinlater-{__version__}.dist-info/METADATA").decode()
-    assert {"server", "mysql", "redis", "otel", "console"} == {
+    assert {"server", "regex", "mysql", "redis", "otel", "console"} == {
         line.removeprefix("Provides-Extra: ") for line in metadata.splitlines() if line.startswith("Provides-Extra: ")
     }
 
@@ -72,6 +73,21 @@ def test_the_base_installs_no_part_of_the_server(installed: Path) -> None:
         for name in ("uvloop", "prometheus", "re2", "mysql", "redis", "starlette", "uvicorn", "jinja2")
         if name in listed
     ] == []
+
+
+def test_a_fresh_installation_has_the_versions_that_are_tested(bare: Path, wheel: Path, repository: Path) -> None:
+    """With all extras, pip resolves to what the lock says. If it does not, a newer version has come: lock it and run the tests."""
+    extras = ",".join(tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    install = (bare / "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-")
+    done = run(*install, f"{wheel}[{extras}]")
+    assert done.returncode == 0, done.stderr
+    packages = (item["metadata"] for item in json.loads(done.stdout)["install"])
+    resolved = {item["name"].lower().replace("_", "-"): item["version"] for item in packages}
+    locked = {
+        item["name"]: item.get("version") for item in tomllib.loads((repository / "uv.lock").read_text())["package"]
+    }
+    assert "pydantic" not in resolved
+    assert {name: version for name, version in resolved.items() if name != "pinlater" and locked[name] != version} == {}
 
 
 def test_the_base_runs_its_commands(installed: Path) -> None:

@@ -13,6 +13,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DAY = dt.timedelta(days=1)
+AUTHORITY_USE = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 SERVER, CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
@@ -24,9 +35,9 @@ class KeyPair(NamedTuple):
 
 
 class Authority:
-    """Signs certificates. `file`: its own."""
+    """Signs certificates. `file`: its own. Unless `well_formed`, that has no key usage, as many internal authorities have none."""
 
-    def __init__(self, folder: Path, name: str = "authority") -> None:
+    def __init__(self, folder: Path, name: str = "authority", *, well_formed: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._name = name
@@ -35,6 +46,8 @@ class Authority:
         self.file = folder / f"{name}.pem"
         basic = x509.BasicConstraints(ca=True, path_length=None)
         own = self._builder(name, self._key.public_key(), 2 * DAY).add_extension(basic, critical=True)
+        if well_formed:
+            own = own.add_extension(AUTHORITY_USE, critical=True)
         self.file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def sign(

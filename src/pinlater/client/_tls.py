@@ -13,6 +13,7 @@ from pinlater.client._servers import ServerAddress
 from pinlater.client.errors import ServerUnreachable
 from pinlater.tls.protocol import ConnectingSide
 from pinlater.tls.reasons import why_no_tls_server
+from pinlater.tls.trust import trusting_context
 
 _log = logging.getLogger("pinlater.client")
 
@@ -85,16 +86,8 @@ class TlsSource:
 
     def _made(self) -> ssl.SSLContext:
         options = self._options
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.verify_flags |= (
-            ssl.VERIFY_X509_PARTIAL_CHAIN
-        )  # an authority between the root and the server may be trusted alone
         try:
-            if options.ca_file is None:
-                context.load_default_certs()
-            else:
-                context.load_verify_locations(os.fspath(options.ca_file))
+            context = trusting_context(options.ca_file)
         except OSError as error:
             raise ValueError(f"tls: {options.ca_file} holds no certificates: {error.strerror or error}") from error
         if options.certificate_file is not None:

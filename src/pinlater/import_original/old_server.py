@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pinlater.tls.trust import trusting_context
+
 PASSWORD_VARIABLE = "PINLATER_ORIGINAL_PASSWORD"  # noqa: S105 - a name
 _PORT = 3306
 _FORM = "write mysql://USER@HOST:PORT/"
@@ -52,7 +54,7 @@ class OriginalTls:
         if not (self.wanted and server.socket is None if server.tls is None else server.tls):
             return None
         try:
-            context = ssl.create_default_context(cafile=None if self.authority is None else str(self.authority))
+            context = trusting_context(self.authority)
         except OSError as error:
             raise OSError(f"{self.authority}: {error.strerror or error}") from error
         context.check_hostname = self.check_hostname

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinlater.tls.settings import TlsSettings
+from pinlater.tls.trust import trusting_context
 
 logger = logging.getLogger(__name__)
 
@@ -84,11 +85,10 @@ def _listening(certificate: Path, key: Path) -> ssl.SSLContext:
 
 def _tried(context: ssl.SSLContext, certificate: Path) -> tuple[bytes, Mapping[str, Any]]:
     """The digest and the fields of the certificate, as a client sees them. Raises CertificateBroken if no client could accept it."""
-    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    trusting.check_hostname = False
-    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags(_NO_CHECK_TIME)
     with _naming(certificate):
-        trusting.load_verify_locations(str(certificate))
+        trusting = trusting_context(certificate)
+    trusting.check_hostname = False
+    trusting.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME)
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(to_server, to_client, server_side=True)
     client = trusting.wrap_bio(to_client, to_server)

@@ -92,9 +92,9 @@ class SearchProcesses:
         """
         if find_spec("re2") is None:
             # The command may have a path of this machine, which is not for callers.
-            logger.warning("a body regex needs google-re2", extra={"install": install_line("server")})
+            logger.warning("a body regex needs google-re2", extra={"install": install_line("regex")})
             raise SearchNotInstalled(
-                "A body regex needs google-re2, of the extra `server`, where the server runs: its log has the command"
+                "A body regex needs google-re2, of the extra `regex`, where the server runs: its log has the command"
             )
         steps = program * sum(map(len, bodies))
         if self._steps and self._steps + steps > self._steps_max:

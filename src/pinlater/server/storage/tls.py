@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from pinlater.tls.trust import trusting_context
+
 
 class TlsFiles(Protocol):
     """The settings of a store that speak of TLS."""
@@ -32,7 +34,7 @@ class TlsFiles(Protocol):
 def make_context(settings: TlsFiles) -> ssl.SSLContext:
     """Raises OSError with the file's name if one is missing or is not what it should be."""
     with _naming(settings.tls_ca):
-        context = ssl.create_default_context(cafile=None if settings.tls_ca is None else str(settings.tls_ca))
+        context = trusting_context(settings.tls_ca)
     context.check_hostname = settings.tls_check_hostname
     if settings.tls_cert is not None:
         key = settings.tls_key or settings.tls_cert

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.tls.trust import UNWANTED, WANTED
 
 
 def wants_tls(endpoint: RedisEndpoint, settings: RedisSettings) -> bool:
@@ -21,5 +22,7 @@ def tls_arguments(settings: RedisSettings) -> dict[str, Any]:
         "ssl_certfile": None if settings.tls_cert is None else str(settings.tls_cert),
         "ssl_keyfile": str(settings.tls_key or settings.tls_cert) if settings.tls_cert is not None else None,
         "ssl_cert_reqs": "required",
+        "ssl_include_verify_flags": [WANTED],
+        "ssl_exclude_verify_flags": [UNWANTED],
         "ssl_check_hostname": settings.tls_check_hostname,
     }
