@@ -27,7 +27,7 @@ class TokenCaller:
     def send(self, method: str, seqid: int = 1, *, token: str = "", request_id: str = "", **arguments: Any) -> None:
         """`request_id`: whatever makes the frame long in front of its token."""
         context = types.RequestContext("tests", request_id, token or self._token)
-        self.writer.write(encode_call(method, seqid, context=context, **arguments))
+        self.writer.write(encode_call(method, seqid, requestContext=context, **arguments))
 
     async def receive(self) -> Reply:
         async with asyncio.timeout(DEADLINE_S):

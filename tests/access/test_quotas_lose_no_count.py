@@ -100,7 +100,7 @@ class Disorder:
                 ("ackJobs", no_acks),
             )
         )
-        return encode_call(method, 1, context=context, request=request)
+        return encode_call(method, 1, requestContext=context, request=request)
 
     def check(self) -> None:
         """The counts of the tokens are the sums of what the connections count."""

@@ -143,7 +143,7 @@ async def test_requests_of_another_token_behind_a_refused_one_are_carried_out(gu
     shared = await connect(guarded, None)
     contexts = [types.RequestContext("tests", authToken=token) for token in (billing, other, billing)]
     shared.writer.write(
-        b"".join(encode_call("createQueue", n, context=context, name="q") for n, context in enumerate(contexts))
+        b"".join(encode_call("createQueue", n, requestContext=context, name="q") for n, context in enumerate(contexts))
     )
     errors = [(await shared.receive()).exception for _ in contexts]
     assert [error and error.detail for error in errors] == [CONNECTIONS, None, None]
@@ -413,7 +413,7 @@ async def test_long_requests_that_are_half_sent_hold_no_more_than_the_quota(
     tls = ssl.create_default_context(cafile=str(authority.file)) if encrypted else None
     billing = guarded.token(Role.PRODUCE, name="billing", quota=quota(bytes_in_flight=1_000 * KIB))
     context = types.RequestContext("tests", authToken=billing)
-    frame = encode_call("enqueueJobs", 7, context=context, request=jobs_of(b"x" * 900_000))
+    frame = encode_call("enqueueJobs", 7, requestContext=context, request=jobs_of(b"x" * 900_000))
     callers = [await connect(guarded, billing, tls=tls) for _ in range(10)]
     for caller in callers:
         caller.writer.write(frame[:800_000])
@@ -441,7 +441,8 @@ async def test_many_requests_in_one_write_are_carried_out_in_turn_within_a_small
     caller = await connect(guarded, billing)
     caller.writer.write(
         b"".join(
-            encode_call("enqueueJobs", seqid, context=context, request=jobs_of(b"x" * 2_000)) for seqid in range(200)
+            encode_call("enqueueJobs", seqid, requestContext=context, request=jobs_of(b"x" * 2_000))
+            for seqid in range(200)
         )
     )
     replies = [await caller.receive() for _ in range(200)]

@@ -100,7 +100,7 @@ class TokenSender:
         return await self.call_as(types.RequestContext("tests", authToken=token), method, **arguments)
 
     async def call_as(self, context: types.RequestContext, method: str, **arguments: Any) -> Reply:
-        self._writer.write(encode_call(method, 1, context=context, **arguments))
+        self._writer.write(encode_call(method, 1, requestContext=context, **arguments))
         async with asyncio.timeout(30):
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             return Decoder().reply(await self._reader.readexactly(size))

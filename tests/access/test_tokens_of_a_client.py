@@ -46,7 +46,7 @@ async def test_waiting_dequeues_of_other_queues_are_not_shown(guarded: GuardedSe
     guard = guarded.server.answering._guard
     assert guard is not None
     arguments_of = types.RequestContext("tests", authToken=token)
-    call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(context=arguments_of))
+    call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(requestContext=arguments_of))
     shown = await guard.admit(call, handle)(guarded.core.service, call.arguments)
     assert [row.queueName for row in shown] == ["mail_new"]
 

@@ -42,7 +42,7 @@ def reply(method: str, result: Any, kind: int = TMessageType.REPLY) -> bytes:
 
 def test_an_enqueue_carries_its_jobs() -> None:
     call = decoded(frames.enqueue("q", [b"one", b"\xff"], run_after_ms=5), "enqueueJobs")
-    assert call.context.source == "bench"
+    assert call.requestContext.source == "bench"
     assert call.request.queueName == "q"
     assert [job.body for job in call.request.jobs] == [b"one", b"\xff"]
     assert {job.runAfterTimestampMillis for job in call.request.jobs} == {5}

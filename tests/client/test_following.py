@@ -176,8 +176,8 @@ async def test_no_server_gets_the_token_before_it_has_said_who_it_is() -> None:
         [listed, owner] = servers.all
         async with AsyncClient(listed.address, follow_owners=True, token="secret") as client:
             await until_followed(servers, client)
-        assert {call.context.authToken for call in listed.called("getQueueOwners")} == {"secret"}
-        assert next(call.context.authToken for call in owner.called("getServerInfo")) == ""
+        assert {call.requestContext.authToken for call in listed.called("getQueueOwners")} == {"secret"}
+        assert next(call.requestContext.authToken for call in owner.called("getServerInfo")) == ""
         owner.name = "another"
         calls = len(owner.calls)
         async with AsyncClient(listed.address, follow_owners=True, token="secret") as client:
@@ -189,7 +189,7 @@ async def test_no_server_gets_the_token_before_it_has_said_who_it_is() -> None:
                 await client.enqueue(QUEUE, [b"x"])
         later = owner.calls[calls:]
         assert {method for method, _ in later} == {"getServerInfo"}
-        assert {call.context.authToken for _, call in later} == {""}
+        assert {call.requestContext.authToken for _, call in later} == {""}
 
 
 async def test_servers_that_lack_the_method_are_asked_once_each() -> None:

@@ -28,7 +28,7 @@ CONTEXT = ttypes.RequestContext("standstill")
 
 def enqueue(body: bytes) -> bytes:
     request = ttypes.PinLaterEnqueueRequest(queueName=QUEUE, jobs=[ttypes.PinLaterJob(body=body)])
-    return encode_call("enqueueJobs", 1, context=CONTEXT, request=request)
+    return encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=request)
 
 
 def wait_until_stopped(server: PinLaterServer) -> None:

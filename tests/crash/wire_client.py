@@ -90,7 +90,7 @@ class WireClient:
         """One call and its answer, as a generated client makes them."""
         protocol = self._protocol
         protocol.writeMessageBegin(method, TMessageType.CALL, 7)
-        getattr(PinLater, f"{method}_args")(context=self._context, **arguments).write(protocol)
+        getattr(PinLater, f"{method}_args")(requestContext=self._context, **arguments).write(protocol)
         protocol.writeMessageEnd()
         self._transport.flush()
         name, kind, number = protocol.readMessageBegin()

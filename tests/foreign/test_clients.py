@@ -94,7 +94,7 @@ def check_what_was_sent(between: CallRecorder) -> None:
     assert job.uniqueKey.startswith("picture-")
     assert (job.claimTimeoutMillis, job.expiresAtMillis) == (120_000, due + HOUR_MS)
     assert first.arguments.request.requestKey == again.arguments.request.requestKey
-    assert (first.arguments.request.repeat, again.arguments.request.repeat) == (None, True)
+    assert (first.arguments.request.repeated, again.arguments.request.repeated) == (None, True)
     assert between.calls("dequeueJobs")[0].arguments.request.waitMillis == 2_000
 
 

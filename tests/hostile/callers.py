@@ -96,7 +96,7 @@ class HostileCaller:
 
 def call(method: str, seqid: int = 1, **arguments: Any) -> bytes:
     """A framed call."""
-    return encode_call(method, seqid, context=CONTEXT, **arguments)
+    return encode_call(method, seqid, requestContext=CONTEXT, **arguments)
 
 
 def flood(callers: Sequence[HostileCaller], watch: Callable[[], object]) -> None:

@@ -30,7 +30,7 @@ MODULES = {
 def unopened(package: str) -> Any:
     """What the package has for a connection before it is open."""
     if package == "asyncmy":
-        return asyncmy.connection.Connection()
+        return asyncmy.connection.Connection()  # type: ignore[no-untyped-call]
     if package == "redis":
         return RedisConnection()
     return H11Protocol(Config(None, log_config=None), ServerState(), {}, asyncio.get_running_loop())  # type: ignore[arg-type]

@@ -215,7 +215,7 @@ async def test_a_thrift_client_on_the_http_port_is_told_so_in_thrift(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An HTTP answer would be a frame of a gigabyte to it."""
-    call = encode_call("getQueueNames", 7, context=types.RequestContext(source="me"))
+    call = encode_call("getQueueNames", 7, requestContext=types.RequestContext(source="me"))
     answered = await site.raw(call)
     reply = Decoder().reply(answered[4:])
     assert (reply.name, reply.seqid, int.from_bytes(answered[:4])) == ("getQueueNames", 7, len(answered) - 4)

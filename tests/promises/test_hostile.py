@@ -128,9 +128,9 @@ def sparse(cls: type[Any], entry_name: str, queue: str, descriptor: str, token: 
 async def answer_is_clear(wire: Wire, method: str, arguments: Any) -> None:
     """The call succeeds, or is refused with a detail that is not INTERNAL, and says something."""
     names = [entry[2] for entry in type(arguments).thrift_spec if entry is not None]
-    sent = {name: getattr(arguments, name) for name in names if name != "context"}
+    sent = {name: getattr(arguments, name) for name in names if name != "requestContext"}
     try:
-        await wire.call(method, source=arguments.context.source, **sent)
+        await wire.call(method, source=arguments.requestContext.source, **sent)
     except RefusedOnWire as error:
         refusal = error
     else:
@@ -258,7 +258,7 @@ async def test_bodies_of_every_byte_come_back_byte_for_byte(wire: Wire, queue: s
 @pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"a\xf5"])
 async def test_text_that_is_not_utf8_makes_the_request_undecodable(wire: Wire, queue: str, raw: bytes) -> None:
     for name in ("createQueue", "getQueueConfig"):
-        arguments = getattr(PinLater, f"{name}_args")(context=context())
+        arguments = getattr(PinLater, f"{name}_args")(requestContext=context())
         setattr(arguments, "name" if name == "createQueue" else "queueName", "MARK" * len(raw))
         message = encode_arguments(name, arguments).replace(b"MARK" * len(raw), raw * 4)
         wire.write(framed(message))

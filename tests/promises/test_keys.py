@@ -138,7 +138,7 @@ def batch(*bodies: bytes, **more: object) -> list[object]:
 async def test_a_resend_gets_the_first_answer_and_stores_nothing(here: Wire) -> None:
     first = await here.enqueue_jobs("q", batch(b"a", b"b"), requestKey="r")
     for repeat in (None, True, False):
-        again = await here.enqueue_jobs("q", batch(b"a", b"b"), requestKey="r", repeat=repeat)
+        again = await here.enqueue_jobs("q", batch(b"a", b"b"), requestKey="r", repeated=repeat)
         assert again == first
     assert await here.count("q") == 2
 
@@ -147,7 +147,7 @@ async def test_a_resend_after_the_jobs_are_done_still_stores_nothing(here: Wire)
     [descriptor] = (await here.enqueue_jobs("q", batch(b"a"), requestKey="r")).jobDescriptors
     await here.claim("q")
     await here.ack("q", descriptor)
-    assert (await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeat=True)).jobDescriptors == [descriptor]
+    assert (await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeated=True)).jobDescriptors == [descriptor]
     assert await here.count("q") == 0
 
 
@@ -177,7 +177,7 @@ async def test_request_keys_are_per_queue_and_kept_for_two_minutes(here: Wire, r
     assert await here.count("other") == 1
     running.clock.advance(ms=TWO_MINUTES_MS - 1)
     await running.core.sweeps.collect_garbage()
-    await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeat=True)
+    await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeated=True)
     assert await here.count("q") == 1
     running.clock.advance(ms=2)
     await running.core.sweeps.collect_garbage()
@@ -197,7 +197,7 @@ async def test_sixty_four_connections_with_one_request_key_store_it_once(
     """A repeat that arrives during the first waits for it: all get the first one's answer."""
     wires = [await connect() for _ in range(64)]
     calls = [
-        each.enqueue_jobs(queue, batch(b"a", b"b", b"c"), requestKey="same", repeat=number > 0)
+        each.enqueue_jobs(queue, batch(b"a", b"b", b"c"), requestKey="same", repeated=number > 0)
         for number, each in enumerate(wires)
     ]
     answers = await asyncio.gather(*calls)
@@ -213,5 +213,5 @@ async def test_a_caller_who_left_before_the_answer_finds_it_by_the_key(
         request = ttypes.PinLaterEnqueueRequest(queue, batch(b"%d" % number), requestKey=f"r{number}")
         gone.send("enqueueJobs", request=request)
         await gone.close()
-        await wire.enqueue_jobs(queue, batch(b"%d" % number), requestKey=f"r{number}", repeat=True)
+        await wire.enqueue_jobs(queue, batch(b"%d" % number), requestKey=f"r{number}", repeated=True)
     assert await wire.count(queue) == 10

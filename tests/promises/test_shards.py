@@ -109,7 +109,7 @@ async def test_all_jobs_of_a_keyed_request_go_to_one_shard_and_a_resend_finds_th
         jobs = [ttypes.PinLaterJob(body=b"x") for _ in range(5)]
         first = await wire.enqueue_jobs("q", jobs, requestKey=f"r{number}")
         assert len({shard_of(each) for each in first.jobDescriptors}) == 1
-        assert await wire.enqueue_jobs("q", jobs, requestKey=f"r{number}", repeat=True) == first
+        assert await wire.enqueue_jobs("q", jobs, requestKey=f"r{number}", repeated=True) == first
         homes.add(shard_of(first.jobDescriptors[0]))
     assert len(homes) == 3
     assert await wire.count("q") == 100

@@ -186,14 +186,14 @@ async def test_clients_that_do_not_know_an_additional_field_skip_it(wire: Wire, 
 @pytest.mark.parametrize("strict", [True, False])
 async def test_unknown_fields_of_newer_clients_are_skipped(wire: Wire, queue: str, strict: bool) -> None:
     unknown = b"\x0d\x03\xe7\x0b\x0c\x00\x00\x00\x01\x00\x00\x00\x01k" + b"\x0b\x00\x05\x00\x00\x00\x00\x00"
-    message = encode_arguments("getQueueNames", PinLater.getQueueNames_args(context=context()), 5, strict=strict)
+    message = encode_arguments("getQueueNames", PinLater.getQueueNames_args(requestContext=context()), 5, strict=strict)
     wire.write(framed(message[:-1] + unknown + b"\x00"))
     assert queue in await wire.result("getQueueNames")
 
 
 @pytest.mark.parametrize("strict", [True, False])
 async def test_replies_are_strict_whatever_the_requests_header(wire: Wire, queue: str, strict: bool) -> None:
-    made = PinLater.getQueueNames_args(context=context())
+    made = PinLater.getQueueNames_args(requestContext=context())
     wire.write(framed(encode_arguments("getQueueNames", made, 99, strict=strict)))
     message = await wire.receive()
     assert message.frame[:2] == b"\x80\x01"
@@ -244,7 +244,7 @@ async def test_any_unknown_method_is_answered_and_the_connection_stays_open(wire
 
 def broken_calls() -> dict[str, bytes]:
     """Messages with a good header and a bad rest."""
-    good = encode_arguments("createQueue", PinLater.createQueue_args(context=context(), name="fine"), 9)
+    good = encode_arguments("createQueue", PinLater.createQueue_args(requestContext=context(), name="fine"), 9)
     head = good[: 4 + 4 + len("createQueue") + 4]
     no_source = b"\x0c\x00\x01\x0b\x00\x02\x00\x00\x00\x01r\x00" + b"\x0b\x00\x02\x00\x00\x00\x01q\x00"
     return {

@@ -103,7 +103,7 @@ class Wire:
         if seqid is None:
             self._seqid = seqid = self._seqid + 1
         source = arguments.pop("source", self.source)
-        made = getattr(PinLater, f"{method}_args")(context=context(source), **arguments)
+        made = getattr(PinLater, f"{method}_args")(requestContext=context(source), **arguments)
         self.write(framed(encode_arguments(method, made, seqid)))
         return seqid
 

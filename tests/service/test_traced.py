@@ -25,9 +25,9 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     handlers = traced(HANDLERS, Tracing(provider))
     job = types.PinLaterJob(b"x", headers={"kept": "as it is"})
-    enqueuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+    enqueuing = SimpleNamespace(requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
     await handlers["enqueueJobs"](world.service, enqueuing)
-    dequeuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterDequeueRequest("q", 1))
+    dequeuing = SimpleNamespace(requestContext=CONTEXT, request=types.PinLaterDequeueRequest("q", 1))
     answer = await handlers["dequeueJobs"](world.service, dequeuing)
     [metadata] = answer.jobMetadata.values()
     assert metadata.headers["kept"] == "as it is"

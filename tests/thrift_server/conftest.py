@@ -40,7 +40,7 @@ class Client:
 
     def send(self, method: str, seqid: int = 1, **arguments: Any) -> None:
         """Sends a call, without waiting for anything."""
-        self.writer.write(encode_call(method, seqid, context=CONTEXT, **arguments))
+        self.writer.write(encode_call(method, seqid, requestContext=CONTEXT, **arguments))
 
     async def receive(self) -> Reply:
         """The next reply."""

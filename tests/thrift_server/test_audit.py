@@ -143,7 +143,7 @@ async def test_a_move_to_another_priority_is_noted_with_both_descriptors(desk: T
 async def test_texts_of_a_caller_in_an_entry_are_bounded(desk: ThriftServerUnderTest, method: str) -> None:
     client = await desk.connect()
     client.writer.write(
-        encode_call(method, 1, context=types.RequestContext(HOSTILE, HOSTILE), **calls(HOSTILE)[method])
+        encode_call(method, 1, requestContext=types.RequestContext(HOSTILE, HOSTILE), **calls(HOSTILE)[method])
     )
     await client.receive()
     [entry] = desk.operations.noted
@@ -285,7 +285,7 @@ async def test_no_name_forges_a_line_or_a_field(desk: ThriftServerUnderTest, lin
     """Line breaks, escape sequences, direction marks and our own words, as the queue's name and as the source."""
     client = await desk.connect()
     context = types.RequestContext(HOSTILE, HOSTILE)
-    client.writer.write(encode_call(method, 1, context=context, **calls(HOSTILE)[method]))
+    client.writer.write(encode_call(method, 1, requestContext=context, **calls(HOSTILE)[method]))
     await client.receive()
     as_json, as_text = (text.getvalue() for text in lines.texts)
     for written in (as_json, as_text):

@@ -57,7 +57,8 @@ async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: Thri
     desk.operations.before = gate
     client = await desk.connect()
     client.writer.write(
-        encode_call("getQueueNames", 1, context=CONTEXT) + encode_call("createQueue", 2, context=CONTEXT, name="q")
+        encode_call("getQueueNames", 1, requestContext=CONTEXT)
+        + encode_call("createQueue", 2, requestContext=CONTEXT, name="q")
     )
     assert (await client.receive()).seqid == 1
     gate.open()
@@ -66,7 +67,7 @@ async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: Thri
 
 async def test_a_request_in_single_bytes_is_a_request(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    for byte in encode_call("getQueueNames", 3, context=CONTEXT):
+    for byte in encode_call("getQueueNames", 3, requestContext=CONTEXT):
         client.writer.write(bytes([byte]))
         await client.writer.drain()
     assert (await client.receive()).seqid == 3
@@ -80,7 +81,7 @@ async def test_reading_stops_while_too_much_waits_unanswered(start: Start) -> No
     client.send("createQueue", 0, name="q")
     await gate.arrived.wait()
     (connection,) = desk.server._connections
-    frame = encode_call("createQueue", 1, context=CONTEXT, name="q" * 10_000)
+    frame = encode_call("createQueue", 1, requestContext=CONTEXT, name="q" * 10_000)
     for _ in range(2_000):
         client.writer.write(frame)
     await desk.until(lambda: connection._reading_paused)
@@ -127,7 +128,7 @@ async def test_an_http_client_is_told_which_ports_http_has(desk: ThriftServerUnd
 
 async def test_a_request_before_a_bad_frame_is_answered(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    client.writer.write(encode_call("getQueueNames", 7, context=CONTEXT) + b"\xff\xff\xff\xff")
+    client.writer.write(encode_call("getQueueNames", 7, requestContext=CONTEXT) + b"\xff\xff\xff\xff")
     assert (await client.receive()).seqid == 7
     assert await client.closed() == b""
 
@@ -135,7 +136,7 @@ async def test_a_request_before_a_bad_frame_is_answered(desk: ThriftServerUnderT
 async def test_the_largest_frame_is_taken(start: Start) -> None:
     desk = await start(max_frame_bytes=2 * 1024 * 1024)
     client = await desk.connect()
-    longest = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
+    longest = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, requestContext=CONTEXT, name=""))
     assert (await client.call("createQueue", name="q" * longest)).exception is None
     client.send("createQueue", 8, name="q" * (longest + 1))
     reply = await client.receive()
@@ -151,9 +152,9 @@ async def test_a_frame_too_long_is_refused_after_the_answers_to_what_came_before
     desk.operations.before = gate
     client = await desk.connect()
     client.writer.write(
-        encode_call("createQueue", 1, context=CONTEXT, name="q")
-        + encode_call("createQueue", 2, context=CONTEXT, name="q" * 3000)
-        + encode_call("createQueue", 3, context=CONTEXT, name="after")
+        encode_call("createQueue", 1, requestContext=CONTEXT, name="q")
+        + encode_call("createQueue", 2, requestContext=CONTEXT, name="q" * 3000)
+        + encode_call("createQueue", 3, requestContext=CONTEXT, name="after")
     )
     await gate.arrived.wait()
     gate.open()
@@ -166,7 +167,7 @@ async def test_a_frame_too_long_is_refused_after_the_answers_to_what_came_before
 async def test_a_frame_far_too_long_closes_at_once(start: Start) -> None:
     desk = await start(max_frame_bytes=2000)
     client = await desk.connect()
-    client.writer.write(encode_call("createQueue", 2, context=CONTEXT, name="q" * 30_000)[:500])
+    client.writer.write(encode_call("createQueue", 2, requestContext=CONTEXT, name="q" * 30_000)[:500])
     assert await client.closed() == b""
 
 
@@ -174,7 +175,7 @@ async def test_a_client_that_never_sends_the_rest_of_an_oversized_frame_is_disco
     clock = ManualClock()
     desk = await start(clock, max_frame_bytes=2000)
     client = await desk.connect()
-    client.writer.write(encode_call("createQueue", 2, context=CONTEXT, name="q" * 3000)[:500])
+    client.writer.write(encode_call("createQueue", 2, requestContext=CONTEXT, name="q" * 3000)[:500])
     await desk.until(lambda: any(each._discarding_bytes for each in desk.server._connections))
     clock.advance(seconds=31)
     desk.server.sweep()
@@ -375,7 +376,7 @@ async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: ThriftSer
 
 async def test_half_a_frame_and_then_nothing_leaves_nothing_behind(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    client.writer.write(encode_call("getQueueNames", 1, context=CONTEXT)[:-3])
+    client.writer.write(encode_call("getQueueNames", 1, requestContext=CONTEXT)[:-3])
     await desk.until(lambda: desk.server.budget.request_bytes > 0)
     client.close()
     await desk.until(lambda: desk.server.connections == 0)
@@ -525,7 +526,7 @@ def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit(monkeypatch: pyt
     assert made == []
 
 
-FAR_TOO_LONG = encode_call("createQueue", 9, context=CONTEXT, name="q" * 900_000)
+FAR_TOO_LONG = encode_call("createQueue", 9, requestContext=CONTEXT, name="q" * 900_000)
 
 
 def in_flight(desk: ThriftServerUnderTest) -> dict[str, float]:
@@ -546,7 +547,7 @@ async def test_a_frame_for_which_no_memory_is_left_is_read_unheld_and_refused_in
     first, second = await desk.connect(), await desk.connect()
     first.writer.write(FAR_TOO_LONG[:800_000])
     await desk.until(lambda: desk.server.budget.request_bytes >= 800_000)
-    second.writer.write(FAR_TOO_LONG + encode_call("getQueueNames", 10, context=CONTEXT))
+    second.writer.write(FAR_TOO_LONG + encode_call("getQueueNames", 10, requestContext=CONTEXT))
     assert "max_buffered_bytes" in await refused_for_memory(second, 9)
     assert (await second.receive()).seqid == 10
     first.writer.write(FAR_TOO_LONG[800_000:])
@@ -706,7 +707,7 @@ async def test_a_scan_that_may_need_more_than_the_whole_budget_runs_alone(start:
     desk = await start(max_buffered_bytes=1_000)
     client = await desk.connect()
     request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
-    frame = encode_call("scanJobs", 1, context=CONTEXT, request=request)
+    frame = encode_call("scanJobs", 1, requestContext=CONTEXT, request=request)
     assert desk.server.answering.budget.reserve_scan(10**9) == 1_000
     client.writer.write(frame)
     await refused_for_memory(client, 1)

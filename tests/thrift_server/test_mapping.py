@@ -732,7 +732,7 @@ async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_
     results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]
     desk.operations.answers["dequeue"] = DequeueResult([CLAIM], results)
     request = types.PinLaterDequeueRequest("emails", 10)
-    arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
+    arguments = SimpleNamespace(requestContext=types.RequestContext("worker-1", "request-1"), request=request)
     call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Service, desk.operations), arguments))
     while not desk.operations.asked:
         await asyncio.sleep(0)

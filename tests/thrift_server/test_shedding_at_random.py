@@ -35,8 +35,8 @@ class SheddingCaller:
 
     def _call(self, seqid: int) -> bytes:
         if seqid in self._polls:
-            return encode_call("dequeueJobs", seqid, context=CONTEXT, request=LONG_POLL)
-        return encode_call("createQueue", seqid, context=CONTEXT, name=self.names[seqid])
+            return encode_call("dequeueJobs", seqid, requestContext=CONTEXT, request=LONG_POLL)
+        return encode_call("createQueue", seqid, requestContext=CONTEXT, name=self.names[seqid])
 
     async def send(self, client: Client) -> None:
         stream = b"".join([self._call(seqid) for seqid in self.names])

@@ -25,7 +25,7 @@ def asked(desk: ThriftServerUnderTest) -> list[object]:
 
 
 def create(name: str) -> bytes:
-    return encode_call("createQueue", 1, context=CONTEXT, name=name)
+    return encode_call("createQueue", 1, requestContext=CONTEXT, name=name)
 
 
 async def works_again(desk: ThriftServerUnderTest, clock: ManualClock) -> None:
@@ -111,7 +111,7 @@ async def test_an_enqueue_that_waits_behind_other_requests_knows_when_it_arrived
     desk.operations.before = gate
     client = await desk.connect()
     request = PinLaterEnqueueRequest("q", [PinLaterJob(b"x")], requestKey="key")
-    enqueue = encode_call("enqueueJobs", 2, context=CONTEXT, request=request)
+    enqueue = encode_call("enqueueJobs", 2, requestContext=CONTEXT, request=request)
     arrived_s = clock.monotonic()
     client.writer.write(create("long") + enqueue)
     await gate.arrived.wait()

@@ -75,7 +75,7 @@ def test_a_browser_without_tls_is_told_in_http(console: SecureConsole) -> None:
 
 def test_a_thrift_client_without_tls_is_told_in_thrift(console: SecureConsole) -> None:
     with socket.create_connection((HOST, console.port)) as plain:
-        plain.sendall(encode_call("getQueueNames", 7, context=types.RequestContext(source="me")))
+        plain.sendall(encode_call("getQueueNames", 7, requestContext=types.RequestContext(source="me")))
         assert b"PinLater's console" in plain.recv(1_000)
 
 

@@ -130,7 +130,8 @@ def full_arguments() -> dict[str, dict[str, Any]]:
 def full_calls(seqid: int = 7) -> dict[str, bytes]:
     """A whole frame for every method."""
     calls = {
-        name: encode_call(name, seqid, context=CONTEXT, **arguments) for name, arguments in full_arguments().items()
+        name: encode_call(name, seqid, requestContext=CONTEXT, **arguments)
+        for name, arguments in full_arguments().items()
     }
     assert calls.keys() == METHODS_BY_NAME.keys()
     return calls

@@ -53,7 +53,7 @@ def by_apache(name: str, kind: int, seqid: int, arguments: Any, *, strict: bool)
 @pytest.mark.parametrize("name", METHODS_BY_NAME)
 def test_every_field_of_every_call_arrives(name: str) -> None:
     call = Decoder().call(message(full_calls()[name]))
-    sent = {"context": CONTEXT, **full_arguments()[name]}
+    sent = {"requestContext": CONTEXT, **full_arguments()[name]}
     assert call.method.name == name
     assert call.seqid == 7
     assert not call.oneway
@@ -63,15 +63,15 @@ def test_every_field_of_every_call_arrives(name: str) -> None:
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("name", METHODS_BY_NAME)
 def test_calls_that_apache_thrift_writes_are_read_with_either_header(name: str, strict: bool) -> None:
-    arguments = getattr(PinLater, f"{name}_args")(context=CONTEXT, **full_arguments()[name])
+    arguments = getattr(PinLater, f"{name}_args")(requestContext=CONTEXT, **full_arguments()[name])
     call = Decoder().call(by_apache(name, TMessageType.CALL, -5, arguments, strict=strict))
     assert (call.method.name, call.seqid) == (name, -5)
-    assert plain(call.arguments.context) == plain(CONTEXT)
+    assert plain(call.arguments.requestContext) == plain(CONTEXT)
 
 
 def test_calls_are_written_as_apache_writes_them() -> None:
     arguments = PinLater.createQueue_args(CONTEXT, "emails")
-    assert message(encode_call("createQueue", 3, context=CONTEXT, name="emails")) == by_apache(
+    assert message(encode_call("createQueue", 3, requestContext=CONTEXT, name="emails")) == by_apache(
         "createQueue", TMessageType.CALL, 3, arguments, strict=True
     )
 
@@ -88,18 +88,21 @@ def test_replies_are_written_as_apache_writes_them() -> None:
 def test_fields_left_out_show_their_defaults_but_attempts_show_that_they_were() -> None:
     job = types.PinLaterJob(b"x", priority=None, numAttemptsAllowed=None, customStatus=None, uniqueScope=None)
     frame = encode_call(
-        "enqueueJobs", 1, context=types.RequestContext("me", None), request=types.PinLaterEnqueueRequest("q", [job])
+        "enqueueJobs",
+        1,
+        requestContext=types.RequestContext("me", None),
+        request=types.PinLaterEnqueueRequest("q", [job]),
     )
     arguments = Decoder().call(message(frame)).arguments
     received = arguments.request.jobs[0]
     assert (received.priority, received.customStatus, received.uniqueScope) == (1, "", 1)
     assert received.numAttemptsAllowed is None
-    assert arguments.context.requestId == ""
+    assert arguments.requestContext.requestId == ""
 
 
 def test_one_job_s_fields_do_not_leak_into_the_next() -> None:
     jobs = [full_job(), types.PinLaterJob(b"x", numAttemptsAllowed=None)]
-    frame = encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", jobs))
+    frame = encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", jobs))
     second = Decoder().call(message(frame)).arguments.request.jobs[1]
     assert second.headers is None
     assert second.numAttemptsAllowed is None
@@ -112,13 +115,13 @@ def test_unknown_fields_are_skipped() -> None:
     )
     body = b"\x0c\x00\x01" + context + b"\x0f\x03\xe7\x03\x00\x00\x00\x02ab" + b"\x0b\x00\x02\x00\x00\x00\x01q\x00"
     call = Decoder().call(head + body)
-    assert (call.arguments.context.source, call.arguments.name) == ("s", "q")
+    assert (call.arguments.requestContext.source, call.arguments.name) == ("s", "q")
 
 
 def test_bytes_come_back_as_they_were() -> None:
     body = bytes(range(256)) * 4
     request = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body)])
-    call = Decoder().call(message(encode_call("enqueueJobs", 1, context=CONTEXT, request=request)))
+    call = Decoder().call(message(encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=request)))
     assert call.arguments.request.jobs[0].body == body
 
 
@@ -152,22 +155,26 @@ def _without(method: str, /, **arguments: object) -> bytes:
 @pytest.mark.parametrize(
     "frame",
     [
-        _without("createQueue", context=CONTEXT),
+        _without("createQueue", requestContext=CONTEXT),
         _without("createQueue", name="q"),
         _without("getQueueNames"),
-        _without("getQueueNames", context=types.RequestContext()),
-        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q")),
-        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob()])),
-        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest(None, [types.PinLaterJob(b"")])),
-        _without("dequeueJobs", context=CONTEXT, request=types.PinLaterDequeueRequest("q")),
+        _without("getQueueNames", requestContext=types.RequestContext()),
+        _without("enqueueJobs", requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q")),
+        _without(
+            "enqueueJobs", requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob()])
+        ),
+        _without(
+            "enqueueJobs", requestContext=CONTEXT, request=types.PinLaterEnqueueRequest(None, [types.PinLaterJob(b"")])
+        ),
+        _without("dequeueJobs", requestContext=CONTEXT, request=types.PinLaterDequeueRequest("q")),
         _without(
             "dequeueJobs",
-            context=CONTEXT,
+            requestContext=CONTEXT,
             request=types.PinLaterDequeueRequest(
                 "q", 1, types.PinLaterJobAckRequest("q", [types.PinLaterJobAckInfo("d"), types.PinLaterJobAckInfo()])
             ),
         ),
-        _without("cancelJobs", context=CONTEXT, queueName="q"),
+        _without("cancelJobs", requestContext=CONTEXT, queueName="q"),
     ],
 )
 def test_a_missing_required_field_is_a_protocol_error(frame: bytes) -> None:
@@ -179,11 +186,13 @@ def test_a_missing_required_field_is_a_protocol_error(frame: bytes) -> None:
 def test_a_required_field_of_another_type_counts_as_missing() -> None:
     head = message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
     body = b"\x0c\x00\x01\x0b\x00\x01\x00\x00\x00\x01s\x00" + b"\x08\x00\x02\x00\x00\x00\x07" + b"\x00"
-    assert "createQueue_args.name" in refused(head + body).message
+    assert "Required field name is missing" in refused(head + body).message
 
 
 def test_a_list_with_elements_of_another_type_is_a_protocol_error() -> None:
-    good = message(encode_call("lookupJobs", 1, context=CONTEXT, request=types.PinLaterLookupJobRequest(["a"], None)))
+    good = message(
+        encode_call("lookupJobs", 1, requestContext=CONTEXT, request=types.PinLaterLookupJobRequest(["a"], None))
+    )
     bad = good.replace(
         b"\x0f\x00\x01\x0b\x00\x00\x00\x01\x00\x00\x00\x01a", b"\x0f\x00\x01\x08\x00\x00\x00\x01\x00\x00\x00\x01"
     )
@@ -214,7 +223,7 @@ def test_text_that_is_not_utf8_is_refused(where: bytes, text: bytes) -> None:
 
 
 def test_text_that_holds_a_replacement_character_itself_is_fine() -> None:
-    frame = encode_call("cancelJobs", 1, context=CONTEXT, queueName="q", jobDescriptors=["\ufffd", "x"])
+    frame = encode_call("cancelJobs", 1, requestContext=CONTEXT, queueName="q", jobDescriptors=["\ufffd", "x"])
     assert Decoder().call(message(frame)).arguments.jobDescriptors == ["\ufffd", "x"]
 
 
@@ -257,10 +266,10 @@ def test_oneway_calls_say_so_even_when_they_are_unknown() -> None:
 
 def test_containers_beyond_the_limit_are_refused_before_they_are_built() -> None:
     decoder = Decoder(WireLimits(max_container_items=10))
-    frame = encode_call("cancelJobs", 1, context=CONTEXT, queueName="q", jobDescriptors=["x"] * 11)
+    frame = encode_call("cancelJobs", 1, requestContext=CONTEXT, queueName="q", jobDescriptors=["x"] * 11)
     with pytest.raises(WireError):
         decoder.call(message(frame))
-    assert decoder.call(message(encode_call("getQueueNames", 1, context=CONTEXT))).seqid == 1
+    assert decoder.call(message(encode_call("getQueueNames", 1, requestContext=CONTEXT))).seqid == 1
 
 
 def test_deeply_nested_unknown_fields_are_refused() -> None:
@@ -343,7 +352,7 @@ def test_an_invalid_reply_is_a_wire_error(frame: bytes) -> None:
 )
 def test_a_value_that_can_not_be_encoded_is_a_wire_error(job: Any) -> None:
     with pytest.raises(WireError):
-        encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+        encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
 
 
 def in_steps(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -396,7 +405,7 @@ class TestInPieces:
 
     @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 4_096, 10**6])
     def test_it_decodes_as_one_without(self, piece_bytes: int) -> None:
-        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
+        frame = message(encode_call("enqueueJobs", 5, requestContext=CONTEXT, request=self.request(50)))
         whole, in_pieces = Decoder().call(frame), Decoder(piece_bytes=piece_bytes).call(frame)
         assert in_pieces.method is whole.method
         assert in_pieces.seqid == whole.seqid
@@ -406,7 +415,7 @@ class TestInPieces:
 
     @pytest.mark.parametrize("piece_bytes", [1, 100, 10**6])
     def test_a_message_that_is_cut_or_too_long_is_refused(self, piece_bytes: int) -> None:
-        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(5)))
+        frame = message(encode_call("enqueueJobs", 5, requestContext=CONTEXT, request=self.request(5)))
         decoder = Decoder(piece_bytes=piece_bytes)
         for cut in range(30, len(frame)):
             with pytest.raises(WireError, match="can't be decoded"):
@@ -416,9 +425,47 @@ class TestInPieces:
         assert decoder.call(frame).seqid == 5
 
     def test_a_message_that_takes_too_long_is_refused_and_the_next_one_is_not(self) -> None:
-        slow = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
+        slow = message(encode_call("enqueueJobs", 5, requestContext=CONTEXT, request=self.request(50)))
         decoder = Decoder(piece_bytes=1_000, cpu_s_max=-1.0)
         with pytest.raises(WireError, match="takes too long") as caught:
             decoder.call(slow)
         assert caught.value.name == b"enqueueJobs"
-        assert decoder.call(message(encode_call("getQueueNames", 6, context=CONTEXT))).seqid == 6
+        assert decoder.call(message(encode_call("getQueueNames", 6, requestContext=CONTEXT))).seqid == 6
+
+
+def enqueue_frame(*jobs: types.PinLaterJob) -> bytes:
+    request = types.PinLaterEnqueueRequest("q", list(jobs))
+    return message(encode_call("enqueueJobs", 9, requestContext=CONTEXT, request=request))
+
+
+def test_a_missing_field_is_named_with_the_job_that_lacks_it() -> None:
+    frame = enqueue_frame(types.PinLaterJob(b"a"), types.PinLaterJob(b"b"), types.PinLaterJob(b"gone"))
+    lacking = frame.replace(b"\x0b\x00\x01\x00\x00\x00\x04gone", b"")
+    assert refused(lacking).message == "Required field request.jobs[2].body is missing"
+
+
+@pytest.mark.parametrize(
+    ("job", "path"),
+    [
+        (types.PinLaterJob(b"", customStatus="caf?"), "request.jobs[1].customStatus"),
+        (types.PinLaterJob(b"", headers={"name": "caf?"}), "request.jobs[1].headers['name']"),
+        (types.PinLaterJob(b"", headers={"caf?": "value"}), "request.jobs[1].headers (a key)"),
+    ],
+)
+def test_a_text_that_is_not_utf8_is_named_with_its_job(job: types.PinLaterJob, path: str) -> None:
+    frame = enqueue_frame(types.PinLaterJob(b""), job).replace(b"caf?", b"caf\xe9")
+    assert refused(frame).message == f"Text that is not UTF-8 in {path}"
+
+
+@pytest.mark.parametrize("pieces", [None, 16])
+def test_a_frame_that_begins_with_a_call_that_was_not_written_to_its_end_says_so(pieces: int | None) -> None:
+    """So the library of a client sends it after an error while it wrote a call. The next call may pass for the body of the job: only the
+    check for bytes left over keeps a job that no program made from being stored."""
+    begun = enqueue_frame(types.PinLaterJob(b"1234"))
+    begun = begun[: begun.index(b"1234")]
+    following = message(encode_call("getQueueNames", 3, requestContext=CONTEXT))
+    for cut in (len(begun), len(begun) - 4, len(begun) - 20):
+        with pytest.raises(WireError) as raised:
+            Decoder(piece_bytes=pieces).call(begun[:cut] + following)
+        assert (raised.value.name, raised.value.seqid) == (b"enqueueJobs", 9)
+        assert "a call (enqueueJobs) that was not written to its end" in raised.value.message

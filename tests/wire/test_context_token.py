@@ -17,7 +17,7 @@ header = Decoder().header
 
 
 def frame(context: types.RequestContext) -> bytes:
-    return encode_call("createQueue", 7, context=context, name="q")[LENGTH_BYTES:]
+    return encode_call("createQueue", 7, requestContext=context, name="q")[LENGTH_BYTES:]
 
 
 @given(st.text(), st.none() | st.text(), st.none() | st.text())

@@ -128,7 +128,7 @@ func enqueue(ctx context.Context, client *pinlater.PinLaterClient) ([]string, er
 	fmt.Println("jobs", strings.Join(stored.JobDescriptors, " "))
 
 	// What to do when the answer was lost: the same request once more, marked as a repeat. Nothing is stored twice.
-	request.Repeat = thrift.BoolPtr(true)
+	request.Repeated = thrift.BoolPtr(true)
 	again, err := client.EnqueueJobs(ctx, me, request)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ async function enqueue(client) {
   console.log("jobs", ...jobs);
 
   // What to do when the answer was lost: the same request once more, marked as a repeat. Nothing is stored twice.
-  request.repeat = true;
+  request.repeated = true;
   const again = await client.enqueueJobs(me, request);
   console.log("repeated: the same jobs:", again.jobDescriptors.join() === jobs.join());
 

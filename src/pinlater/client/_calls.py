@@ -63,7 +63,7 @@ def enqueue(
         queueName=queue,
         jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
         requestKey=request_key,
-        repeat=True if repeat else None,
+        repeated=True if repeat else None,
     )
     return ClientCall(
         "enqueueJobs",

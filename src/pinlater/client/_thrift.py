@@ -30,9 +30,9 @@ def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...
         context.source = token.source_of(source)
         context.onBehalfOf, context.callerAddress = token.user or None, token.address or None
     try:
-        return encode_call(method, sequence, context=context, **dict(zip(names, args, strict=True)))
+        return encode_call(method, sequence, requestContext=context, **dict(zip(names, args, strict=True)))
     except WireError as error:
-        arguments = known.arguments_class(context=None, **dict(zip(names, args, strict=True)))
+        arguments = known.arguments_class(requestContext=None, **dict(zip(names, args, strict=True)))
         wrong = wrong_value(arguments, known.arguments_pair[1])
         kind = InvalidArgument if wrong is None else type(wrong)
         raise kind(f"{client_name(method)}: {wrong or error.message}") from None

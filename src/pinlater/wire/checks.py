@@ -14,23 +14,31 @@ from typing import Any, NamedTuple
 from thrift.Thrift import TType
 
 REPLACEMENT = "\ufffd"
-_READ_IN_ONE_GO_FROM = 2  # one alone isn't read as a tuple
+_KEY_SHOWN = 100  # characters of a map's key, in a path
 
-
-Children = Sequence[tuple[Callable[[Any], Any], Callable[[Any], str]]]
+Children = Sequence[tuple[Callable[[Any], Any], Callable[[Any], bool]]]
 """Fields that hold structs: how to read one, and the look at it."""
 
 
 class Check(NamedTuple):
-    """`missing(value)`: the name of a required field that is None, or ''. `suspicious(value)`: whether a text has a U+FFFD."""
+    """What is looked at in a decoded struct.
 
-    missing: Callable[[Any], str]
+    `missing(value)`: whether a required field is None. `path_of_missing(value)`: the path of the first one, such as `request.jobs[1].body`.
+    `suspicious(value)`: whether a text has a U+FFFD.
+    """
+
+    missing: Callable[[Any], bool]
+    path_of_missing: Callable[[Any], str]
     suspicious: Callable[[Any], bool]
 
 
 def build_check(cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]) -> Check:
-    """The two checks for a struct and all in it."""
-    return Check(_build_missing(cls, spec, required), _build_suspicious(spec))
+    """The checks for a struct and all in it."""
+    return Check(
+        _build_missing(cls, spec, required),
+        lambda value: _path_of_missing(value, cls, spec, required),
+        _build_suspicious(spec),
+    )
 
 
 def _children(spec: tuple[Any, ...]) -> Iterable[tuple[str, int, type[Any], tuple[Any, ...]]]:
@@ -49,34 +57,25 @@ def _children(spec: tuple[Any, ...]) -> Iterable[tuple[str, int, type[Any], tupl
 
 def _build_missing(
     cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]
-) -> Callable[[Any], str]:
-    """Mostly nothing is missing: all that is required of a struct, and of the structs that it requires, is read in one go."""
-    name_missing = _build_name_missing(cls, spec, required)
+) -> Callable[[Any], bool]:
+    """All that is required of a struct, and of the structs that it requires, is read in one go."""
     paths, others = _required_paths(cls, spec, required, "")
-    if len(paths) < _READ_IN_ONE_GO_FROM:
-        return name_missing
-    read_all, inner = attrgetter(*paths), tuple(others)
+    read_all = attrgetter(*paths, paths[0]) if paths else None  # one path alone would not be read as a tuple
+    inner = tuple(others)
 
-    def missing(value: Any) -> str:
+    def missing(value: Any) -> bool:
         try:
-            if None in read_all(value):
-                return name_missing(value)
+            if read_all is not None and None in read_all(value):
+                return True
         except AttributeError:  # of None: a required struct
-            return name_missing(value)
-        return _missing_within(inner, value)
+            return True
+        for read, look in inner:
+            child = read(value)
+            if child is not None and look(child):
+                return True
+        return False
 
     return missing
-
-
-def _missing_within(children: Children, value: Any) -> str:
-    """Of these children, if they came."""
-    for read, look in children:
-        child = read(value)
-        if child is not None:
-            found = look(child)
-            if found:
-                return found
-    return ""
 
 
 def _required_paths(
@@ -85,7 +84,7 @@ def _required_paths(
     """Where all that is always required lies; and what else holds structs, with the look at it."""
     names = required.get(cls.__name__, ())
     paths = [prefix + name for name in names]
-    others: list[tuple[Callable[[Any], Any], Callable[[Any], str]]] = []
+    others: list[tuple[Callable[[Any], Any], Callable[[Any], bool]]] = []
     for name, kind, child, child_spec in _children(spec):
         if kind == TType.STRUCT and name in names:
             more = _required_paths(child, child_spec, required, f"{prefix}{name}.")
@@ -96,48 +95,21 @@ def _required_paths(
     return paths, others
 
 
-def _build_name_missing(
-    cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]
-) -> Callable[[Any], str]:
-    own = tuple((attrgetter(name), f"{cls.__name__}.{name}") for name in required.get(cls.__name__, ()))
-    inner = tuple(
-        (attrgetter(name), _missing_in_child(kind, child, child_spec, required))
-        for name, kind, child, child_spec in _children(spec)
-    )
-
-    def missing(value: Any) -> str:
-        for read, label in own:
-            if read(value) is None:
-                return label
-        return _missing_within(inner, value)
-
-    return missing
-
-
 def _missing_in_child(
     kind: int, cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]
-) -> Callable[[Any], str]:
+) -> Callable[[Any], bool]:
     one = _build_missing(cls, spec, required)
     if kind == TType.STRUCT:
         return one
-    names = required.get(cls.__name__, ())
-    if not any(True for _ in _children(spec)):
-        readers = tuple((attrgetter(name), f"{cls.__name__}.{name}") for name in names)
+    if any(True for _ in _children(spec)):
+        return lambda items: any(map(one, items if kind == TType.LIST else items.values()))
+    readers = tuple(map(attrgetter, required.get(cls.__name__, ())))
 
-        def missing_in_flat(items: Any) -> str:
-            values = items if kind == TType.LIST else items.values()
-            for read, label in readers:
-                if None in map(read, values):
-                    return label
-            return ""
-
-        return missing_in_flat
-
-    def missing_in_each(items: Any) -> str:
+    def missing_in_flat(items: Any) -> bool:
         values = items if kind == TType.LIST else items.values()
-        return next((found for found in map(one, values) if found), "")
+        return any(None in map(read, values) for read in readers)
 
-    return missing_in_each
+    return missing_in_flat
 
 
 def _build_suspicious(spec: tuple[Any, ...]) -> Callable[[Any], bool]:
@@ -185,31 +157,63 @@ def _has_replacement(text: str) -> bool:
     return REPLACEMENT in text
 
 
-def first_text_not_utf8(value: Any, spec: tuple[Any, ...], original: tuple[Any, ...]) -> str:
-    """The name of the first field whose bytes aren't UTF-8, or ''. `value` was decoded with all text as bytes by `spec`;
-    `original` is the spec that knows which of it is text."""
+def _path_of_missing(value: Any, cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]) -> str:
+    for name in required.get(cls.__name__, ()):
+        if getattr(value, name) is None:
+            return name
+    for name, kind, child, child_spec in _children(spec):
+        inner = getattr(value, name)
+        if inner is None:
+            continue
+        for place, one in _placed(kind, inner):
+            if found := _path_of_missing(one, child, child_spec, required):
+                return f"{name}{place}.{found}"
+    return ""
+
+
+def path_not_utf8(value: Any, spec: tuple[Any, ...], original: tuple[Any, ...]) -> str:
+    """The path of the first text whose bytes aren't UTF-8, such as `request.jobs[1].customStatus`, or ''.
+
+    `value` was decoded with all text as bytes by `spec`; `original` is the spec that knows which of it is text.
+    """
     for entry, meant in zip(spec, original, strict=True):
         if entry is None:
             continue
         inner = getattr(value, entry[2])
-        if inner is not None and not _all_utf8(inner, meant[1], meant[3], entry[3]):
-            return str(entry[2])
+        found = None if inner is None else _place_not_utf8(inner, meant[1], meant[3], entry[3])
+        if found is not None:
+            return f"{entry[2]}{found}"
     return ""
 
 
-def _all_utf8(value: Any, kind: int, meant: Any, argument: Any) -> bool:
+def _place_not_utf8(value: Any, kind: int, meant: Any, argument: Any) -> str | None:
+    """Where in the value a text is that isn't UTF-8: '' for the value itself; None if all texts are good."""
     if kind == TType.STRING:
-        return meant == "BINARY" or _is_utf8(value)
+        return None if meant == "BINARY" or _is_utf8(value) else ""
     if kind == TType.STRUCT:
-        return not first_text_not_utf8(value, argument[1], meant[1])
-    if kind in (TType.LIST, TType.SET):
-        return all(_all_utf8(item, meant[0], meant[1], argument[1]) for item in value)
-    if kind == TType.MAP:
-        return all(
-            _all_utf8(key, meant[0], meant[1], argument[1]) and _all_utf8(item, meant[2], meant[3], argument[3])
-            for key, item in value.items()
-        )
-    return True
+        path = path_not_utf8(value, argument[1], meant[1])
+        return f".{path}" if path else None
+    if kind == TType.MAP and any(_place_not_utf8(key, meant[0], meant[1], argument[1]) is not None for key in value):
+        return " (a key)"
+    if kind in (TType.LIST, TType.SET, TType.MAP):
+        of_items = (meant[2], meant[3], argument[3]) if kind == TType.MAP else (meant[0], meant[1], argument[1])
+        for place, item in _placed(kind, value):
+            if (found := _place_not_utf8(item, *of_items)) is not None:
+                return f"{place}{found}"
+    return None
+
+
+def _placed(kind: int, value: Any) -> Iterable[tuple[str, Any]]:
+    """What a field holds, with the place of each: an index, a key, or nothing for a struct."""
+    if kind == TType.STRUCT:
+        yield "", value
+    elif kind == TType.MAP:
+        for key, item in value.items():
+            text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+            yield f"[{text[:_KEY_SHOWN]!r}]", item
+    else:
+        for index, item in enumerate(value):
+            yield f"[{index}]", item
 
 
 def _is_utf8(value: bytes) -> bool:

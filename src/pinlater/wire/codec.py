@@ -22,7 +22,7 @@ from thrift.protocol import fastbinary
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TMessageType, TType
 
-from pinlater.wire.checks import first_text_not_utf8
+from pinlater.wire.checks import path_not_utf8
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import (
@@ -48,6 +48,7 @@ _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
 
 _make = tuple.__new__  # quicker than a class's own call
 _NAME_AT = 8  # in a strict header; its length stands before it, in four bytes
+_CALL_HEAD = b"\x80\x01\x00\x01"  # of a strict message
 _NAME_SHOWN_BYTES = 100  # of a method's name that isn't ours, in errors and in the log
 
 EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
@@ -241,13 +242,14 @@ class Decoder:
         try:
             body = frame[body_at:]
             arguments = self._struct(body, method.received_arguments)
-            missing, suspicious = method.check_arguments
-            if absent := missing(arguments):
-                raise WireError(f"Required field {absent} is missing")
+            missing, path_of_missing, suspicious = method.check_arguments
+            if missing(arguments):
+                raise WireError(f"Required field {path_of_missing(arguments)} is missing")
             if not body.isascii() and suspicious(arguments):
                 self._prove_utf8(body, method)
         except WireError as error:
-            raise WireError(error.message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
+            message = error.message + _rest_of_an_earlier_call(frame, method, body_at)
+            raise WireError(message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
         return _make(DecodedCall, (method, seqid, oneway, arguments))
 
     def _unusual(self, frame: bytes) -> tuple[Method, int, bool, int]:
@@ -273,7 +275,7 @@ class Decoder:
         """Decodes again, without UTF-8, because the first time left a U+FFFD somewhere."""
         strict = method.strict_arguments
         value = self._struct(body, strict)
-        field = first_text_not_utf8(value, strict.spec, method.received_arguments.spec)
+        field = path_not_utf8(value, strict.spec, method.received_arguments.spec)
         if field:
             raise WireError(f"Text that is not UTF-8 in {field}")
 
@@ -289,8 +291,8 @@ class Decoder:
         if kind != TMessageType.REPLY or method is None:
             raise WireError(f"not a reply to any call: {_shown(name)!r}", name=name, seqid=seqid)
         result = self._struct(body, method.received_result)
-        missing = method.check_result.missing(result)
-        if missing:
+        if method.check_result.missing(result):
+            missing = method.check_result.path_of_missing(result)
             raise WireError(f"Required field {missing} is missing", name=name, seqid=seqid)
         if result.e is not None:
             return Reply(shown, seqid, exception=result.e)
@@ -329,6 +331,24 @@ class Decoder:
         if left:
             raise WireError(f"{left} bytes left over after the message")
         return value
+
+
+def _rest_of_an_earlier_call(frame: bytes, method: Method, body_at: int) -> str:
+    """A sentence if a second call begins within the frame of a call that can't be decoded; else ''.
+
+    Most clients keep what they had written of a call when writing it fails, and put it before the next call, in one frame. Then a part of
+    the next call may pass for the rest of the first: only the check for bytes left over keeps such a call from being carried out.
+    """
+    at = frame.find(_CALL_HEAD, body_at)
+    while at >= 0:
+        name = frame[at + _NAME_AT : at + _NAME_AT + int.from_bytes(frame[at + 4 : at + _NAME_AT], "big")]
+        if name in METHODS:
+            return (
+                f". The frame begins with a call ({method.name}) that was not written to its end: the client failed in it. "
+                "Open a new connection after such an error"
+            )
+        at = frame.find(_CALL_HEAD, at + 1)
+    return ""
 
 
 def _shown(name: bytes) -> str:

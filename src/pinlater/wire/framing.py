@@ -14,13 +14,27 @@ LENGTH_BYTES = 4
 _read_length = Struct(">i").unpack_from
 
 
-class FrameTooLong(WireError):
-    """A frame beyond the bound. `start` is what has come of it, so that its caller may be told why."""
+class BadLength(WireError):
+    """A length that no frame has. `received`: what has come, from the length on, so that its sender may be told why."""
 
-    def __init__(self, size: int, limit: int, start: bytes) -> None:
-        super().__init__(f"a frame of {size} bytes; this side takes at most {limit} (setting max_frame_bytes)")
+    def __init__(self, message: str, received: bytes) -> None:
+        super().__init__(message)
+        self.received = received
+
+
+class FrameTooLong(BadLength):
+    """A frame beyond the bound."""
+
+    def __init__(self, size: int, limit: int, received: bytes) -> None:
+        super().__init__(
+            f"a frame of {size} bytes; this side takes at most {limit} (setting max_frame_bytes)", received
+        )
         self.size = size
-        self.start = start
+
+    @property
+    def start(self) -> bytes:
+        """What has come of the frame, without its length."""
+        return self.received[LENGTH_BYTES:]
 
 
 class FrameSplitter:
@@ -104,9 +118,9 @@ class FrameSplitter:
         while end - at >= LENGTH_BYTES:
             size: int = _read_length(data, at)[0]
             if size < 0:
-                return frames, at, WireError(f"a frame of {size} bytes")
+                return frames, at, BadLength(f"a frame of {size} bytes", data[at:])
             if size > self._max_frame_bytes:
-                return frames, at, FrameTooLong(size, self._max_frame_bytes, data[at + LENGTH_BYTES :])
+                return frames, at, FrameTooLong(size, self._max_frame_bytes, data[at:])
             start = at + LENGTH_BYTES
             if end - start < size:
                 break

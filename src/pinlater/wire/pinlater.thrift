@@ -128,7 +128,7 @@ struct PinLaterEnqueueRequest {
   // content is an error (REQUEST_KEY_CONFLICT). Per queue.
   100: optional string requestKey
   // Says that this is a resend of a call whose answer was lost; looked up wherever the first may have gone.
-  101: optional bool repeat
+  101: optional bool repeated
 }
 
 struct PinLaterEnqueueResponse {
@@ -1089,131 +1089,131 @@ service PinLater {
 
   // A name is one or more ASCII letters, digits and underscores (QUEUE_NAME_INVALID), up to the store's length
   // (QUEUE_NAME_TOO_LONG). Where the queue exists already nothing happens.
-  void createQueue(1: RequestContext context, 2: string name) throws (1: PinLaterException e)
+  void createQueue(1: RequestContext requestContext, 2: string name) throws (1: PinLaterException e)
 
   // PASSWORD_INVALID unless the admin password fits. Where there is no such queue nothing happens.
-  void deleteQueue(1: RequestContext context, 2: string name, 3: string password) throws (1: PinLaterException e)
+  void deleteQueue(1: RequestContext requestContext, 2: string name, 3: string password) throws (1: PinLaterException e)
 
   // All jobs are stored when the answer comes, or (one shard) none.
-  PinLaterEnqueueResponse enqueueJobs(1: RequestContext context, 2: PinLaterEnqueueRequest request) throws (1: PinLaterException e)
+  PinLaterEnqueueResponse enqueueJobs(1: RequestContext requestContext, 2: PinLaterEnqueueRequest request) throws (1: PinLaterException e)
 
   // Claims jobs that are due, higher priorities first. DEQUEUE_RATE_LIMITED over the queue's limit or while it is paused.
-  PinLaterDequeueResponse dequeueJobs(1: RequestContext context, 2: PinLaterDequeueRequest request) throws (1: PinLaterException e)
+  PinLaterDequeueResponse dequeueJobs(1: RequestContext requestContext, 2: PinLaterDequeueRequest request) throws (1: PinLaterException e)
 
-  void ackDequeuedJobs(1: RequestContext context, 2: PinLaterJobAckRequest request) throws (1: PinLaterException e)
+  void ackDequeuedJobs(1: RequestContext requestContext, 2: PinLaterJobAckRequest request) throws (1: PinLaterException e)
 
-  void checkpointJobs(1: RequestContext context, 2: PinLaterCheckpointJobsRequest request) throws (1: PinLaterException e)
+  void checkpointJobs(1: RequestContext requestContext, 2: PinLaterCheckpointJobsRequest request) throws (1: PinLaterException e)
 
   // Jobs that are not there are left out of the map.
-  map<string, PinLaterJobInfo> lookupJobs(1: RequestContext context, 2: PinLaterLookupJobRequest request) throws (1: PinLaterException e)
+  map<string, PinLaterJobInfo> lookupJobs(1: RequestContext requestContext, 2: PinLaterLookupJobRequest request) throws (1: PinLaterException e)
 
   // Cut at 2,147,483,647.
-  i32 getJobCount(1: RequestContext context, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)
+  i32 getJobCount(1: RequestContext requestContext, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)
 
-  set<string> getQueueNames(1: RequestContext context) throws (1: PinLaterException e)
+  set<string> getQueueNames(1: RequestContext requestContext) throws (1: PinLaterException e)
 
-  PinLaterScanJobsResponse scanJobs(1: RequestContext context, 2: PinLaterScanJobsRequest request) throws (1: PinLaterException e)
+  PinLaterScanJobsResponse scanJobs(1: RequestContext requestContext, 2: PinLaterScanJobsRequest request) throws (1: PinLaterException e)
 
   // How many went back to PENDING.
-  i32 retryFailedJobs(1: RequestContext context, 2: PinLaterRetryFailedJobsRequest request) throws (1: PinLaterException e)
+  i32 retryFailedJobs(1: RequestContext requestContext, 2: PinLaterRetryFailedJobsRequest request) throws (1: PinLaterException e)
 
   // How many were deleted.
-  i32 deleteJobs(1: RequestContext context, 2: PinLaterDeleteJobsRequest request) throws (1: PinLaterException e)
+  i32 deleteJobs(1: RequestContext requestContext, 2: PinLaterDeleteJobsRequest request) throws (1: PinLaterException e)
 
   // Our own.
 
-  ServerInfo getServerInfo(1: RequestContext context) throws (1: PinLaterException e)
+  ServerInfo getServerInfo(1: RequestContext requestContext) throws (1: PinLaterException e)
 
   // As ackDequeuedJobs, with an outcome for each job: succeeded ones first, then failed ones, in the request's order.
-  list<AckOutcome> ackJobs(1: RequestContext context, 2: PinLaterJobAckRequest request) throws (1: PinLaterException e)
+  list<AckOutcome> ackJobs(1: RequestContext requestContext, 2: PinLaterJobAckRequest request) throws (1: PinLaterException e)
 
   // As checkpointJobs, with an outcome for each, in the request's order.
-  list<AckOutcome> checkpointJobsFenced(1: RequestContext context, 2: PinLaterCheckpointJobsRequest request) throws (1: PinLaterException e)
+  list<AckOutcome> checkpointJobsFenced(1: RequestContext requestContext, 2: PinLaterCheckpointJobsRequest request) throws (1: PinLaterException e)
 
   // Renews claims: deadline = now + the job's claim timeout. Never revives one.
-  list<AckOutcome> heartbeatClaims(1: RequestContext context, 2: ClaimsRequest request) throws (1: PinLaterException e)
+  list<AckOutcome> heartbeatClaims(1: RequestContext requestContext, 2: ClaimsRequest request) throws (1: PinLaterException e)
 
   // Gives jobs back without spending an attempt.
-  list<AckOutcome> releaseJobs(1: RequestContext context, 2: ReleaseRequest request) throws (1: PinLaterException e)
+  list<AckOutcome> releaseJobs(1: RequestContext requestContext, 2: ReleaseRequest request) throws (1: PinLaterException e)
 
   // PENDING or IN_PROGRESS to FAILED with status `cancelled`; finished jobs stay as they are (ALREADY_FINAL).
-  list<AckOutcome> cancelJobs(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)
+  list<AckOutcome> cancelJobs(1: RequestContext requestContext, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)
 
   // Replaces all of the queue's settings. Other servers follow within 5 s.
-  void configureQueue(1: RequestContext context, 2: string queueName, 3: QueueConfig config) throws (1: PinLaterException e)
+  void configureQueue(1: RequestContext requestContext, 2: string queueName, 3: QueueConfig config) throws (1: PinLaterException e)
 
-  QueueConfig getQueueConfig(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+  QueueConfig getQueueConfig(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
 
-  void pauseQueue(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+  void pauseQueue(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
 
-  void resumeQueue(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+  void resumeQueue(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
 
   // An empty list asks for all queues. Never scans jobs.
-  list<QueueStats> getQueueStats(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
+  list<QueueStats> getQueueStats(1: RequestContext requestContext, 2: list<string> queueNames) throws (1: PinLaterException e)
 
   // Jobs by name: PENDING ones become due at that time, FAILED ones go back to the queue, as retryFailedJobs does it. STALE_CLAIM for a job in
   // hand, ALREADY_FINAL for one that succeeded or whose uniqueKey another job holds.
-  list<AckOutcome> runJobs(1: RequestContext context, 2: RunJobsRequest request) throws (1: PinLaterException e)
+  list<AckOutcome> runJobs(1: RequestContext requestContext, 2: RunJobsRequest request) throws (1: PinLaterException e)
 
   // Gives PENDING and FAILED jobs another priority, and with it another descriptor; their old descriptors name nothing any more. All else
   // of them stays. APPLIED also for a job that has that priority already, so that a call can be sent again. STALE_CLAIM for a job in hand,
   // ALREADY_FINAL for one that succeeded.
-  list<MovedJob> changePriority(1: RequestContext context, 2: ChangePriorityRequest request) throws (1: PinLaterException e)
+  list<MovedJob> changePriority(1: RequestContext requestContext, 2: ChangePriorityRequest request) throws (1: PinLaterException e)
 
   // As getJobCount; the number is not cut, and the answer says where a shard is missing.
-  JobCount countJobs(1: RequestContext context, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)
+  JobCount countJobs(1: RequestContext requestContext, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)
 
   // The jobs that hold a unique key now, by an index; never scans jobs. A key that has been freed is held by none, though its job may still be
   // there.
-  KeyHolders findUniqueKey(1: RequestContext context, 2: UniqueKeyRequest request) throws (1: PinLaterException e)
+  KeyHolders findUniqueKey(1: RequestContext requestContext, 2: UniqueKeyRequest request) throws (1: PinLaterException e)
 
   // What holds for the queue now: its own settings, and the server's where it has none.
-  SettingsInForce getSettingsInForce(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+  SettingsInForce getSettingsInForce(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
 
   // The dequeues that wait for jobs on this server, by queue and source.
-  list<WaitingDequeues> getWaitingDequeues(1: RequestContext context) throws (1: PinLaterException e)
+  list<WaitingDequeues> getWaitingDequeues(1: RequestContext requestContext) throws (1: PinLaterException e)
 
   // The workers that this server heard lately, and what became of their claims here; with `everywhere` then those of the other servers of its
   // shards that answer it within a second, of all others together about 10,000. Reads no jobs.
-  list<ServerWorkers> getWorkers(1: RequestContext context, 2: bool everywhere) throws (1: PinLaterException e)
+  list<ServerWorkers> getWorkers(1: RequestContext requestContext, 2: bool everywhere) throws (1: PinLaterException e)
 
   // Which servers share the shards, and which of them owns what, as the server that answers knows it.
-  ClusterStatus getCluster(1: RequestContext context) throws (1: PinLaterException e)
+  ClusterStatus getCluster(1: RequestContext requestContext) throws (1: PinLaterException e)
 
   // What the server knows of a job, its queue and its shard, from which a client can tell why the job waits. Never scans jobs.
-  JobExplanation explainJob(1: RequestContext context, 2: string queueName, 3: string jobDescriptor) throws (1: PinLaterException e)
+  JobExplanation explainJob(1: RequestContext requestContext, 2: string queueName, 3: string jobDescriptor) throws (1: PinLaterException e)
 
   // Which servers own queues, as the server that answers knows it: a hint. Every server takes every call.
-  QueueOwners getQueueOwners(1: RequestContext context) throws (1: PinLaterException e)
+  QueueOwners getQueueOwners(1: RequestContext requestContext) throws (1: PinLaterException e)
 
   // Changes of queues, jobs, tokens and shards with their callers, as the shards keep them for a time.
-  AuditPage getAudit(1: RequestContext context, 2: AuditRequest request) throws (1: PinLaterException e)
+  AuditPage getAudit(1: RequestContext requestContext, 2: AuditRequest request) throws (1: PinLaterException e)
   // What happened in queues over the last minutes or days, for charts. Reads no jobs. A queue that does not exist is left out, unless it is
   // the only one.
-  QueueHistoryResponse getQueueHistory(1: RequestContext context, 2: QueueHistoryRequest request) throws (1: PinLaterException e)
+  QueueHistoryResponse getQueueHistory(1: RequestContext requestContext, 2: QueueHistoryRequest request) throws (1: PinLaterException e)
 
   // Failed attempts in groups, as they were counted over the last 30 days. Reads no jobs. A queue that does not exist is left out, unless it
   // is the only one.
-  FailuresResponse getFailures(1: RequestContext context, 2: FailuresRequest request) throws (1: PinLaterException e)
+  FailuresResponse getFailures(1: RequestContext requestContext, 2: FailuresRequest request) throws (1: PinLaterException e)
 
   // Begins a change of many jobs in the background. It survives restarts: the servers continue it.
-  BulkRun startBulkRun(1: RequestContext context, 2: BulkOrder order) throws (1: PinLaterException e)
+  BulkRun startBulkRun(1: RequestContext requestContext, 2: BulkOrder order) throws (1: PinLaterException e)
 
   // A run that has ended stays as it is.
-  BulkRun stopBulkRun(1: RequestContext context, 2: string queueName, 3: string runId) throws (1: PinLaterException e)
+  BulkRun stopBulkRun(1: RequestContext requestContext, 2: string queueName, 3: string runId) throws (1: PinLaterException e)
 
   // Those of the last 30 days, the newest first: of these queues, or of all for an empty list. Says nothing of shards that could not be asked.
-  list<BulkRun> getBulkRuns(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
+  list<BulkRun> getBulkRuns(1: RequestContext requestContext, 2: list<string> queueNames) throws (1: PinLaterException e)
 
   // As getBulkRuns, and says which shards could not be asked.
-  BulkRunsResponse listBulkRuns(1: RequestContext context, 2: BulkRunsRequest request) throws (1: PinLaterException e)
+  BulkRunsResponse listBulkRuns(1: RequestContext requestContext, 2: BulkRunsRequest request) throws (1: PinLaterException e)
 
   // Mutes a group of failures, which are still counted. A repeat changes nothing but the end.
-  void muteFailures(1: RequestContext context, 2: FailureMute mute) throws (1: PinLaterException e)
+  void muteFailures(1: RequestContext requestContext, 2: FailureMute mute) throws (1: PinLaterException e)
 
   // Keeps a mark for 30 days. A repeat changes nothing.
-  void addDeployMark(1: RequestContext context, 2: DeployMark mark) throws (1: PinLaterException e)
+  void addDeployMark(1: RequestContext requestContext, 2: DeployMark mark) throws (1: PinLaterException e)
 
   // How many were deleted, in whatever state they were.
-  i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)
+  i32 deleteJobsByDescriptor(1: RequestContext requestContext, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)
 }

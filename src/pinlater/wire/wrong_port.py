@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinlater.wire.codec import Decoder, encode_application_error
 from pinlater.wire.errors import ApplicationErrorKind, WireError
+from pinlater.wire.other_protocols import other_call
 
 _LENGTH_BYTES = 4
 _STRICT_HEAD = b"\x80\x01\x00"  # behind the length; no HTTP request holds these bytes there
@@ -14,6 +15,7 @@ CONSOLE_PORT = (
     "this is the port of PinLater's console (dashboard and HTTP API); Thrift has a port of its own (9010 by default)"
 )
 THRIFT_PORT = "this is PinLater's Thrift port; by default, the dashboard and the HTTP API have port 9998, and health and metrics 9999"
+FRAMED_BINARY = "this is PinLater's Thrift port, which takes framed transport and the binary protocol"
 TLS_PORT = "this port speaks TLS only; give the client the option tls, or set PINLATER_TLS=1"
 
 
@@ -35,10 +37,11 @@ def http_answer(text: str) -> bytes:
 
 
 def thrift_answer(received: bytes, text: str) -> bytes | None:
-    """The answer to a connection's first bytes if they begin a framed Thrift call; None for everything else."""
+    """The answer to a connection's first bytes if they begin a Thrift call, in its own transport and protocol; None for everything else."""
     message = received[_LENGTH_BYTES:]
     if not message.startswith(_STRICT_HEAD):
-        return None
+        other = other_call(received)
+        return None if other is None else other.answer(text)
     try:
         header = Decoder().header(message)
     except WireError:

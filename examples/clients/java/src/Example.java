@@ -89,7 +89,7 @@ public final class Example {
     print("jobs %s", String.join(" ", jobs));
 
     // What to do when the answer was lost: the same request once more, marked as a repeat. Nothing is stored twice.
-    List<String> again = client.enqueueJobs(ME, request.setRepeat(true)).getJobDescriptors();
+    List<String> again = client.enqueueJobs(ME, request.setRepeated(true)).getJobDescriptors();
     print("repeated: the same jobs: %s", again.equals(jobs));
 
     PinLaterJob rival = job("one again", 1).setUniqueKey(one.getUniqueKey());

@@ -379,7 +379,7 @@ class Answering:
         return encode_application_error(header.name, header.seqid, error.kind, error.message)
 
     def _log(self, call: DecodedCall, frame: bytes, reply: bytes, seconds: float) -> None:
-        context = call.arguments.context
+        context = call.arguments.requestContext
         logger.debug(
             "request",
             extra={

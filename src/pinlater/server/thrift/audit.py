@@ -221,8 +221,8 @@ def _entry(
         0,
         who,
         roles,
-        call.arguments.context.source[:_TEXT_MAX],
-        shown_address(call.arguments.context.callerAddress or "", call.host)[:_TEXT_MAX],
+        call.arguments.requestContext.source[:_TEXT_MAX],
+        shown_address(call.arguments.requestContext.callerAddress or "", call.host)[:_TEXT_MAX],
         call.method,
         queue[:_TEXT_MAX],
         _as_json(fields),
@@ -241,7 +241,7 @@ def _as_json(fields: Fields) -> str:
 
 
 def _log(call: AuditCall, became: Fields) -> None:
-    context = call.arguments.context
+    context = call.arguments.requestContext
     who = {
         "method": call.method,
         "source": context.source,

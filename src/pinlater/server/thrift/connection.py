@@ -33,8 +33,9 @@ from pinlater.server.thrift.large_frames import SMALL_BYTES
 from pinlater.server.thrift.request_queue import HEAD_BYTES, AnyRequest, OverQuotaRequest, QueuedRequest, RequestQueue
 from pinlater.server.thrift.transports import descriptor_of, keep_alive, peer_has_left, start_reading, stop_reading
 from pinlater.wire.errors import WireError
-from pinlater.wire.framing import FrameSplitter, FrameTooLong
-from pinlater.wire.wrong_port import THRIFT_PORT, begins_http, begins_tls, http_answer
+from pinlater.wire.framing import LENGTH_BYTES, BadLength, FrameSplitter, FrameTooLong
+from pinlater.wire.other_protocols import HEAD_BYTES_MAX, OtherCall, other_call
+from pinlater.wire.wrong_port import FRAMED_BINARY, THRIFT_PORT, begins_http, begins_tls, http_answer
 
 if TYPE_CHECKING:
     from pinlater.server.thrift.server import ThriftServer
@@ -59,6 +60,7 @@ class ThriftConnection(asyncio.Protocol):
         "_idle",
         "_loop",
         "_opened_uncounted",
+        "_other_call",
         "_peer",
         "_reading_paused",
         "_refusing",
@@ -96,6 +98,7 @@ class ThriftConnection(asyncio.Protocol):
         self._refusing = False  # all that comes, while requests wait behind a long poll
         self._draining = False
         self._discarding_bytes: int | None = None  # what is to come of a frame that is too long
+        self._other_call = b""  # the beginning of a call in another protocol, until it shows how to answer it
         self._farewell = b""  # the last answer
         self._closing_at_s: float | None = None
         self.active_at_s = 0.0
@@ -123,6 +126,8 @@ class ThriftConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._discarding_bytes is not None:
+            if self._other_call:
+                self._answer_other(self._other_call + data)
             self._discard(self._discarding_bytes - len(data))
             return
         frames, error = self._splitter.take_while_good(data)
@@ -336,13 +341,19 @@ class ThriftConnection(asyncio.Protocol):
         The sender of a frame that is too long gets an error. It reads no answer before it has sent the whole frame, so the rest of
         the frame is read and discarded, up to `FRAMES_DISCARDED` times the bound.
         """
-        first_bytes = error.size.to_bytes(4, "big") if isinstance(error, FrameTooLong) else b""
+        first_bytes = error.received if isinstance(error, BadLength) else b""
+        if other_call(first_bytes):
+            self._splitter = FrameSplitter(0)
+            self._closing_at_s = self._server.monotonic()
+            self._discarding_bytes = FRAMES_DISCARDED * self._server.settings.max_frame_bytes
+            self._answer_other(first_bytes)
+            return
         if begins_http(first_bytes):
             error = WireError("an HTTP request at the Thrift port")
             self._farewell = http_answer(THRIFT_PORT)
         self._report_bad_frame(error)
         if begins_tls(first_bytes):
-            logger.warning("a client with TLS has connected to the Thrift port, which has no TLS")
+            self._server.wrong_client(self.host, "with TLS, which this port does not have")
         self._splitter = FrameSplitter(0)
         if isinstance(error, FrameTooLong) and error.size <= FRAMES_DISCARDED * self._server.settings.max_frame_bytes:
             self._farewell = self._server.answering.too_long(error)
@@ -351,6 +362,27 @@ class ThriftConnection(asyncio.Protocol):
                 self._discard(error.size - len(error.start))
                 return
         self.drain()
+
+    def _answer_other(self, received: bytes) -> None:
+        """Answers a call without framed transport in its own manner, once enough of it has come; what follows is discarded, so that its
+        client, which reads no answer before it has sent the whole call, can read it."""
+        other = other_call(received)
+        self._other_call = b""
+        if other is None or (other.name is None and len(received) < HEAD_BYTES_MAX):
+            self._other_call = received
+            return
+        self._refuse_other(other)
+        if self.busy:
+            self._draining = True
+            return
+        self._flush()
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _refuse_other(self, other: OtherCall) -> None:
+        self._server.metrics.count("thrift_bad_frames")
+        self._server.wrong_client(self.host, other.manner)
+        self._farewell = other.answer(f"{FRAMED_BINARY}; this call came {other.manner}")
 
     def _report_bad_frame(self, error: WireError) -> None:
         self._server.metrics.count("thrift_bad_frames")
@@ -411,8 +443,11 @@ class ThriftConnection(asyncio.Protocol):
                 elif self._reading_paused:
                     self._resume_reading()
         except WireError as error:
-            self._report_bad_frame(error)
             self.last_request = True
+            if other := other_call(len(frame).to_bytes(LENGTH_BYTES, "big") + frame[:HEAD_BYTES_MAX]):
+                self._refuse_other(other)
+            else:
+                self._report_bad_frame(error)
         finally:
             self._task = self._idle = None
             self.busy = False

@@ -221,8 +221,8 @@ class Guard:
         Raises AccessDenied.
         """
         arguments = call.arguments
-        grant = self.access.grant_of(arguments.context.authToken)
-        user = arguments.context.onBehalfOf
+        grant = self.access.grant_of(arguments.requestContext.authToken)
+        user = arguments.requestContext.onBehalfOf
         who = grant.who(user) if user else grant.name
         name = call.method.name
         if name == DELETE_QUEUE:
@@ -250,14 +250,14 @@ class Guard:
 
     def _shown(self, call: DecodedCall, grant: Grant, who: str) -> str:
         """How people see a caller. What is in brackets at the end is proven; a source is only what callers call themselves."""
-        context = call.arguments.context
+        context = call.arguments.requestContext
         if grant.name:
             return _with_proof(context.source, f" (token {who})")
         return _with_proof(named_source(context), f" ({NO_TOKEN})" if self.access.has_tokens else "")
 
     def caller(self, call: DecodedCall) -> AuditCaller:
         """The caller, for the audit."""
-        context = call.arguments.context
+        context = call.arguments.requestContext
         try:
             grant = self.access.grant_of(context.authToken)
         except AccessDenied:
@@ -274,7 +274,7 @@ class Guard:
         Callers without a good token are counted by address, each good token at an address for itself: all callers of a console have its
         address, and guesses must not delay the refusals of others.
         """
-        use = self.access.use_of(call.arguments.context.authToken)
+        use = self.access.use_of(call.arguments.requestContext.authToken)
         refusal = self.access.refusals.one(f"{host} token {use.name}" if use is not None and use.name else host)
         if refusal.log:
             logger.warning(
@@ -283,8 +283,8 @@ class Guard:
                 extra={
                     "method": call.method.name,
                     "detail": error.detail,
-                    "host": shown_address(call.arguments.context.callerAddress or "", host),
-                    "source": call.arguments.context.source,
+                    "host": shown_address(call.arguments.requestContext.callerAddress or "", host),
+                    "source": call.arguments.requestContext.source,
                     "refusals": refusal.log,
                 },
             )
@@ -342,7 +342,7 @@ def _starting(shown: str, caller: AuditCaller) -> Handler:
 
     async def start(service: Service, call: Any) -> Any:
         return wire_run(
-            await service.bulk_runs.start(bulk_order(call.order), shown, call.context.source, caller),
+            await service.bulk_runs.start(bulk_order(call.order), shown, call.requestContext.source, caller),
         )
 
     return start

@@ -34,7 +34,7 @@ async def enqueue_jobs(service: Service, call: received.enqueueJobs_args) -> Any
         request.queueName,
         requests.jobs_to_enqueue(request.jobs),
         request_key=request.requestKey or None,
-        repeat=bool(request.repeat),
+        repeat=bool(request.repeated),
         arrived_s=getattr(call, "arrived_s", None),
     )
     return answers.enqueued(stored)
@@ -43,7 +43,9 @@ async def enqueue_jobs(service: Service, call: received.enqueueJobs_args) -> Any
 async def dequeue_jobs(service: Service, call: received.dequeueJobs_args) -> Any:
     request = call.request
     queue = request.queueName
-    dequeued = await service.dequeuing.dequeue(worker(call.context, request), await requests.dequeue_command(request))
+    dequeued = await service.dequeuing.dequeue(
+        worker(call.requestContext, request), await requests.dequeue_command(request)
+    )
     if len(dequeued.ack_results) <= ITEMS_A_TURN:
         return answers.DequeueAnswer(queue, dequeued)
     try:
@@ -57,26 +59,26 @@ async def dequeue_jobs(service: Service, call: received.dequeueJobs_args) -> Any
 async def ack_dequeued_jobs(service: Service, call: received.ackDequeuedJobs_args) -> None:
     # Its answer has no outcomes, so an error of a single item would be lost.
     batch = await requests.ack_batch(call.request, per_item_errors=False)
-    await service.claimed_jobs.acknowledge(caller(call.context), batch)
+    await service.claimed_jobs.acknowledge(caller(call.requestContext), batch)
 
 
 async def ack_jobs(service: Service, call: received.ackJobs_args) -> Any:
     request = call.request
     batch = await requests.ack_batch(request, per_item_errors=bool(request.perItemErrors))
-    results = await service.claimed_jobs.acknowledge(caller(call.context), batch)
+    results = await service.claimed_jobs.acknowledge(caller(call.requestContext), batch)
     return await in_turns(results, answers.ack_outcomes)
 
 
 async def checkpoint_jobs(service: Service, call: received.checkpointJobs_args) -> None:
     await service.claimed_jobs.checkpoint(
-        caller(call.context), call.request.queueName, await requests.checkpoints(call.request)
+        caller(call.requestContext), call.request.queueName, await requests.checkpoints(call.request)
     )
 
 
 async def checkpoint_jobs_fenced(service: Service, call: received.checkpointJobsFenced_args) -> Any:
     request = call.request
     results = await service.claimed_jobs.checkpoint(
-        caller(call.context),
+        caller(call.requestContext),
         request.queueName,
         await requests.checkpoints(request),
         per_item_errors=bool(request.perItemErrors),
@@ -90,7 +92,7 @@ async def heartbeat_claims(service: Service, call: received.heartbeatClaims_args
     results = await service.claimed_jobs.heartbeat(
         request.queueName,
         claims,
-        caller=worker(call.context, request),
+        caller=worker(call.requestContext, request),
         per_item_errors=bool(request.perItemErrors),
     )
     return await in_turns(results, answers.ack_outcomes)
@@ -103,7 +105,7 @@ async def release_jobs(service: Service, call: received.releaseJobs_args) -> Any
         request.queueName,
         claims,
         request.delayMillis,
-        caller=caller(call.context),
+        caller=caller(call.requestContext),
         per_item_errors=bool(request.perItemErrors),
     )
     return await in_turns(results, answers.ack_outcomes)
@@ -217,7 +219,7 @@ async def get_audit(service: Service, call: received.getAudit_args) -> Any:
 
 
 async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
-    await service.queues.set_paused(call.queueName, True, named_source(call.context))
+    await service.queues.set_paused(call.queueName, True, named_source(call.requestContext))
 
 
 async def resume_queue(service: Service, call: received.resumeQueue_args) -> None:
@@ -250,7 +252,7 @@ async def get_failures(service: Service, call: received.getFailures_args) -> Any
 
 
 async def start_bulk_run(service: Service, call: received.startBulkRun_args) -> Any:
-    source = call.context.source
+    source = call.requestContext.source
     return wire_run(await service.bulk_runs.start(requests.bulk_order(call.order), source, source))
 
 

@@ -45,6 +45,7 @@ PARTIAL_FRAME_S_MAX = 30.0
 # as long as it took.
 FRUITLESS_S = 0.01
 FRUITLESS_PAUSES = 9
+_WRONG_CLIENTS_MAX = 1000  # remembered, so that each is logged once
 
 
 class ThriftServer:
@@ -83,6 +84,7 @@ class ThriftServer:
         self._connections: dict[ThriftConnection, None] = {}
         self._silent: dict[ThriftConnection, None] = {}  # never sent a request, oldest first
         self._paused: dict[ThriftConnection, None] = {}  # not read from: too much waits on them
+        self._wrong_clients: set[tuple[str, str]] = set()  # address, manner
         self._stalled: dict[ThriftConnection, None] = {}  # with answers that the kernel doesn't take, oldest first
         self._holders: dict[ThriftConnection, None] = {}  # that may hold large requests which no operation works on yet
         self._fruitless: set[str] = set()  # addresses for which nothing could give way
@@ -200,6 +202,15 @@ class ThriftServer:
             oldest = next(iter(self._silent))
             del self._silent[oldest]
             oldest.abort()
+
+    def wrong_client(self, host: str, manner: str) -> None:
+        """Logs once for each address that a client there speaks in another manner than this port."""
+        if (host, manner) in self._wrong_clients:
+            return
+        if len(self._wrong_clients) >= _WRONG_CLIENTS_MAX:
+            self._wrong_clients.clear()
+        self._wrong_clients.add((host, manner))
+        logger.warning("a client has called the Thrift port %s", manner, extra={"peer": host})
 
     def spoke(self, connection: ThriftConnection) -> None:
         """A request came on it: its first, or one while it is over the limit."""

@@ -25,24 +25,24 @@ all_structs = []
 class createQueue_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - name
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'name',
     )
 
 
-    def __init__(self, context=None, name=None,):
-        self.context = context
+    def __init__(self, requestContext=None, name=None,):
+        self.requestContext = requestContext
         self.name = name
 all_structs.append(createQueue_args)
 createQueue_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'name', 'UTF8', None, ),  # 2
 )
 
@@ -71,27 +71,27 @@ createQueue_result.thrift_spec = (
 class deleteQueue_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - name
      - password
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'name',
         'password',
     )
 
 
-    def __init__(self, context=None, name=None, password=None,):
-        self.context = context
+    def __init__(self, requestContext=None, name=None, password=None,):
+        self.requestContext = requestContext
         self.name = name
         self.password = password
 all_structs.append(deleteQueue_args)
 deleteQueue_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'name', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'password', 'UTF8', None, ),  # 3
 )
@@ -121,24 +121,24 @@ deleteQueue_result.thrift_spec = (
 class enqueueJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(enqueueJobs_args)
 enqueueJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterEnqueueRequest, None], None, ),  # 2
 )
 
@@ -170,24 +170,24 @@ enqueueJobs_result.thrift_spec = (
 class dequeueJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(dequeueJobs_args)
 dequeueJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterDequeueRequest, None], None, ),  # 2
 )
 
@@ -219,24 +219,24 @@ dequeueJobs_result.thrift_spec = (
 class ackDequeuedJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(ackDequeuedJobs_args)
 ackDequeuedJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterJobAckRequest, None], None, ),  # 2
 )
 
@@ -265,24 +265,24 @@ ackDequeuedJobs_result.thrift_spec = (
 class checkpointJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(checkpointJobs_args)
 checkpointJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterCheckpointJobsRequest, None], None, ),  # 2
 )
 
@@ -311,24 +311,24 @@ checkpointJobs_result.thrift_spec = (
 class lookupJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(lookupJobs_args)
 lookupJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterLookupJobRequest, None], None, ),  # 2
 )
 
@@ -360,24 +360,24 @@ lookupJobs_result.thrift_spec = (
 class getJobCount_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(getJobCount_args)
 getJobCount_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterGetJobCountRequest, None], None, ),  # 2
 )
 
@@ -409,21 +409,21 @@ getJobCount_result.thrift_spec = (
 class getQueueNames_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
     )
 
 
-    def __init__(self, context=None,):
-        self.context = context
+    def __init__(self, requestContext=None,):
+        self.requestContext = requestContext
 all_structs.append(getQueueNames_args)
 getQueueNames_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
 )
 
 
@@ -454,24 +454,24 @@ getQueueNames_result.thrift_spec = (
 class scanJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(scanJobs_args)
 scanJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterScanJobsRequest, None], None, ),  # 2
 )
 
@@ -503,24 +503,24 @@ scanJobs_result.thrift_spec = (
 class retryFailedJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(retryFailedJobs_args)
 retryFailedJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterRetryFailedJobsRequest, None], None, ),  # 2
 )
 
@@ -552,24 +552,24 @@ retryFailedJobs_result.thrift_spec = (
 class deleteJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(deleteJobs_args)
 deleteJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterDeleteJobsRequest, None], None, ),  # 2
 )
 
@@ -601,21 +601,21 @@ deleteJobs_result.thrift_spec = (
 class getServerInfo_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
     )
 
 
-    def __init__(self, context=None,):
-        self.context = context
+    def __init__(self, requestContext=None,):
+        self.requestContext = requestContext
 all_structs.append(getServerInfo_args)
 getServerInfo_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
 )
 
 
@@ -646,24 +646,24 @@ getServerInfo_result.thrift_spec = (
 class ackJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(ackJobs_args)
 ackJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterJobAckRequest, None], None, ),  # 2
 )
 
@@ -695,24 +695,24 @@ ackJobs_result.thrift_spec = (
 class checkpointJobsFenced_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(checkpointJobsFenced_args)
 checkpointJobsFenced_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterCheckpointJobsRequest, None], None, ),  # 2
 )
 
@@ -744,24 +744,24 @@ checkpointJobsFenced_result.thrift_spec = (
 class heartbeatClaims_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(heartbeatClaims_args)
 heartbeatClaims_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [ClaimsRequest, None], None, ),  # 2
 )
 
@@ -793,24 +793,24 @@ heartbeatClaims_result.thrift_spec = (
 class releaseJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(releaseJobs_args)
 releaseJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [ReleaseRequest, None], None, ),  # 2
 )
 
@@ -842,27 +842,27 @@ releaseJobs_result.thrift_spec = (
 class cancelJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
      - jobDescriptors
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
         'jobDescriptors',
     )
 
 
-    def __init__(self, context=None, queueName=None, jobDescriptors=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None, jobDescriptors=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
         self.jobDescriptors = jobDescriptors
 all_structs.append(cancelJobs_args)
 cancelJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
     (3, TType.LIST, 'jobDescriptors', (TType.STRING, 'UTF8', False), None, ),  # 3
 )
@@ -895,27 +895,27 @@ cancelJobs_result.thrift_spec = (
 class configureQueue_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
      - config
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
         'config',
     )
 
 
-    def __init__(self, context=None, queueName=None, config=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None, config=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
         self.config = config
 all_structs.append(configureQueue_args)
 configureQueue_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
     (3, TType.STRUCT, 'config', [QueueConfig, None], None, ),  # 3
 )
@@ -945,24 +945,24 @@ configureQueue_result.thrift_spec = (
 class getQueueConfig_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
     )
 
 
-    def __init__(self, context=None, queueName=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
 all_structs.append(getQueueConfig_args)
 getQueueConfig_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
 )
 
@@ -994,24 +994,24 @@ getQueueConfig_result.thrift_spec = (
 class pauseQueue_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
     )
 
 
-    def __init__(self, context=None, queueName=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
 all_structs.append(pauseQueue_args)
 pauseQueue_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
 )
 
@@ -1040,24 +1040,24 @@ pauseQueue_result.thrift_spec = (
 class resumeQueue_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
     )
 
 
-    def __init__(self, context=None, queueName=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
 all_structs.append(resumeQueue_args)
 resumeQueue_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
 )
 
@@ -1086,24 +1086,24 @@ resumeQueue_result.thrift_spec = (
 class getQueueStats_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueNames
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueNames',
     )
 
 
-    def __init__(self, context=None, queueNames=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueNames=None,):
+        self.requestContext = requestContext
         self.queueNames = queueNames
 all_structs.append(getQueueStats_args)
 getQueueStats_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 2
 )
 
@@ -1135,24 +1135,24 @@ getQueueStats_result.thrift_spec = (
 class runJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(runJobs_args)
 runJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [RunJobsRequest, None], None, ),  # 2
 )
 
@@ -1184,24 +1184,24 @@ runJobs_result.thrift_spec = (
 class changePriority_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(changePriority_args)
 changePriority_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [ChangePriorityRequest, None], None, ),  # 2
 )
 
@@ -1233,24 +1233,24 @@ changePriority_result.thrift_spec = (
 class countJobs_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(countJobs_args)
 countJobs_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [PinLaterGetJobCountRequest, None], None, ),  # 2
 )
 
@@ -1282,24 +1282,24 @@ countJobs_result.thrift_spec = (
 class findUniqueKey_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(findUniqueKey_args)
 findUniqueKey_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [UniqueKeyRequest, None], None, ),  # 2
 )
 
@@ -1331,24 +1331,24 @@ findUniqueKey_result.thrift_spec = (
 class getSettingsInForce_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
     )
 
 
-    def __init__(self, context=None, queueName=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
 all_structs.append(getSettingsInForce_args)
 getSettingsInForce_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
 )
 
@@ -1380,21 +1380,21 @@ getSettingsInForce_result.thrift_spec = (
 class getWaitingDequeues_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
     )
 
 
-    def __init__(self, context=None,):
-        self.context = context
+    def __init__(self, requestContext=None,):
+        self.requestContext = requestContext
 all_structs.append(getWaitingDequeues_args)
 getWaitingDequeues_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
 )
 
 
@@ -1425,24 +1425,24 @@ getWaitingDequeues_result.thrift_spec = (
 class getWorkers_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - everywhere
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'everywhere',
     )
 
 
-    def __init__(self, context=None, everywhere=None,):
-        self.context = context
+    def __init__(self, requestContext=None, everywhere=None,):
+        self.requestContext = requestContext
         self.everywhere = everywhere
 all_structs.append(getWorkers_args)
 getWorkers_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.BOOL, 'everywhere', None, None, ),  # 2
 )
 
@@ -1474,21 +1474,21 @@ getWorkers_result.thrift_spec = (
 class getCluster_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
     )
 
 
-    def __init__(self, context=None,):
-        self.context = context
+    def __init__(self, requestContext=None,):
+        self.requestContext = requestContext
 all_structs.append(getCluster_args)
 getCluster_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
 )
 
 
@@ -1519,27 +1519,27 @@ getCluster_result.thrift_spec = (
 class explainJob_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
      - jobDescriptor
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
         'jobDescriptor',
     )
 
 
-    def __init__(self, context=None, queueName=None, jobDescriptor=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None, jobDescriptor=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
         self.jobDescriptor = jobDescriptor
 all_structs.append(explainJob_args)
 explainJob_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'jobDescriptor', 'UTF8', None, ),  # 3
 )
@@ -1572,21 +1572,21 @@ explainJob_result.thrift_spec = (
 class getQueueOwners_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
     )
 
 
-    def __init__(self, context=None,):
-        self.context = context
+    def __init__(self, requestContext=None,):
+        self.requestContext = requestContext
 all_structs.append(getQueueOwners_args)
 getQueueOwners_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
 )
 
 
@@ -1617,24 +1617,24 @@ getQueueOwners_result.thrift_spec = (
 class getAudit_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(getAudit_args)
 getAudit_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [AuditRequest, None], None, ),  # 2
 )
 
@@ -1666,24 +1666,24 @@ getAudit_result.thrift_spec = (
 class getQueueHistory_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(getQueueHistory_args)
 getQueueHistory_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [QueueHistoryRequest, None], None, ),  # 2
 )
 
@@ -1715,24 +1715,24 @@ getQueueHistory_result.thrift_spec = (
 class getFailures_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(getFailures_args)
 getFailures_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [FailuresRequest, None], None, ),  # 2
 )
 
@@ -1764,24 +1764,24 @@ getFailures_result.thrift_spec = (
 class startBulkRun_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - order
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'order',
     )
 
 
-    def __init__(self, context=None, order=None,):
-        self.context = context
+    def __init__(self, requestContext=None, order=None,):
+        self.requestContext = requestContext
         self.order = order
 all_structs.append(startBulkRun_args)
 startBulkRun_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'order', [BulkOrder, None], None, ),  # 2
 )
 
@@ -1813,27 +1813,27 @@ startBulkRun_result.thrift_spec = (
 class stopBulkRun_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
      - runId
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
         'runId',
     )
 
 
-    def __init__(self, context=None, queueName=None, runId=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None, runId=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
         self.runId = runId
 all_structs.append(stopBulkRun_args)
 stopBulkRun_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'runId', 'UTF8', None, ),  # 3
 )
@@ -1866,24 +1866,24 @@ stopBulkRun_result.thrift_spec = (
 class getBulkRuns_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueNames
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueNames',
     )
 
 
-    def __init__(self, context=None, queueNames=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueNames=None,):
+        self.requestContext = requestContext
         self.queueNames = queueNames
 all_structs.append(getBulkRuns_args)
 getBulkRuns_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 2
 )
 
@@ -1915,24 +1915,24 @@ getBulkRuns_result.thrift_spec = (
 class listBulkRuns_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - request
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'request',
     )
 
 
-    def __init__(self, context=None, request=None,):
-        self.context = context
+    def __init__(self, requestContext=None, request=None,):
+        self.requestContext = requestContext
         self.request = request
 all_structs.append(listBulkRuns_args)
 listBulkRuns_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'request', [BulkRunsRequest, None], None, ),  # 2
 )
 
@@ -1964,24 +1964,24 @@ listBulkRuns_result.thrift_spec = (
 class muteFailures_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - mute
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'mute',
     )
 
 
-    def __init__(self, context=None, mute=None,):
-        self.context = context
+    def __init__(self, requestContext=None, mute=None,):
+        self.requestContext = requestContext
         self.mute = mute
 all_structs.append(muteFailures_args)
 muteFailures_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'mute', [FailureMute, None], None, ),  # 2
 )
 
@@ -2010,24 +2010,24 @@ muteFailures_result.thrift_spec = (
 class addDeployMark_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - mark
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'mark',
     )
 
 
-    def __init__(self, context=None, mark=None,):
-        self.context = context
+    def __init__(self, requestContext=None, mark=None,):
+        self.requestContext = requestContext
         self.mark = mark
 all_structs.append(addDeployMark_args)
 addDeployMark_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRUCT, 'mark', [DeployMark, None], None, ),  # 2
 )
 
@@ -2056,27 +2056,27 @@ addDeployMark_result.thrift_spec = (
 class deleteJobsByDescriptor_args(TBase):
     """
     Attributes:
-     - context
+     - requestContext
      - queueName
      - jobDescriptors
 
     """
 
     __slots__ = (
-        'context',
+        'requestContext',
         'queueName',
         'jobDescriptors',
     )
 
 
-    def __init__(self, context=None, queueName=None, jobDescriptors=None,):
-        self.context = context
+    def __init__(self, requestContext=None, queueName=None, jobDescriptors=None,):
+        self.requestContext = requestContext
         self.queueName = queueName
         self.jobDescriptors = jobDescriptors
 all_structs.append(deleteJobsByDescriptor_args)
 deleteJobsByDescriptor_args.thrift_spec = (
     None,  # 0
-    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (1, TType.STRUCT, 'requestContext', [RequestContext, None], None, ),  # 1
     (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
     (3, TType.LIST, 'jobDescriptors', (TType.STRING, 'UTF8', False), None, ),  # 3
 )

@@ -44,7 +44,7 @@ class PinLaterEnqueueRequest:
     queueName: str = _NOT_SENT
     jobs: list[PinLaterJob] = _NOT_SENT
     requestKey: str | None = None
-    repeat: bool | None = None
+    repeated: bool | None = None
 
 
 class PinLaterEnqueueResponse:
@@ -725,7 +725,7 @@ class QueueOwners:
 
 
 class createQueue_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     name: str = _NOT_SENT
 
 
@@ -734,7 +734,7 @@ class createQueue_result:
 
 
 class deleteQueue_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     name: str = _NOT_SENT
     password: str = _NOT_SENT
 
@@ -744,7 +744,7 @@ class deleteQueue_result:
 
 
 class enqueueJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterEnqueueRequest = _NOT_SENT
 
 
@@ -754,7 +754,7 @@ class enqueueJobs_result:
 
 
 class dequeueJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterDequeueRequest = _NOT_SENT
 
 
@@ -764,7 +764,7 @@ class dequeueJobs_result:
 
 
 class ackDequeuedJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterJobAckRequest = _NOT_SENT
 
 
@@ -773,7 +773,7 @@ class ackDequeuedJobs_result:
 
 
 class checkpointJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterCheckpointJobsRequest = _NOT_SENT
 
 
@@ -782,7 +782,7 @@ class checkpointJobs_result:
 
 
 class lookupJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterLookupJobRequest = _NOT_SENT
 
 
@@ -792,7 +792,7 @@ class lookupJobs_result:
 
 
 class getJobCount_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterGetJobCountRequest = _NOT_SENT
 
 
@@ -802,7 +802,7 @@ class getJobCount_result:
 
 
 class getQueueNames_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
 
 
 class getQueueNames_result:
@@ -811,7 +811,7 @@ class getQueueNames_result:
 
 
 class scanJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterScanJobsRequest = _NOT_SENT
 
 
@@ -821,7 +821,7 @@ class scanJobs_result:
 
 
 class retryFailedJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterRetryFailedJobsRequest = _NOT_SENT
 
 
@@ -831,7 +831,7 @@ class retryFailedJobs_result:
 
 
 class deleteJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterDeleteJobsRequest = _NOT_SENT
 
 
@@ -841,7 +841,7 @@ class deleteJobs_result:
 
 
 class getServerInfo_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
 
 
 class getServerInfo_result:
@@ -850,7 +850,7 @@ class getServerInfo_result:
 
 
 class ackJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterJobAckRequest = _NOT_SENT
 
 
@@ -860,7 +860,7 @@ class ackJobs_result:
 
 
 class checkpointJobsFenced_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterCheckpointJobsRequest = _NOT_SENT
 
 
@@ -870,7 +870,7 @@ class checkpointJobsFenced_result:
 
 
 class heartbeatClaims_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: ClaimsRequest = _NOT_SENT
 
 
@@ -880,7 +880,7 @@ class heartbeatClaims_result:
 
 
 class releaseJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: ReleaseRequest = _NOT_SENT
 
 
@@ -890,7 +890,7 @@ class releaseJobs_result:
 
 
 class cancelJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
     jobDescriptors: list[str] = _NOT_SENT
 
@@ -901,7 +901,7 @@ class cancelJobs_result:
 
 
 class configureQueue_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
     config: QueueConfig = _NOT_SENT
 
@@ -911,7 +911,7 @@ class configureQueue_result:
 
 
 class getQueueConfig_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
 
 
@@ -921,7 +921,7 @@ class getQueueConfig_result:
 
 
 class pauseQueue_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
 
 
@@ -930,7 +930,7 @@ class pauseQueue_result:
 
 
 class resumeQueue_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
 
 
@@ -939,7 +939,7 @@ class resumeQueue_result:
 
 
 class getQueueStats_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueNames: list[str] = _NOT_SENT
 
 
@@ -949,7 +949,7 @@ class getQueueStats_result:
 
 
 class runJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: RunJobsRequest = _NOT_SENT
 
 
@@ -959,7 +959,7 @@ class runJobs_result:
 
 
 class changePriority_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: ChangePriorityRequest = _NOT_SENT
 
 
@@ -969,7 +969,7 @@ class changePriority_result:
 
 
 class countJobs_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: PinLaterGetJobCountRequest = _NOT_SENT
 
 
@@ -979,7 +979,7 @@ class countJobs_result:
 
 
 class findUniqueKey_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: UniqueKeyRequest = _NOT_SENT
 
 
@@ -989,7 +989,7 @@ class findUniqueKey_result:
 
 
 class getSettingsInForce_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
 
 
@@ -999,7 +999,7 @@ class getSettingsInForce_result:
 
 
 class getWaitingDequeues_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
 
 
 class getWaitingDequeues_result:
@@ -1008,7 +1008,7 @@ class getWaitingDequeues_result:
 
 
 class getWorkers_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     everywhere: bool = _NOT_SENT
 
 
@@ -1018,7 +1018,7 @@ class getWorkers_result:
 
 
 class getCluster_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
 
 
 class getCluster_result:
@@ -1027,7 +1027,7 @@ class getCluster_result:
 
 
 class explainJob_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
     jobDescriptor: str = _NOT_SENT
 
@@ -1038,7 +1038,7 @@ class explainJob_result:
 
 
 class getQueueOwners_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
 
 
 class getQueueOwners_result:
@@ -1047,7 +1047,7 @@ class getQueueOwners_result:
 
 
 class getAudit_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: AuditRequest = _NOT_SENT
 
 
@@ -1057,7 +1057,7 @@ class getAudit_result:
 
 
 class getQueueHistory_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: QueueHistoryRequest = _NOT_SENT
 
 
@@ -1067,7 +1067,7 @@ class getQueueHistory_result:
 
 
 class getFailures_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: FailuresRequest = _NOT_SENT
 
 
@@ -1077,7 +1077,7 @@ class getFailures_result:
 
 
 class startBulkRun_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     order: BulkOrder = _NOT_SENT
 
 
@@ -1087,7 +1087,7 @@ class startBulkRun_result:
 
 
 class stopBulkRun_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
     runId: str = _NOT_SENT
 
@@ -1098,7 +1098,7 @@ class stopBulkRun_result:
 
 
 class getBulkRuns_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueNames: list[str] = _NOT_SENT
 
 
@@ -1108,7 +1108,7 @@ class getBulkRuns_result:
 
 
 class listBulkRuns_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     request: BulkRunsRequest = _NOT_SENT
 
 
@@ -1118,7 +1118,7 @@ class listBulkRuns_result:
 
 
 class muteFailures_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     mute: FailureMute = _NOT_SENT
 
 
@@ -1127,7 +1127,7 @@ class muteFailures_result:
 
 
 class addDeployMark_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     mark: DeployMark = _NOT_SENT
 
 
@@ -1136,7 +1136,7 @@ class addDeployMark_result:
 
 
 class deleteJobsByDescriptor_args:
-    context: RequestContext = _NOT_SENT
+    requestContext: RequestContext = _NOT_SENT
     queueName: str = _NOT_SENT
     jobDescriptors: list[str] = _NOT_SENT
 

@@ -284,7 +284,7 @@ class PinLaterEnqueueRequest(TBase):
      - queueName
      - jobs
      - requestKey
-     - repeat
+     - repeated
 
     """
 
@@ -292,15 +292,15 @@ class PinLaterEnqueueRequest(TBase):
         'queueName',
         'jobs',
         'requestKey',
-        'repeat',
+        'repeated',
     )
 
 
-    def __init__(self, queueName=None, jobs=None, requestKey=None, repeat=None,):
+    def __init__(self, queueName=None, jobs=None, requestKey=None, repeated=None,):
         self.queueName = queueName
         self.jobs = jobs
         self.requestKey = requestKey
-        self.repeat = repeat
+        self.repeated = repeated
 
 
 class PinLaterEnqueueResponse(TBase):
@@ -3085,7 +3085,7 @@ PinLaterEnqueueRequest.thrift_spec = (
     None,  # 98
     None,  # 99
     (100, TType.STRING, 'requestKey', 'UTF8', None, ),  # 100
-    (101, TType.BOOL, 'repeat', None, None, ),  # 101
+    (101, TType.BOOL, 'repeated', None, None, ),  # 101
 )
 all_structs.append(PinLaterEnqueueResponse)
 PinLaterEnqueueResponse.thrift_spec = (
