@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinlater.domain.slices import SLICES
-from pinlater.server.cluster.ownership.plan import ShardView, plan
+from pinlater.server.cluster.ownership.plan import ShardView, gathered, plan
 from pinlater.server.storage.values import NO_OWNER
 
 FREE = [NO_OWNER] * SLICES
@@ -35,6 +36,30 @@ def pieces(planned: Mapping[str, Sequence[str]]) -> int:
 
 def moves(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> int:
     return sum(old != new for name, owners in before.items() for old, new in zip(owners, after[name], strict=True))
+
+
+def has_as_few_owners(planned: Mapping[str, Sequence[str]], servers: Collection[str]) -> bool:
+    """Whether a shard has no more owners, the most and on average, than if these servers had come at once."""
+    most = max(len(set(owners)) for owners in planned.values())
+    new = plan(fresh(len(planned), servers))
+    return most <= max(len(set(owners)) for owners in new.values()) and pieces(planned) <= pieces(new)
+
+
+def rolling_update(shards: int, servers: int, *, new_first: bool) -> tuple[int, Mapping[str, Sequence[str]]]:
+    """How many slices move while each server is replaced by a new one, and are gathered afterwards; and the owners then."""
+    planned: Mapping[str, Sequence[str]] = plan(fresh(shards, [f"old{number}" for number in range(servers)]))
+    there = [f"old{number}" for number in range(servers)]
+    moved = 0
+    for number in range(servers):
+        without, new = [one for one in there if one != f"old{number}"], f"new{number}"
+        between = [*there, new] if new_first else without
+        there = [*without, new]
+        for present in (between, there):
+            after = go_on(planned, present) if present else planned
+            moved += moves(planned, after)
+            planned = after
+    after = gathered(planned)
+    return moved + moves(planned, after), after
 
 
 def test_one_server_owns_everything() -> None:
@@ -115,3 +140,42 @@ def test_shares_are_equal_and_moves_few_however_servers_come_and_go(shards: int,
         planned = after
     most = shards + len(churn[-1]) - 1  # as a line of shards that is cut into equal parts has
     assert pieces(planned) <= 2 * most
+
+
+def test_servers_that_joined_one_by_one_own_a_shard_each_once_slices_are_gathered() -> None:
+    planned: Mapping[str, Sequence[str]] = plan(fresh(4, ["a"]))
+    for present in ("ab", "abc", "abcd"):
+        planned = go_on(planned, present)
+    assert pieces(planned) > 4
+    assert pieces(gathered(planned)) == 4
+
+
+@settings(max_examples=60)
+@given(
+    shards=st.integers(1, 9),
+    history=st.lists(
+        st.tuples(st.sets(st.sampled_from("abcdefgh"), min_size=1), st.sets(st.integers(0, 8))), min_size=1, max_size=12
+    ),
+)
+def test_gathered_slices_leave_a_shard_as_few_owners_as_servers_that_came_at_once(
+    shards: int, history: list[tuple[set[str], set[int]]]
+) -> None:
+    """Whichever servers were there before, and whichever shards were unreachable for how long."""
+    planned: Mapping[str, Sequence[str]] = {f"s{number}": FREE for number in range(shards)}
+    for servers, unreachable in [*history, (history[-1][0], set())]:
+        seen = {f"s{number}": planned[f"s{number}"] for number in range(shards) if number not in unreachable}
+        planned = {**planned, **go_on(seen, servers)}
+    after = gathered(planned)
+    assert has_as_few_owners(after, history[-1][0])
+    assert sorted(owned(after).values()) == sorted(owned(planned).values())
+    assert gathered(after) == after
+    assert go_on(after, history[-1][0]) == after
+
+
+@pytest.mark.parametrize("new_first", [True, False])
+@pytest.mark.parametrize("shards", range(1, 10))
+def test_a_rolling_update_moves_each_slice_three_times_at_the_most(shards: int, new_first: bool) -> None:
+    for servers in range(1, 10):
+        moved, after = rolling_update(shards, servers, new_first=new_first)
+        assert moved <= 3 * SLICES * shards
+        assert has_as_few_owners(after, [str(number) for number in range(servers)])

@@ -138,6 +138,26 @@ def test_as_many_servers_as_shards_own_a_shard_each_and_nothing_moves_then() -> 
     Scene(3, 3).run(work)
 
 
+def test_servers_that_join_one_by_one_own_a_shard_each_after_some_calm_and_nothing_moves_then() -> None:
+    async def work(scene: Scene) -> None:
+        for server in scene.cluster.servers[1:]:
+            server.kill(told=True)
+        await scene.settled(MOVED_WITHIN_S)
+        for server in scene.cluster.servers[1:]:
+            server.restart_after(1.0)
+            await asyncio.sleep(1.1)
+            await scene.settled(MOVED_WITHIN_S)
+        assert any(len(set(store.owners.by_slice)) > 1 for store in scene.stores)
+        ends_s = scene.timeline.now_s + 180.0
+        while any(len(set(store.owners.by_slice)) > 1 for store in scene.stores):
+            assert scene.timeline.now_s < ends_s
+            await asyncio.sleep(0.1)
+        await scene.settled(MOVED_WITHIN_S)
+        await scene.unchanged(150.0)
+
+    Scene(4, 4).run(work)
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_after_a_kill_the_others_own_its_slices_within_five_seconds(told: bool) -> None:
     async def work(scene: Scene) -> None:

@@ -5,7 +5,8 @@ one does, a second later each. Two servers that change them at once don't overwr
 server that has read what is stored.
 
 If one server works much more than the others, the server with the lowest slot of the first shard exchanges some of its slices for quieter
-ones of others (`exchange`), at most once a minute.
+ones of others (`exchange`), at most once a minute. After two minutes without a move it gathers slices: plans of one change after the other
+leave shards with more owners than a plan from nothing gives them.
 
 All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
 owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
@@ -30,7 +31,7 @@ from itertools import pairwise
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.ownership.change_backoff import ChangeBackoff
 from pinlater.server.cluster.ownership.exchange import even_out
-from pinlater.server.cluster.ownership.plan import ShardView, plan
+from pinlater.server.cluster.ownership.plan import ShardView, gathered, plan
 from pinlater.server.cluster.ownership.work import WINDOW_S, Work
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
@@ -43,6 +44,8 @@ SILENT_MS_MAX = 2_500
 _A_TURN_S = 1.0
 # A shard that no server has reached for so long is left out when the others are shared out.
 _BALANCE_WITHOUT_S = 60.0
+# Slices are gathered once none has moved for so long.
+_GATHER_AFTER_S = 120.0
 _LEAVE_TRIES = 3
 
 
@@ -121,24 +124,36 @@ class Ownership:
             due = [shard for shard in wrong if self._is_due(shard, members[shard], now_s)]
             await asyncio.gather(*(self._change(shard, planned[shard.name]) for shard in due))
             if not wrong and self._whole:
-                await self._even_out(members)
+                await self._improve(members)
 
-    async def _even_out(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Exchanges slices where one server works more than the others: one server does that, once all slices have had the same owner
-        for so long that the work of the last minute was theirs."""
-        if not members or self._clock.monotonic() - self._moved_s < WINDOW_S:
+    async def _improve(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
+        """Exchanges slices where a shard has more owners than it needs, or where one server works more than the others.
+
+        One server does that. It evens out work once all slices have had the same owner for so long that the work of the last minute was
+        theirs, and gathers slices after a longer calm: a rolling update of the servers is over then.
+        """
+        calm_s = self._clock.monotonic() - self._moved_s
+        if not members or calm_s < WINDOW_S:
             return
         first = min(members, key=lambda shard: shard.name)
         if [member.address for member in self._able(first, members[first])][:1] != [self.address]:
             return
-        work = self._work()
-        if work is None:
+        owners = {shard.name: self.owners(shard.name) for shard in members}
+        if calm_s >= _GATHER_AFTER_S and await self._exchange(
+            members, gathered(owners), "shards have more owners than they need"
+        ):
             return
-        evened = even_out({shard.name: self.owners(shard.name) for shard in members}, work)
-        uneven = [shard for shard in members if tuple(evened[shard.name]) != self.owners(shard.name)]
-        if uneven:
-            logger.info("a server works more than the others: slices are exchanged")
-            await asyncio.gather(*(self._change(shard, evened[shard.name]) for shard in uneven))
+        work = self._work()
+        if work is not None:
+            await self._exchange(members, even_out(owners, work), "a server works more than the others")
+
+    async def _exchange(self, shards: Iterable[ShardLanes], owners: Mapping[str, Sequence[str]], reason: str) -> bool:
+        """Changes the owners of each shard that has others; whether there was one."""
+        changed = [shard for shard in shards if tuple(owners[shard.name]) != self.owners(shard.name)]
+        if changed:
+            logger.info(f"{reason}: slices are exchanged")
+            await asyncio.gather(*(self._change(shard, owners[shard.name]) for shard in changed))
+        return bool(changed)
 
     async def leave(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Hands over all that this server owns, and takes no more. On a shard that fails, the others notice that it is gone."""

@@ -38,6 +38,58 @@ def plan(shards: Mapping[str, ShardView], *, balance: bool = True) -> dict[str, 
     return planned
 
 
+def gathered(owners: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The same owners, with the shares that they would have of each shard if they had all come at once.
+
+    Plans of small changes leave a server some slices of each of several shards, and shards with several owners. `owners`: by shard, of
+    shards that the same servers use, as `plan` leaves them. Returns them unchanged where no shard would have fewer owners; a plan of
+    the result changes nothing.
+    """
+    servers = sorted({owner for by_slice in owners.values() for owner in by_slice} - {NO_OWNER})
+    target = plan({name: ShardView([NO_OWNER] * len(by_slice), servers) for name, by_slice in owners.items()})
+    if not _has_fewer_owners(target, owners):
+        return {name: list(by_slice) for name, by_slice in owners.items()}
+    has, wanted = _slices_by_server(owners), _slices_by_server(target)
+    parts = {server: wanted[part] for server, part in _parts(servers, has, wanted).items()}
+    result = {}
+    for name, by_slice in sorted(owners.items()):
+        left = Counter({server: parts[server][name] for server in servers})
+        kept = []
+        for owner in by_slice:
+            kept.append(owner if left[owner] > 0 else NO_OWNER)
+            left[owner] -= left[owner] > 0
+        others = iter(left.elements())
+        result[name] = [owner if owner != NO_OWNER else next(others) for owner in kept]
+    return result
+
+
+def _has_fewer_owners(target: Mapping[str, Sequence[str]], owners: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the most owners that a shard has are fewer, or those of all shards added up."""
+    wanted, found = ([len(set(by_slice)) for by_slice in each.values()] for each in (target, owners))
+    return max(wanted, default=0) < max(found, default=0) or sum(wanted) < sum(found)
+
+
+def _slices_by_server(owners: Mapping[str, Sequence[str]]) -> Mapping[str, Counter[str]]:
+    """How many slices of each shard each server owns."""
+    slices: dict[str, Counter[str]] = {}
+    for name, by_slice in owners.items():
+        for owner in by_slice:
+            slices.setdefault(owner, Counter())[name] += 1
+    return slices
+
+
+def _parts(
+    servers: Sequence[str], has: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]
+) -> Mapping[str, str]:
+    """Whose part of the target each server gets: the pair that has the most slices in common first."""
+    pairs = sorted((-(has[server] & wanted[part]).total(), server, part) for server in servers for part in servers)
+    parts: dict[str, str] = {}
+    for _, server, part in pairs:
+        if server not in parts and part not in parts.values():
+            parts[server] = part
+    return parts
+
+
 def _shares(shards: Mapping[str, ShardView], planned: Mapping[str, list[str]]) -> dict[str, int]:
     """How many slices each server may own. Of shares that differ by one, the servers that own the most have the larger."""
     servers = {server for view in shards.values() for server in view.servers}
