@@ -107,8 +107,9 @@ async def test_a_clean_stop_hands_over_with_a_few_calls_to_the_shard_and_says_ho
         logger.removeHandler(lines)
         logger.setLevel(level)
 
-    needed = NEEDED["redis" if kind == "redis" else "mysql"]
-    assert noted[: len(needed)] == needed
+    *needed, read, change, _ = NEEDED["redis" if kind == "redis" else "mysql"]
+    # A look of another server that had begun before may change owners at the same moment: then a second try follows.
+    assert noted[: noted.index(GAVE_AWAY)] in ([*needed, read, change], [*needed, read, change, read, change])
     [record] = lines.records
     assert vars(record)["slices"] == owned > 0
     assert vars(record)["took_ms"] >= 0
