@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import Client, Job
-from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed, Unavailable
 from pinlater.domain.job import JobState
 from pinlater.server.storage.redis.scripts import script
 from pinlater.server.storage.values import Purge
@@ -34,7 +34,13 @@ ERRORS = [
     b"-ERR\r\n",
     b"-TIMEOUT no answer in time\r\n",
     b"-UNAVAILABLE 10.0.0.1:6379\r\n",
+    b"-ASK for something else\r\n",
+    b"-ERR \xff\r\n",
 ]
+
+REFUSALS = (
+    "MOVED ASK TRYAGAIN CLUSTERDOWN LOADING READONLY MASTERDOWN OOM NOAUTH NOPERM BUSY MISCONF NOREPLICAS CROSSSLOT"
+).split()
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -76,11 +82,28 @@ async def test_a_change_that_is_called_not_made_is_not_made_later_either(
     await assert_done_once(database, desk, change.name, held)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.decode().strip())
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
 async def test_no_error_of_a_proxy_is_taken_for_one_of_redis(database: ProxiedRedis, desk: Desk, error: bytes) -> None:
     traps = [database.proxy.answer_itself(database.packet_of("insert"), error) for _ in range(LIMITS["retries"] + 1)]
     await desk.put(b"new")
     assert all(trap.sprung for trap in traps)
+    await assert_done_once(database, desk, "insert")
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+async def test_an_error_of_redis_itself_needs_no_question(database: ProxiedRedis, code: str) -> None:
+    """It comes before a call begins."""
+    desk = await database.desk(retries=0)
+    await desk.insert()  # connects
+    trap = database.proxy.answer_itself(
+        database.packet_of("insert"), f"-{code} 866 10.0.0.1:6379\r\n".encode(), at_once=True
+    )
+    settling = database.proxy.lose_request(script("settle").sha)
+    with pytest.raises(Unavailable) as refused:
+        await desk.put(b"new")
+    assert not isinstance(refused.value, OutcomeUnknown)
+    await desk.put(b"new")
+    assert (trap.sprung, settling.sprung) == (True, False)
     await assert_done_once(database, desk, "insert")
 
 

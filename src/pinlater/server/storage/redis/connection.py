@@ -77,7 +77,7 @@ class Connection:
         except TimeoutError as error:
             self.close()
             raise RedisConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError, ValueError) as error:  # the last for an answer that the driver does not understand
             refused = refusal_of(error)
             if refused is None or isinstance(error, NotConnected):
                 self.close()
@@ -120,7 +120,7 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
     except AuthenticationError as error:
         await _drop(raw)
         raise Refused("WRONGPASS", str(error)) from error
-    except (RedisError, OSError) as error:
+    except (RedisError, OSError, ValueError) as error:
         await _drop(raw)
         refused = refusal_of(error)
         raise refused or NoConnection(f"Redis {endpoint}: {str(error).rstrip('.')}") from error
