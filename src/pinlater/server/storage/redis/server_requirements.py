@@ -30,6 +30,12 @@ async def check_server(readers: Readers, endpoint: RedisEndpoint) -> None:
         raise ShardConnectionFailed(
             f"{endpoint}: Redis {version} is too old: {_LEAST[0]}.{_LEAST[1]} or newer is needed", retryable=False
         )
+    if found.get("role") == "active-replica":
+        raise ShardConnectionFailed(
+            f"{endpoint}: it is KeyDB with active replication, where two nodes take changes of one job and the later one "
+            "wins: jobs would be lost and handed out twice; make one of them a plain replica (active-replica no)",
+            retryable=False,
+        )
     for warning in warnings_of(found):
         logger.warning(warning, extra={"shard": str(endpoint)})
 
