@@ -74,7 +74,7 @@ def test_a_product_that_breaks_a_promise_is_refused_by_name(version: str, commen
         ("11.4.2-MariaDB", "mariadb.org binary distribution"),
     ],
 )
-def test_mysql_and_mariadb_are_taken_whoever_builds_or_runs_them(version: str, comment: str) -> None:
+def test_each_build_of_mysql_and_mariadb_is_taken(version: str, comment: str) -> None:
     assert judge({"version": version, "version_comment": comment}).refused is None
 
 

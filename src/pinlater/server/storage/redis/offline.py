@@ -14,7 +14,13 @@ from pinlater.server.storage.redis.errors import StaleQueues
 from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.membership import members
 from pinlater.server.storage.redis.readers import Readers
-from pinlater.server.storage.redis.server_requirements import check_server, memory_size, read_info, warnings_of
+from pinlater.server.storage.redis.server_requirements import (
+    check_server,
+    memory_size,
+    read_info,
+    refusal_of,
+    warnings_of,
+)
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
 
@@ -39,7 +45,9 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
         schema = await migration.version_of(readers)
         if not schema:
             return Look(0)
-        warnings = warnings_of(read_info(await readers.command(b"INFO")))
+        info = read_info(await readers.command(b"INFO"))
+        refused = refusal_of(info)
+        warnings = warnings_of(info) if refused is None else [refused]
         servers, rows = await members(readers.run, settings.lease_ms), await reading.count_rows(readers, None, 0)
         keys = await reading.timed_keys(readers, now_ms)
         size = await memory_size(readers)

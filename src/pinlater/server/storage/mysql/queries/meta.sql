@@ -37,5 +37,5 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN
   'innodb_file_per_table', 'max_allowed_packet', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled');
 
 -- name: load_replication_status()
--- Beside the settings: whether a COMMIT waits for a replica now. The second name is that of MySQL from 8.0.26 on.
+-- Whether a COMMIT waits for a replica now. The second name is that of MySQL from 8.0.26 on.
 SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status');
