@@ -122,6 +122,17 @@ def test_status_asks_databases_and_the_server(
     assert all(shard["used_bytes"] > 0 for shard in found)
 
 
+def test_status_names_the_promise_that_a_database_does_not_keep(
+    shards: Callable[..., Done], offline: Pinlater, place: ServedShards
+) -> None:
+    """As a server says it at its start: here the database flushes nothing, or Redis has no log."""
+    assert offline("migrate", "--shards", str(place.path)).code == 0
+    expected = {"mysql": "innodb_flush_log_at_trx_commit is not 1", "redis": "appendonly is off"}[place.kind]
+    assert f"shard 2: {expected}: what was answered" in shards("status").err
+    for shard in shards("status", "--json").json["shards"]:
+        assert any(warning.startswith(expected) for warning in shard["warnings"])
+
+
 @ON_MYSQL
 def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_say(
     shards: Callable[..., Done], offline: Pinlater, place: ServedShards, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""The answers of a MySQL server to one packet of statements, of which the last becomes an error on its way through the proxy."""
+"""Answers of a server that become others on their way through the proxy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ _HEAD = 4
 _MORE_FOLLOWS = 0x0008
 
 
+class OtherAnswer:
+    """Takes the whole answer of a server, which comes in one piece, and gives `answer` in its place."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def take(self, data: bytes) -> bytes | None:
+        return self._answer
+
+
 class LastAnswer:
-    """Takes bytes until the last answer is there, which must be that of a statement without rows, as COMMIT is."""
+    """Takes the answers of a MySQL server to one packet of statements, and makes the last one an error.
+
+    It takes bytes until the last answer is there, which must be that of a statement without rows, as COMMIT is.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         self._error = b"\xff" + code.to_bytes(2, "little") + b"#HY000" + message.encode()

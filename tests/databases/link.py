@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from tests.databases.answers import LastAnswer
+from tests.databases.answers import LastAnswer, OtherAnswer
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _CHUNK = 65_536
@@ -54,7 +54,8 @@ class Trap:
         *,
         loses_answer: bool = False,
         hangs: bool = False,
-        answer: LastAnswer | None = None,
+        answer: LastAnswer | OtherAnswer | None = None,
+        at_once: bytes | None = None,
         instead: bytes | None = None,
         caught: Callable[[], None] = lambda: None,
     ) -> None:
@@ -64,6 +65,8 @@ class Trap:
         self.loses_answer = loses_answer
         self.hangs = hangs
         self.answer = answer
+        self.at_once = at_once  # what the client is answered instead of the server being asked
+        self.request = b""  # what the server was not asked then
         self.instead = instead
         self.caught = caught  # called as soon as the pattern was seen, before anything goes on
         self._sprung: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -109,7 +112,7 @@ class Link:
         requests, answers = _Pipe(self._to_server), _Pipe(self._to_client)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._read_client(requests))
+                group.create_task(self._read_client(requests, answers))
                 group.create_task(self._read_server(answers))
                 group.create_task(self._write(requests, self._server[1]))
                 group.create_task(self._write(answers, self._client[1]))
@@ -134,11 +137,15 @@ class Link:
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                 writer.transport.abort()
 
-    async def _read_client(self, requests: _Pipe) -> None:
+    async def _read_client(self, requests: _Pipe, answers: _Pipe) -> None:
         while data := await self._client[0].read(_CHUNK):
             trap = self._caught(data)
             if trap is None:
                 await requests.put(data)
+            elif trap.at_once is not None:
+                self._trap, self.lossy, trap.request = None, False, data
+                trap.spring()
+                await answers.put(trap.at_once)
             elif trap.answer is not None:
                 await requests.put(data if trap.instead is None else data.replace(trap.pattern, trap.instead))
             elif trap.loses_answer:

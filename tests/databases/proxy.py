@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-from tests.databases.answers import LastAnswer
+from tests.databases.answers import LastAnswer, OtherAnswer
 from tests.databases.link import RESET, Direction, Flow, Link, Trap
 from tests.databases.ports import free_port
 
@@ -130,6 +130,13 @@ class Proxy:
         With `instead`, which is as long, the server gets that in the place of `pattern`, if it came in one piece.
         """
         return self._set(Trap(pattern, answer=LastAnswer(code, message), instead=instead))
+
+    def answer_itself(self, pattern: bytes, answer: bytes, *, at_once: bool = False) -> Trap:
+        """The server gets what has `pattern` in it and carries it out; `answer` arrives in the place of its answer.
+
+        With `at_once` the server does not get it: the test may send the trap's `request` to it later, as a slow proxy does.
+        """
+        return self._set(Trap(pattern, at_once=answer) if at_once else Trap(pattern, answer=OtherAnswer(answer)))
 
     # How it works.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -21,9 +21,13 @@ from pinlater.server.storage.mysql import connection
 from pinlater.server.storage.mysql.errors import translate
 from pinlater.server.storage.mysql.migration import newest_version
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import Desk
 from tests.databases.database import DatabaseServer
-from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.databases.mysql import MySql8
+from tests.databases.ports import free_port
+from tests.databases.proxy import Proxy
+from tests.mysql.proxied_mysql import ProxiedMysql, proxied
 from tests.shared_shards.proxied_database import QUEUE, until
 
 NEEDED = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "REFERENCES"]
@@ -79,6 +83,23 @@ async def test_a_wrong_password_is_said_and_not_retried(database: ProxiedMysql) 
     error = await refused(database, database.endpoint(password="secret word"))
     assert not error.retryable
     assert "check user, password and grants" in error.message
+
+
+async def test_a_right_password_that_needs_tls_is_not_called_a_wrong_one(start_mysql8: Callable[..., MySql8]) -> None:
+    """Without TLS, caching_sha2_password needs the server's RSA keys for the first login of a user."""
+    async with proxied(start_mysql8(caching_sha2_password_private_key_path="none", skip_ssl=True)) as database:
+        error = await refused(database, database.endpoint())
+    assert "1045" in error.message
+    assert "or use TLS (mysql.tls): without it, a MySQL that has no RSA keys" in error.message
+
+
+async def test_a_proxy_without_a_database_behind_it_is_asked_about() -> None:
+    """It takes the connection and ends it at once; the driver calls that a lost query."""
+    async with Proxy(f"127.0.0.1:{free_port()}") as proxy:
+        endpoint = MysqlEndpoint(proxy.host, proxy.port, "pinlater", "password")
+        with pytest.raises(ShardConnectionFailed, match="is it a proxy without a database behind it") as failed:
+            await MysqlShard(endpoint).open(0)
+    assert failed.value.retryable
 
 
 async def test_a_login_without_a_password_is_said_to_lack_one(database: ProxiedMysql) -> None:

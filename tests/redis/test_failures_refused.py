@@ -234,6 +234,7 @@ def test_errors_of_redis_6_within_a_script_are_understood(text: str, code: str, 
     """There the reason stands behind where the script was, maybe cut short."""
     error = ResponseError(f"Error running script (call to f_131a4b): @user_script:114: @user_script: 114: {text}")
     refused = refusal_of(error)
+    assert refused is not None
     assert refused.code == code
     assert word in refused.text
 

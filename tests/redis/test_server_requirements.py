@@ -51,6 +51,16 @@ async def test_a_redis_that_is_too_old_is_refused(version: str, refused: bool) -
         await looking
 
 
+async def test_keydb_with_active_replication_is_refused_by_name() -> None:
+    """Both nodes take changes, and the later one of a key wins. Without it, KeyDB is as good as Redis."""
+    said = {"redis_version": "6.3.4", "mvcc_depth": "0"}
+    with pytest.raises(ShardConnectionFailed, match=r"KeyDB with active replication.*handed out twice") as raised:
+        await check_server(Saying(**said, role="active-replica"), RedisEndpoint())  # type: ignore[arg-type]
+    assert not raised.value.retryable
+    for role in ("master", "slave"):
+        await check_server(Saying(**said, role=role), RedisEndpoint())  # type: ignore[arg-type]
+
+
 def test_settings_that_may_lose_jobs_give_a_warning() -> None:
     assert warnings_of({"maxmemory_policy": "noeviction", "aof_enabled": "1"}) == []
     assert warnings_of({"maxmemory_policy": "volatile-lru", "aof_enabled": "1"}) == []

@@ -57,6 +57,8 @@ def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
         yield "it is marked as lost (lostForGood): servers have given it up, and no other shard may have its name"
     if shard.error is not None:
         yield shard.error
+    if shard.look is not None:
+        yield from shard.look.warnings
     if shard.look is not None and shard.look.timed_keys.number and not shard.place.takes_enqueues:
         yield f"it holds {shard.look.timed_keys}, and stays until then"
     most = None if shard.look is None else shard.look.body_bytes_max
@@ -81,6 +83,7 @@ def status_as_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
         "finished": None if look is None else look.finished,
         "timed_keys": None if look is None else look.timed_keys.number,
         "timed_keys_until_ms": None if look is None else look.timed_keys.until_ms,
+        "warnings": None if look is None else list(look.warnings),
         "body_bytes_max": None if look is None else look.body_bytes_max,
         "used_bytes": None if look is None else look.size.used_bytes,
         "limit_bytes": None if look is None else look.size.limit_bytes,

@@ -103,8 +103,8 @@ def status(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show for each shard whether it answers, its schema, its servers, its jobs and its size, and whether the server at --server uses it.
-    The answer of a server that uses other shards does not count.
+    """Show for each shard whether it answers, its schema, its servers, its jobs and its size, which promise its database does not keep, and
+    whether the server at --server uses it. The answer of a server that uses other shards does not count.
 
     Example: pinlater shards status --shards shards.json --server 127.0.0.1:9010 --json
     """

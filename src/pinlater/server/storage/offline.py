@@ -19,7 +19,8 @@ _QUEUES_MAX = 5  # of which live jobs are shown
 
 
 class Look(NamedTuple):
-    """How a shard is now. `schema` 0: there is no database yet, or nothing of ours in it. `body_bytes_max`: what it holds, if it says."""
+    """How a shard is now. `schema` 0: there is no database yet, or nothing of ours in it. `body_bytes_max`: what it holds, if it says.
+    `warnings`: which promise its database does not keep, as a server logs it at its start."""
 
     schema: int
     members: Sequence[Member] = ()
@@ -27,6 +28,7 @@ class Look(NamedTuple):
     body_bytes_max: int | None = None
     timed_keys: TimedKeys = TimedKeys()
     size: ShardSize = ShardSize()
+    warnings: Sequence[str] = ()
 
     @property
     def live(self) -> int:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import asyncmy
 from asyncmy import errors as driver
 
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.storage.mysql.products import refusal_of
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.tls import wants_tls
@@ -187,7 +189,8 @@ async def connect(
     database: bool = True,
     stats: Stats | None = None,
 ) -> MysqlConnection:
-    """An open connection in READ COMMITTED. Raises `MysqlConnectionLost`, or the driver's error if the database said no."""
+    """An open connection in READ COMMITTED. Raises `MysqlConnectionLost`, `ShardConnectionFailed` if the database is not one for us, or
+    the driver's error if it said no."""
     limit_s = settings.connect_timeout_ms / 1000
     try:
         async with asyncio.timeout(limit_s):
@@ -206,12 +209,19 @@ async def connect(
     except TimeoutError as error:
         raise MysqlConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
     except driver.MySQLError as error:
+        if code_of(error) == _ENDED:
+            why = "the connection was ended before the login was over; is it a proxy without a database behind it?"
+            raise MysqlConnectionLost(f"{endpoint}: {why} ({text_of(error)})") from error
         if is_lost(error):
             raise MysqlConnectionLost(f"{endpoint}: {text_of(error)}") from error
         raise
     except (OSError, RuntimeError) as error:  # the latter where uvloop has seen the connection go before the driver has
         raise MysqlConnectionLost(f"{endpoint}: {error}") from error
     connection = MysqlConnection(raw, endpoint, settings, stats or Stats())
+    # Before the first statement: some of these products fail at it with an error that names no reason.
+    if (refused := refusal_of(raw.get_server_info())) is not None:
+        connection.close()
+        raise ShardConnectionFailed(f"{endpoint}: {refused}", retryable=False)
     session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(
         autocommit=autocommit,
         lock_wait_s=settings.lock_wait_s,
@@ -244,6 +254,7 @@ def text_of(error: BaseException) -> str:
     return f"{error.args[1]} ({error.args[0]})" if len(error.args) > 1 else str(error)
 
 
+_ENDED = 2013
 # The client's own numbers (2000 to 2999): no connection, or none any more. And the server's word that it ends this one.
 _LOST = {1053, 1077, 1079, 1080, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031}
 

@@ -82,6 +82,12 @@ def _translate(error: Exception, endpoint: MysqlEndpoint, tries: int) -> Unavail
             "set PINLATER_MYSQL_PASSWORD or mysql.password_file, or check user and grants",
             retryable=False,
         )
+    if code == WRONG_PASSWORD:
+        return ShardConnectionFailed(
+            f"{endpoint} refuses our login ({text}); check user, password and grants, or use TLS (mysql.tls): without it, "
+            "a MySQL that has no RSA keys (caching_sha2_password), or a MariaDB that requires TLS, refuses the right password",
+            retryable=False,
+        )
     if code in _DENIED:
         return ShardConnectionFailed(
             f"{endpoint} refuses our login ({text}); check user, password and grants", retryable=False

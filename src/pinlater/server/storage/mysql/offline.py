@@ -14,7 +14,7 @@ from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConne
 from pinlater.server.storage.mysql.dialect import MysqlReader
 from pinlater.server.storage.mysql.errors import NO_DATABASE, is_ours, translate
 from pinlater.server.storage.mysql.membership import members
-from pinlater.server.storage.mysql.server_requirements import check_server
+from pinlater.server.storage.mysql.server_requirements import check_server, verdict_on
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.offline import LiveJobs, Look, find_live
@@ -44,7 +44,9 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
     try:
         async with _connection(endpoint, settings) as connection:
             schema = await migration.version_of(connection)
-            look = Look(schema, body_bytes_max=body_bytes_max(connection.packet_bytes_max))
+            refused, warnings = await verdict_on(connection)
+            said = warnings if refused is None else (refused,)
+            look = Look(schema, body_bytes_max=body_bytes_max(connection.packet_bytes_max), warnings=said)
             if not schema:
                 return look
             found = await members(connection, settings.lease_ms)

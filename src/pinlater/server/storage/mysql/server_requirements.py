@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.storage.mysql.connection import MysqlConnection
+from pinlater.server.storage.mysql.products import refusal_of
 from pinlater.server.storage.mysql.settings import MysqlEndpoint
 from pinlater.server.storage.mysql.statements import sql
 
 logger = logging.getLogger(__name__)
 
 _LOAD_SERVER_SETTINGS = sql("load_server_settings")
+_LOAD_REPLICATION_STATUS = sql("load_replication_status")
 # Less would be the limit for the bodies of all shards.
 _LEAST_PACKET = 256 * 1024
 _LEAST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
@@ -33,17 +35,26 @@ class Verdict(NamedTuple):
 
 async def check_server(connection: MysqlConnection, endpoint: MysqlEndpoint) -> None:
     """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, if the server can't be used."""
-    [found] = await connection.run([_LOAD_SERVER_SETTINGS()])
-    verdict = judge({_text(name): _text(value) for name, value in found.rows})
+    verdict = await verdict_on(connection)
     if verdict.refused is not None:
         raise ShardConnectionFailed(f"{endpoint}: {verdict.refused}", retryable=False)
     for warning in verdict.warnings:
         logger.warning(warning, extra={"shard": str(endpoint)})
 
 
+async def verdict_on(connection: MysqlConnection) -> Verdict:
+    """Asks the server, and judges what it says."""
+    found = await connection.run([_LOAD_SERVER_SETTINGS(), _LOAD_REPLICATION_STATUS()])
+    return judge({_text(name).lower(): _text(value) for result in found for name, value in result.rows})
+
+
 def judge(variables: Mapping[str, str]) -> Verdict:
-    """What the server's global variables say. One that it doesn't have counts as good."""
+    """What the server's global variables and status variables say, by their names in small letters. One that it doesn't have counts as
+    good."""
     version = variables.get("version", "")
+    refused = refusal_of(f"{version} {variables.get('version_comment', '')}")
+    if refused is not None:
+        return Verdict(refused)
     kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
     numbers = re.match(r"(\d+)\.(\d+)", version)
     least = _LEAST[kind]
@@ -66,6 +77,13 @@ def judge(variables: Mapping[str, str]) -> Verdict:
         warnings.append(
             "there is a binary log and sync_binlog is not 1: what was answered can be lost with the database's machine"
         )
+    for role in ("master", "source"):
+        enabled, status = (variables.get(f"rpl_semi_sync_{role}_{name}") for name in ("enabled", "status"))
+        if (enabled, status) == ("ON", "OFF"):
+            warnings.append(
+                "semi-synchronous replication has fallen back to asynchronous: no COMMIT waits for a replica, "
+                "and a failover loses what was answered"
+            )
     if variables.get("innodb_file_per_table", "ON") != "ON":
         warnings.append(
             "innodb_file_per_table is OFF: what is dropped gives no disk back, the shared file only ever grows"

@@ -379,7 +379,10 @@ class Writer:
             if not commits.rows:
                 break
             if _now() >= give_up_at:
-                raise MysqlConnectionLost(f"{self._endpoint}: a COMMIT does not end; is its disk full?")
+                raise MysqlConnectionLost(
+                    f"{self._endpoint}: a COMMIT does not end (state: {commits.rows[0][0] or 'none'}); is its disk full, "
+                    "or does it wait for a semi-synchronous replica or another node of its cluster?"
+                )
             await asyncio.sleep(_COMMIT_STEP_S)
         with contextlib.suppress(driver.MySQLError):
             await connection.run([b"KILL %d" % alive.rows[0][0]])

@@ -52,7 +52,7 @@ class Connection:
         return self.open and reader is not None and not reader.at_eof() and reader.exception() is None
 
     async def run(self, script: Script, *arguments: bytes | int | str) -> Any:
-        """What the script answers. Raises `Refused`, or `RedisConnectionLost` if the connection went or the time limit passed."""
+        """What the script answers. Raises as `command` does, and `ScriptFailed` if it failed in the middle."""
         try:
             return await self.command(b"EVALSHA", script.sha, 1, self._front, *arguments)
         except Refused as refused:
@@ -61,7 +61,11 @@ class Connection:
         return await self.command(b"EVAL", script.text, 1, self._front, *arguments)
 
     async def command(self, *words: bytes | int | str) -> Any:
-        """One command's answer."""
+        """One command's answer.
+
+        Raises `Refused`, or `RedisConnectionLost` if the connection went, the time limit passed, or a proxy answered with an error of
+        its own: Redis may then carry the command out, also later.
+        """
         if not self.open:
             raise NoConnection(f"{self.endpoint}: not connected")
         self._stats.round_trips += 1
@@ -70,19 +74,14 @@ class Connection:
             async with asyncio.timeout(self._limit_s):
                 await self._raw.send_packed_command(self._raw.pack_command(*words), check_health=False)
                 return await self._raw.read_response(disconnect_on_error=False)
-        except NotConnected as error:
-            self.close()
-            if str(error).startswith("Redis is loading"):
-                raise Refused("LOADING", str(error)) from error
-            raise RedisConnectionLost(f"{self.endpoint}: {error}") from error
-        except ResponseError as error:
-            raise refusal_of(error) from error
         except TimeoutError as error:
             self.close()
             raise RedisConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
-        except (RedisError, OSError) as error:
-            self.close()
-            raise RedisConnectionLost(f"{self.endpoint}: {error}") from error
+        except (RedisError, OSError, ValueError) as error:  # the last for an answer that the driver does not understand
+            refused = refusal_of(error)
+            if refused is None or isinstance(error, NotConnected):
+                self.close()
+            raise refused or RedisConnectionLost(f"{self.endpoint}: {error}") from error
         except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
             self.close()
             raise
@@ -121,17 +120,10 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
     except AuthenticationError as error:
         await _drop(raw)
         raise Refused("WRONGPASS", str(error)) from error
-    except NotConnected as error:
+    except (RedisError, OSError, ValueError) as error:
         await _drop(raw)
-        if "loading" in str(error).lower():
-            raise Refused("LOADING", str(error)) from error
-        raise NoConnection(f"Redis {endpoint}: {str(error).rstrip('.')}") from error
-    except ResponseError as error:
-        await _drop(raw)
-        raise refusal_of(error) from error
-    except (RedisError, OSError) as error:
-        await _drop(raw)
-        raise NoConnection(f"Redis {endpoint}: {str(error).rstrip('.')}") from error
+        refused = refusal_of(error)
+        raise refused or NoConnection(f"Redis {endpoint}: {str(error).rstrip('.')}") from error
     except BaseException:
         await _drop(raw)
         raise

@@ -19,12 +19,16 @@ class NoConnection(RedisConnectionLost):
 
 
 class Refused(Exception):
-    """Redis answered with an error. `code` is its first word; nothing was changed."""
+    """Redis, or one of our scripts, answered with an error before anything was changed. `code` is its first word."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code} {text}")
         self.code = code
         self.text = text
+
+
+class ScriptFailed(Refused):
+    """A script ended with an error that may have come after its first write: what it had written stays, and the rest is not done."""
 
 
 class StaleQueues(Exception):
@@ -43,19 +47,51 @@ ELSEWHERE = frozenset({"READONLY", "MASTERDOWN"})
 """The master may be another server now: worth a new connection."""
 
 
-def refusal_of(error: driver.ResponseError) -> Refused:
-    """The error with its code; the driver cuts the code off if it has a class for it."""
+# Redis checks these conditions before a call begins; within a script again, but only before its first write.
+_BEFORE_FIRST_WRITE = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
+# All other errors may be a proxy's, which says nothing about what Redis does with the call. The last three are our scripts'.
+_NOT_BEGUN = _BEFORE_FIRST_WRITE | frozenset(
+    {
+        "NOSCRIPT",
+        "MOVED",
+        "ASK",
+        "TRYAGAIN",
+        "CROSSSLOT",
+        "CLUSTERDOWN",
+        "MASTERDOWN",
+        "LOADING",
+        "NOAUTH",
+        "WRONGPASS",
+        "NOPERM",
+        "BUSY",
+        "SLOTLOST",
+        "OVERTAKEN",
+        "STALEQUEUE",
+    }
+)
+
+
+def refusal_of(error: Exception) -> Refused | None:
+    """Returns what Redis itself, or a script, refused the call with. None: the call may be carried out, now or later."""
+    code, text = _code_of(error)
+    if "@user_script" in str(error):  # said by Redis of each error within a script, not of those that a script returns
+        return Refused(code, text) if code in _BEFORE_FIRST_WRITE else ScriptFailed(code, text)
+    return Refused(code, text) if code in _NOT_BEGUN else None
+
+
+def _code_of(error: Exception) -> tuple[str, str]:
+    """The error's code and what follows it; the driver cuts the code off if it has a class for it."""
     text = str(error)
     for kind, code in _CODES:
         if isinstance(error, kind):
-            return Refused(code, text.removeprefix(code + " "))
+            return code, text.removeprefix(code + " ")
     code, _, rest = text.partition(" ")
     if code.isupper() and code != "ERR":
-        return Refused(code, rest)
+        return code, rest
     found = _IN_SCRIPT.search(text)
     if found is not None:
-        return Refused(found[1], found[2])
-    return Refused("MISCONF" if _CANNOT_SAVE.search(text) else "ERR", text)
+        return found[1], found[2]
+    return "MISCONF" if _CANNOT_SAVE.search(text) else "ERR", text
 
 
 # Redis 6.2 puts what it answers to a script's command behind where the script was, and cuts out the middle where that gets long.
@@ -64,6 +100,8 @@ _CANNOT_SAVE = re.compile("stop-writes-on-bgsave-error|writing to the AOF")
 
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (driver.NoScriptError, "NOSCRIPT"),
+    (driver.BusyLoadingError, "LOADING"),
+    (driver.AuthenticationError, "NOAUTH"),
     (driver.ReadOnlyError, "READONLY"),
     (driver.OutOfMemoryError, "OOM"),
     (driver.NoPermissionError, "NOPERM"),
@@ -71,6 +109,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (driver.AskError, "ASK"),
     (driver.TryAgainError, "TRYAGAIN"),
     (driver.ClusterDownError, "CLUSTERDOWN"),
+    (driver.ClusterCrossSlotError, "CROSSSLOT"),
     (driver.MasterDownError, "MASTERDOWN"),
 )
 

@@ -14,7 +14,13 @@ from pinlater.server.storage.redis.errors import StaleQueues
 from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.membership import members
 from pinlater.server.storage.redis.readers import Readers
-from pinlater.server.storage.redis.server_requirements import memory_size
+from pinlater.server.storage.redis.server_requirements import (
+    check_server,
+    memory_size,
+    read_info,
+    refusal_of,
+    warnings_of,
+)
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
 
@@ -27,6 +33,7 @@ async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
     Raises `Unavailable` if that can't be done, or if the shard is not for this program.
     """
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
+        await check_server(readers, endpoint)
         before = await migration.version_of(readers)
         done = await migration.migrate(readers)
         return before, await migration.version_of(readers), done
@@ -38,9 +45,13 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
         schema = await migration.version_of(readers)
         if not schema:
             return Look(0)
+        info = read_info(await readers.command(b"INFO"))
+        refused = refusal_of(info)
+        warnings = warnings_of(info) if refused is None else [refused]
         servers, rows = await members(readers.run, settings.lease_ms), await reading.count_rows(readers, None, 0)
         keys = await reading.timed_keys(readers, now_ms)
-        return Look(schema, servers, reading.counts(rows, 0), timed_keys=keys, size=await memory_size(readers))
+        size = await memory_size(readers)
+        return Look(schema, servers, reading.counts(rows, 0), timed_keys=keys, size=size, warnings=warnings)
 
 
 async def live_jobs(endpoint: RedisEndpoint, settings: RedisSettings, name: str, now_ms: int, limit: int) -> LiveJobs:

@@ -24,14 +24,25 @@ _LOOK_EVERY_S = 1.0
 async def check_server(readers: Readers, endpoint: RedisEndpoint) -> None:
     """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, if the server can't be used."""
     found = read_info(await readers.command(b"INFO"))
-    version = found.get("redis_version", "")
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is not None and (int(numbers[1]), int(numbers[2])) < _LEAST:
-        raise ShardConnectionFailed(
-            f"{endpoint}: Redis {version} is too old: {_LEAST[0]}.{_LEAST[1]} or newer is needed", retryable=False
-        )
+    refused = refusal_of(found)
+    if refused is not None:
+        raise ShardConnectionFailed(f"{endpoint}: {refused}", retryable=False)
     for warning in warnings_of(found):
         logger.warning(warning, extra={"shard": str(endpoint)})
+
+
+def refusal_of(info: Mapping[str, str]) -> str | None:
+    """Why the server can't be used; None if it can."""
+    version = info.get("redis_version", "")
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < _LEAST:
+        return f"Redis {version} is too old: {_LEAST[0]}.{_LEAST[1]} or newer is needed"
+    if info.get("role") == "active-replica":
+        return (
+            "it is KeyDB with active replication, where two nodes take changes of one job and the later one wins: jobs would "
+            "be lost and handed out twice; make one of them a plain replica (active-replica no)"
+        )
+    return None
 
 
 def warnings_of(info: Mapping[str, str]) -> list[str]:

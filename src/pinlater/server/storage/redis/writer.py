@@ -1,9 +1,9 @@
 """Changes: one script a call, carried out once even if it is sent several times.
 
-Every call has a number, greater than those before, and its script keeps number and answer in the writer's key, in the same step as the
-change. If a connection is lost before the answer came, the same call is sent again on the next one: if it was carried out, the
-script gives its answer again and changes nothing. A delayed call from a lost connection does no harm either: once a later
-call was carried out, its number is too low.
+Every call has a number, greater than those before, and its script keeps number and answer in the writer's key, as its last write. If a
+connection is lost before the answer came, or a proxy answers in the place of Redis, the same call is sent again on the next connection:
+if it was carried out, the script gives its answer again and changes nothing. A delayed call from a lost connection does no harm either:
+once a later call was carried out, its number is too low.
 
 The writer's key also holds the lease of the server's slot. If it is another's, the script refuses, and this server takes another slot.
 """
@@ -24,6 +24,7 @@ from pinlater.server.storage.redis.errors import (
     ELSEWHERE,
     RedisConnectionLost,
     Refused,
+    ScriptFailed,
     SlotLost,
     StaleQueues,
     translate,
@@ -156,6 +157,10 @@ class Writer:
                 sending = True
                 answer = await self._send(connection, name, arguments)
             except Refused as refused:
+                if sending and isinstance(refused, ScriptFailed):
+                    self._unsettled = (self._newest, if_answered)
+                    failed = f"{translate(refused, self._endpoint)}; a part of the change may be stored"
+                    raise OutcomeUnknown(failed) from refused
                 if not self._may_retry(refused) or last or _now() >= give_up_at:
                     if doubt:
                         return await self._find_out(refused, name, arguments, if_answered)

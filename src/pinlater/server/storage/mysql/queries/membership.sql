@@ -66,5 +66,5 @@ ON DUPLICATE KEY UPDATE newest = IF(newest BETWEEN :first AND :last AND :conditi
 SELECT newest FROM writers WHERE writer = :writer FOR UPDATE;
 
 -- name: find_commit(id)
--- Whether the connection is in the middle of a COMMIT.
-SELECT id FROM information_schema.processlist WHERE id = :id AND info = 'COMMIT';
+-- Whether the connection is in the middle of a COMMIT, and what the database says that it waits for.
+SELECT state FROM information_schema.processlist WHERE id = :id AND info = 'COMMIT';

@@ -33,5 +33,9 @@ SELECT coalesce(sum(data_length + index_length), 0) FROM information_schema.tabl
 -- name: load_server_settings()
 -- What `server_requirements.py` checks.
 SHOW GLOBAL VARIABLES WHERE Variable_name IN
-  ('version', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
-  'innodb_file_per_table', 'max_allowed_packet');
+  ('version', 'version_comment', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
+  'innodb_file_per_table', 'max_allowed_packet', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled');
+
+-- name: load_replication_status()
+-- Whether a COMMIT waits for a replica now. The second name is that of MySQL from 8.0.26 on.
+SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status');

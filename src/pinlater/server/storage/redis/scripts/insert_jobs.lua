@@ -18,8 +18,7 @@ local names, ids, requests, top = unpack(cmsgpack.unpack(ARGV[4]))
 if stale(names, ids) then
     return redis.error_reply(STALE)
 end
--- First of all writes: one that Redis refuses where there is no memory left.
-done({})
+refused_when_full()
 
 local KEPT_MS = 120000
 local now_ms = tonumber(now)
@@ -193,7 +192,4 @@ end
 if top > (call('GET', T .. 'top') or '') then
     call('SET', T .. 'top', top)
 end
-if plainly then
-    return {}
-end
-return done(answers)
+return done(plainly and {} or answers)

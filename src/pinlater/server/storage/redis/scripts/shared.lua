@@ -133,6 +133,11 @@ local function even_when_full()
     call('DEL', T .. 'x')
 end
 
+-- A write that changes nothing, and that Redis refuses where there is no memory left, if it is the first one of the script.
+local function refused_when_full()
+    call('APPEND', T .. 'w' .. ARGV[1], '')
+end
+
 -- Puts a priority among those that a queue is known to have, and returns all of them; nil where it was there.
 local function note_priority(queue, priority, known)
     if string.find(known, priority, 1, true) then

@@ -1,0 +1,20 @@
+"""Servers that speak MySQL's protocol and are known to break a promise of ours. Any other counts as MySQL or MariaDB."""
+
+from __future__ import annotations
+
+_NO_FOREIGN_KEYS = "SingleStore, which has no foreign keys: jobs could be stored in a queue that was deleted"
+# By a word that the server's version or its comment has, in small letters.
+_REFUSED = {
+    "tidb": "TiDB, which locks no row for SELECT ... FOR UPDATE SKIP LOCKED: two servers would hand out one job",
+    "vitess": "Vitess (as PlanetScale is), which has no JSON_TABLE: most of our changes need it",
+    "dolt": "Dolt, which has no locks of rows: two servers would hand out one job",
+    "singlestore": _NO_FOREIGN_KEYS,
+    "memsql": _NO_FOREIGN_KEYS,
+}
+
+
+def refusal_of(banner: str) -> str | None:
+    """Returns why the server with this version or comment can't be used; None for one that can."""
+    said = banner.lower()
+    reason = next((reason for word, reason in _REFUSED.items() if word in said), None)
+    return None if reason is None else f"it is {reason}; use MySQL or MariaDB"
