@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -63,6 +64,7 @@ from pinlater.server.storage.values import (
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
+logger = logging.getLogger(__name__)
 
 # SQLite's own limit is 1 GB a row.
 _BODY_BYTES_MAX = 900_000_000
@@ -89,12 +91,13 @@ class _OpenShard:
             self.connection.close()
             raise
         self.file_identity = FileIdentity(path, lock)
-        self.writer = Writer(self.connection, path, self.queue_cache, settings, monotonic, self.file_identity)
-        self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
+        checkpointer = Checkpointer(self.connection, path, settings)
+        self.writer = Writer(
+            self.connection, path, self.queue_cache, settings, monotonic, self.file_identity, checkpointer
+        )
 
     async def close(self) -> None:
         await self.writer.close()
-        self.checkpointer.stop()
         await self.readers.close()
         self.connection.close()  # the last one: SQLite checkpoints and removes the log
 
@@ -142,6 +145,7 @@ class SqliteShard(RelationalShard):
         except BaseException:
             self._lock.drop()
             raise
+        logger.info("store %s: opened with SQLite %s", self.path, sqlite3.sqlite_version)
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
