@@ -34,7 +34,7 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import Options, has_expired, options_of
+from pinlater.server.storage.options import NONE, Options, has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
@@ -60,7 +60,14 @@ _INSERT_CLAIMS = sql("insert_claims")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
-async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
+class Claims(NamedTuple):
+    """The answers to orders, and the ids of jobs that were claimed although their own rows were missing: for `delete_lost`."""
+
+    answers: list[Claimed | PinLaterError]
+    lost: list[int]
+
+
+async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> Claims:
     """All orders at once."""
     results: list[Claimed | PinLaterError] = [QueueNotFound.of(order.queue) for order in orders]
     claims: list[tuple[int, _OpenOrder]] = []
@@ -81,7 +88,7 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
         transaction.queue_cache.ready_memory.claims += len(claims) - len(searching)
     for index, one in claims:
         results[index] = one.result()
-    return results
+    return Claims(results, [job_id for _, one in claims for job_id in one.lost])
 
 
 async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: int) -> None:
@@ -96,7 +103,7 @@ async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: 
         about: dict[int, _SpecialJob] = {}
         if special:
             make, lines = tuple.__new__, await transaction.select_jobs(_SELECT_SPECIAL, special)
-            about = {
+            about = dict.fromkeys(special, _GONE) | {
                 job_id: make(_SpecialJob, (allowed, remaining, ended, created_at_ms, options_of(text)))
                 for job_id, allowed, remaining, ended, created_at_ms, text in lines
             }
@@ -178,6 +185,10 @@ class _SpecialJob(NamedTuple):
     options: Options
 
 
+# In place of a job whose own row is gone. That is known only after the claim, as for a plain job: its body is missing.
+_GONE = _SpecialJob(1, 1, 0, 0, NONE)
+
+
 class _Share:
     """What one dequeue call gets: rows of `ready` first, jobs in the end."""
 
@@ -219,6 +230,7 @@ class _OpenOrder:
         self.special: list[int] = []
         self.expired = 0
         self.met_expired = False  # in the last round
+        self.lost: list[int] = []  # claimed, but neither content nor body was found
         self._due_ms: int | None = None
         self._contents: Mapping[int, JobContent] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
@@ -380,7 +392,7 @@ class _OpenOrder:
     ) -> None:
         """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
 
-        One that is in neither was deleted by another server, if the answer was lost and this server asked again.
+        One that is in neither has lost its own row; or another server has deleted it, if the answer was lost and this server asked again.
         """
         now_ms = self._now_ms
         until_ms = later(now_ms, self._timeout_ms)
@@ -394,7 +406,11 @@ class _OpenOrder:
                 if flags & SPECIAL:
                     if job_id in bodies:
                         add(self._about[job_id]._replace(body=bodies[job_id]))
-                elif job_id in jobs:
+                    else:
+                        self.lost.append(job_id)
+                elif job_id not in jobs:
+                    self.lost.append(job_id)
+                else:
                     allowed, created_ms, body = jobs[job_id]
                     add(
                         make(
@@ -442,4 +458,6 @@ class _OpenOrder:
         ready.search_found_all({*self.plain, *self.special}, min(coming, default=None), now_s)
 
     def result(self) -> Claimed:
-        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.bytes_ran_out)
+        due_ms = self._now_ms if self.lost else self._due_ms
+        cut_short = self.bytes_ran_out or bool(self.lost)
+        return Claimed([share.jobs for share in self._shares], due_ms, self.expired, cut_short)

@@ -17,6 +17,7 @@ from pinlater.domain.queue import Queue, queue_of
 from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.relational.dialect import WaitingJob
 from pinlater.server.storage.relational.known_groups import KnownGroups
+from pinlater.server.storage.relational.lost_jobs import LostJobs
 from pinlater.server.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
@@ -172,6 +173,7 @@ class SqliteQueueCache:
         self.first_key_until_ms = NEVER_MS
         self._touched: dict[Counter, None] = {}
         self.claims = 0
+        self.lost = LostJobs()
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
 
     def begin(self) -> None:

@@ -100,8 +100,10 @@ def peek(
 
 
 def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:
-    """The job as a claim would hand it out; None for one that has expired."""
+    """The job as a claim would hand it out; None for one that has expired or is gone."""
     run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
+    if body is None:
+        return None
     options = options_of(options_text)
     if has_expired(options, now_ms):
         return None

@@ -179,7 +179,12 @@ class SqliteShard(RelationalShard):
     def figures(self) -> Mapping[str, float]:
         if self._opened is None:
             return {}
-        return {"transactions": self._opened.writer.commits, "claims_from_memory": self._opened.queue_cache.claims}
+        queue_cache = self._opened.queue_cache
+        return {
+            "transactions": self._opened.writer.commits,
+            "claims_from_memory": queue_cache.claims,
+            "jobs_lost": queue_cache.lost.jobs,
+        }
 
     @property
     def commits(self) -> int:

@@ -34,6 +34,15 @@ LEFT JOIN done ON done.id = jobs.id
 WHERE jobs.id IN (:ids)
 FOR UPDATE;
 
+-- name: find_unfinished(jobs, ids)
+-- Of one moment, without locks.
+SELECT jobs.id FROM :jobs
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+  AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+WHERE jobs.id IN (:ids) AND (ready.id IS NOT NULL OR claims.id IS NOT NULL);
+
 -- name: load_contents(jobs, ids)
 SELECT jobs.id, coalesce(progress.body, jobs.body), done.holder FROM :jobs
 LEFT JOIN progress ON progress.id = jobs.id
@@ -43,6 +52,10 @@ WHERE jobs.id IN (:ids);
 -- name: load_claims(ids)
 -- The columns of `ClaimRow`.
 SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
+
+-- name: load_done(ids)
+-- The columns of `DoneRow`.
+SELECT id, queue_id, priority, state FROM done FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
 
 -- name: save_progress(rows)
 -- `body` keeps its value: `save_body` sets it.
