@@ -38,6 +38,7 @@ from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.queues import MysqlQueueTable
 from pinlater.server.storage.mysql.readers import Readers
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
+from pinlater.server.storage.mysql.recounting import recount
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
@@ -364,7 +365,12 @@ class MysqlShard(RelationalShard):
         return await self._opened.readers.read(lambda c: reading.scan(c, self.name, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
-        return await self._opened.readers.read(lambda c: reading.counts(c, queues))
+        if queues is not None:
+            return await self._opened.readers.read(lambda c: reading.counts(c, queues))
+        counts, miscounted = await self._opened.readers.read(reading.all_counts)
+        if miscounted:
+            await self._opened.other.carry_out(lambda t: recount(t, miscounted))
+        return counts
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 

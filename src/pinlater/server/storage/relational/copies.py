@@ -84,6 +84,8 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
     if packed is None:
         return Restored(place)  # another server has brought them back
     jobs = read_copies(packed)
+    if not jobs:
+        return Restored(place)
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None or queue.queue_id != jobs[0].queue_id:
         return Restored(place, queue_gone=len(jobs))

@@ -81,7 +81,10 @@ class _OpenShard:
             migration.migrate(self.connection, path)
             reserve_log(path, settings)
             self.queue_cache = SqliteQueueCache()
+            self.connection.execute("BEGIN IMMEDIATE")
             self.queue_cache.reload(self.connection.execute)
+            self.queue_cache.write(self.connection.execute)
+            self.connection.execute("COMMIT")
             self.highest_id = self.queue_cache.highest_id
             self.readers = Readers(path, settings)
             wait_for_locks(
@@ -273,8 +276,12 @@ class SqliteShard(RelationalShard):
         return await self._open.readers.long(lambda c: reading.scan(c, self.name, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        opened = self._open
         if queues is None:
-            return await self._open.readers.long(lambda c: reading.counts(c, None))
+            counts, miscounted = await opened.readers.long(reading.all_counts)
+            if miscounted:
+                await opened.writer.carry_out(lambda t: t.queue_cache.recount_named(t.execute, miscounted))
+            return counts
         return self._open.readers.quick(lambda c: reading.counts(c, queues))
 
     # --- maintenance: nothing to do costs no query ------------------------------------------------------------------------------
