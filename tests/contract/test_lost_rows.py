@@ -20,6 +20,8 @@ from asyncmy.errors import OperationalError
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.server.storage.values import (
     AuditRecord,
+    ClaimCall,
+    ClaimOrder,
     CopiesOf,
     Inserted,
     InsertRequest,
@@ -242,5 +244,62 @@ async def test_whatever_row_is_lost_all_other_jobs_end_and_no_row_is_kept(
             assert left == dict.fromkeys(left, 0)
         await desk.put(b"new")
         assert (await desk.take()).job.body == b"new"
+    finally:
+        await desk.shard.close()
+
+
+@pytest.mark.parametrize("store_kind", STORES)
+async def test_claims_pass_over_lost_jobs_and_count_them(
+    store_kind: str, tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Jobs with and without options, one in hand, and one that waits behind them."""
+    if store_kind != "sqlite":
+        needs_server(store_kind, request)
+    desk = Desk(lambda: make_store(store_kind, tmp_path))
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    try:
+        held = await desk.put_and_take()
+        lost = [await desk.put(headers={"a": "b"} if number % 2 else None) for number in range(60)]
+        last = await desk.put(b"last")
+        ids = [job.key.id for job in (held,)] + [key.id for key in lost]
+        await Hand(store_kind, tmp_path).take_away("jobs", ids)
+        await desk.reopen()  # the server has none of them in its memory
+
+        claimed: list[JobKey] = []
+        while not claimed:
+            answer = await desk.order(ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS))
+            claimed = [JobKey(QUEUE, job.priority, job.id) for job in answer.jobs[0]]
+            assert claimed or answer.cut_short or answer.next_due_ms == desk.now, "the caller would not come again"
+        assert claimed == [last]
+        assert (await desk.counts())[:4] == (1, 0, 0, 2)
+        desk.clock.advance(ms=TIMEOUT_MS + 1)
+        [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+        assert (swept.lost, swept.retried) == (1, 1)
+        assert desk.shard.figures()["jobs_lost"] == 61
+        assert "jobs are gone" in caplog.text
+        assert (await desk.counts())[:4] == (1, 1, 0, 0)
+        assert (await desk.take()).key == last
+    finally:
+        await desk.shard.close()
+
+
+@pytest.mark.parametrize("state", list(JobState))
+@pytest.mark.parametrize("store_kind", STORES)
+async def test_lost_jobs_do_not_stand_before_others_that_an_operator_deletes(
+    store_kind: str, state: JobState, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if store_kind != "sqlite":
+        needs_server(store_kind, request)
+    desk = Desk(lambda: make_store(store_kind, tmp_path))
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    try:
+        lost = [await desk.put_in(state) for _ in range(4)]
+        desk.clock.advance(ms=1)
+        await desk.put_in(state)
+        await Hand(store_kind, tmp_path).take_away("jobs", [key.id for key in lost])
+        assert sum([await desk.purge(state, limit=2) for _ in range(3)]) == 5
+        assert (await desk.counts())[1:6] == (0, 0, 0, 0, 0)
     finally:
         await desk.shard.close()
