@@ -303,3 +303,34 @@ async def test_lost_jobs_do_not_stand_before_others_that_an_operator_deletes(
         assert (await desk.counts())[1:6] == (0, 0, 0, 0, 0)
     finally:
         await desk.shard.close()
+
+
+@pytest.mark.parametrize("store_kind", ["mariadb", "mysql8"])
+async def test_a_row_that_waits_although_its_job_is_claimed_or_finished_stops_no_queue(
+    store_kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """As a transaction leaves it that was carried out by half. The job is handed out to no second worker."""
+    needs_server(store_kind, request)
+    desk = Desk(lambda: make_store(store_kind, tmp_path))
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    try:
+        held, finished = await desk.put_and_take(), await desk.put_in(JobState.SUCCEEDED)
+        hand = Hand(store_kind, tmp_path)
+        for key in (held.key, finished):
+            await hand.do(
+                f"INSERT INTO ready SELECT queue_id, priority, run_after_ms, id, 0, 5 FROM jobs WHERE id = {key.id}"
+            )
+        last = await desk.put(b"last")
+        await desk.reopen()
+
+        assert (await desk.take()).key == last
+        assert await hand.count("ready") == 0
+        assert (await desk.look(finished)).state is JobState.SUCCEEDED
+        await hand.do(f"INSERT INTO done SELECT id, queue_id, 3, priority, 1, NULL FROM jobs WHERE id = {held.key.id}")
+        assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+        await desk.succeed(last)
+        await desk.shard.count_jobs()
+        assert (await desk.counts())[1:6] == (0, 0, 0, 3, 0)
+    finally:
+        await desk.shard.close()

@@ -9,6 +9,7 @@ so that the claim needs no look at the job itself.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -40,6 +41,8 @@ from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
+logger = logging.getLogger(__name__)
+
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
 _READ_MAX = 2_000
@@ -57,6 +60,8 @@ _SELECT_BODIES = sql("select_bodies")
 _SELECT_SPECIAL = sql("select_special")
 _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
 _INSERT_CLAIMS = sql("insert_claims")
+_LOAD_CLAIMS = sql("load_claims")
+_LOAD_DONE = sql("load_done")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
@@ -99,6 +104,8 @@ async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: 
         found = await transaction.select(*[one.wanted() for one in unfilled])
         for one in unfilled:
             one.queue.took(time.perf_counter() - began)
+        if transaction.careful and await _delete_placed(transaction, unfilled, [answer.rows for answer in found]):
+            continue
         special = [job_id for answer in found for _, _, job_id, flags, _ in answer.rows if flags & SPECIAL]
         about: dict[int, _SpecialJob] = {}
         if special:
@@ -117,6 +124,32 @@ async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: 
         if not unfilled:
             return
         _move(claims, transaction)
+
+
+async def _delete_placed(
+    transaction: Transaction, orders: Sequence[_OpenOrder], found: Sequence[Sequence[tuple[Any, ...]]]
+) -> bool:
+    """Deletes the rows of jobs that are claimed or finished already. Returns whether there were any.
+
+    No transaction leaves such rows, but a hand or the restore of a part may, and then the claim before this one has failed.
+    """
+    ids = sorted({row[2] for rows in found for row in rows})
+    if not ids:
+        return False
+    answers = await transaction.select(_LOAD_CLAIMS(ids=ids), _LOAD_DONE(ids=ids))
+    placed = {line[0] for answer in answers for line in answer.rows}
+    gone: list[tuple[int, int, int, int]] = []
+    for one, rows in zip(orders, found, strict=True):
+        for priority, run_after_ms, job_id, flags, _ in rows:
+            if job_id in placed:
+                gone.append((one.queue.queue_id, priority, run_after_ms, job_id))
+                counter = transaction.counters.of(one.queue.queue_id, priority)
+                counter.pending -= 1
+                counter.future -= bool(flags & FUTURE)
+    if gone:
+        transaction.change(delete_ready(gone))
+        logger.error("%s: %d jobs waited that were claimed or finished already", transaction.endpoint, len(gone))
+    return bool(gone)
 
 
 def _move(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:

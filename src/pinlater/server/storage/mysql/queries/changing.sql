@@ -117,7 +117,9 @@ STRAIGHT_JOIN future FORCE INDEX (PRIMARY) ON future.run_after_ms = gone.run_aft
 INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows;
 
 -- name: insert_done(rows)
-INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows;
+-- A row that is there is one that no transaction has left: the newest end counts.
+INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows
+ON DUPLICATE KEY UPDATE state = VALUES(state), priority = VALUES(priority), finished_at_ms = VALUES(finished_at_ms), holder = VALUES(holder);
 
 -- name: lock_unique_key(queue_id, key)
 -- Locked: a key that has ended is deleted next, while another server may give it to another job.
