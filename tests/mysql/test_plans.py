@@ -54,6 +54,7 @@ SCANS = {
     ("oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
     ("page_of_claims", "claims"): "an operator's scan of jobs in progress, of which there are never many",
     ("claims_of_tokens", "claims"): "once after a claim of unknown outcome",
+    ("count_differences", "claims"): "once for a queue whose counters are wrong",
     ("list_unique_queues", "unique_keys"): "the whole index, on a reader and only where there are several shards",
 }
 # What may be sorted, and why.
@@ -62,6 +63,8 @@ SORTS = {
     "page_of_claims": "as above",
     "merge_pages": "a page of each priority",
     "count_jobs": "counters, not jobs",
+    "list_miscounted": "counters, not jobs",
+    "count_differences": "once for a queue whose counters are wrong",
     "list_queues": "queues, not jobs",
     "list_partitions": "partitions, not jobs",
     "list_samples_of": "the samples of several queues, a few hundred short rows of each",

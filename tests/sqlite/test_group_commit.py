@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from typing import NoReturn
 
@@ -193,16 +192,3 @@ async def test_after_closing_calls_are_refused(bench: Bench) -> None:
     await bench.shard.close()
     with pytest.raises(ShardConnectionFailed):
         await writer.carry_out(lambda transaction: None)
-
-
-async def test_a_checkpoint_between_transactions_lets_a_busy_writer_restart_the_log(bench: Bench) -> None:
-    """A checkpoint of the writer between transactions lets the next one write at the log's beginning."""
-    await bench.insert(500, body=b"x" * 2_000)
-    connection: sqlite3.Connection = writer_of(bench)._connection
-    writer_of(bench).want_checkpoint()
-    await bench.insert()
-    await bench.insert()
-    [busy, pages, copied] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    assert busy == 0
-    assert pages == copied
-    assert pages < 50

@@ -28,6 +28,13 @@ ALLOWED_SCANS = {
         "oldest_claims",
         "claims",
     ): "an operator's deletion of jobs in progress, on a reader; once for each priority of a deleted queue",
+    ("list_miscounted", "queues"): "it looks at all counters, on a reader",
+    ("list_miscounted", "claims"): "the first row and no more",
+    ("count_rows", "claims"): "once for a queue whose counters are wrong",
+    ("list_uncounted", "ready"): "the first row of the key and no more",
+    ("list_uncounted", "waiting"): "a row for each queue and priority, at the start and after a change by hand",
+    ("list_uncounted", "found"): "these rows and the jobs in progress",
+    ("list_uncounted", "claims"): "as above",
     ("list_unique_queues", "unique_keys"): "on a reader, and only where there are several shards",
     ("select_first_expiry", "expiries"): "the first row of the key and no more",
     ("select_first_key_times", "request_keys"): "the first row of the index and no more",
@@ -92,7 +99,7 @@ def test_every_exception_is_still_needed(connection: sqlite3.Connection, name: s
 def test_the_claim_reads_in_the_order_of_the_key(connection: sqlite3.Connection) -> None:
     first, second = plan(connection, "select_due")
     assert first == "SEARCH ready USING PRIMARY KEY (queue_id=? AND priority=? AND run_after_ms<?)"
-    assert second == "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"
+    assert second == "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +136,11 @@ def test_a_statement_on_one_job_seeks_its_row_and_makes_no_temporary_table(
     values = [None] * len(STATEMENTS[name].parameters)
     steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {OfIds(name, 'claims').of_one}", values)]
     looks = [step for step in steps if step not in {"CO-ROUTINE wanted", "SCAN CONSTANT ROW", "SCAN wanted"}]
-    assert all("USING INTEGER PRIMARY KEY (rowid=?)" in step for step in looks), steps
+    whole_keys = (
+        "INTEGER PRIMARY KEY (rowid=?)",
+        "PRIMARY KEY (queue_id=? AND priority=? AND run_after_ms=? AND id=?)",
+    )
+    assert all(any(key in step for key in whole_keys) for step in looks), steps
 
 
 def test_every_statement_is_used() -> None:

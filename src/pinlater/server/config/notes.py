@@ -58,7 +58,7 @@ NOTES: Mapping[str, str] = {
     "sqlite.transaction_ms_max": "How long one shared transaction may grow before it is committed.",
     "sqlite.waiting_calls_max": "Most store calls that wait for the writer.",
     "sqlite.checkpoint_interval_ms": "How often the write-ahead log is copied into the file.",
-    "sqlite.wal_restart_pages": "From how many pages on the write-ahead log is made to start over.",
+    "sqlite.wal_restart_pages": "A write-ahead log of more pages, and longer than its reserve, is copied sooner and cut.",
     "sqlite.wal_reserve_kib": "Length that the write-ahead log is given at the start: flushing a file that grows takes twice as long.",
     "sqlite.cache_kib": "Page cache of the writer.",
     "sqlite.reader_threads": "Threads, each with its own connection, for scans.",

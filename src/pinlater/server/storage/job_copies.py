@@ -6,6 +6,7 @@ ended, so that no other worker gets it before; its attempts are as they were.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from pinlater.domain.job import JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
 from pinlater.server.storage.options import Options, options_of
 from pinlater.server.storage.values import SAMPLE_BYTES_MAX
+
+logger = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 1024 * 1024
 """Bodies that one call deletes together; a longer one goes alone."""
@@ -104,7 +107,12 @@ def pack_copies(copies: Sequence[JobCopy]) -> bytes:
 
 
 def read_copies(packed: bytes) -> list[JobCopy]:
-    return _decode(zlib.decompress(packed))
+    """Returns none if a part of them is gone."""
+    try:
+        return _decode(zlib.decompress(packed))
+    except (zlib.error, msgspec.DecodeError) as error:
+        logger.error("copies of deleted jobs are lost: %s", error)  # noqa: TRY400 no stack needed
+        return []
 
 
 def place_of(at_ms: int, copies: Sequence[JobCopy]) -> str:

@@ -204,7 +204,8 @@ class Claimed(NamedTuple):
 
     `next_due_ms` is the earliest run-after of the jobs that still wait, if a call got fewer than it asked for (else None): when
     to look again. It may be in the past if a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
-    `cut_short`: a due job stayed because of `bytes_together_max`; calls that got none may come again at once.
+    `cut_short`: a due job stayed because of `bytes_together_max`, or because jobs were met whose data is gone; calls that got none may come
+    again at once.
     """
 
     jobs: Sequence[Sequence[HandedOutJob]]

@@ -9,6 +9,7 @@ so that the claim needs no look at the job itself.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -34,11 +35,13 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import Options, has_expired, options_of
+from pinlater.server.storage.options import NONE, Options, has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
+
+logger = logging.getLogger(__name__)
 
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
@@ -57,10 +60,19 @@ _SELECT_BODIES = sql("select_bodies")
 _SELECT_SPECIAL = sql("select_special")
 _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
 _INSERT_CLAIMS = sql("insert_claims")
+_LOAD_CLAIMS = sql("load_claims")
+_LOAD_DONE = sql("load_done")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
-async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
+class Claims(NamedTuple):
+    """The answers to orders, and the ids of jobs that were claimed although their own rows were missing: for `delete_lost`."""
+
+    answers: list[Claimed | PinLaterError]
+    lost: list[int]
+
+
+async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> Claims:
     """All orders at once."""
     results: list[Claimed | PinLaterError] = [QueueNotFound.of(order.queue) for order in orders]
     claims: list[tuple[int, _OpenOrder]] = []
@@ -81,7 +93,7 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
         transaction.queue_cache.ready_memory.claims += len(claims) - len(searching)
     for index, one in claims:
         results[index] = one.result()
-    return results
+    return Claims(results, [job_id for _, one in claims for job_id in one.lost])
 
 
 async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: int) -> None:
@@ -92,11 +104,13 @@ async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: 
         found = await transaction.select(*[one.wanted() for one in unfilled])
         for one in unfilled:
             one.queue.took(time.perf_counter() - began)
+        if transaction.careful and await _delete_placed(transaction, unfilled, [answer.rows for answer in found]):
+            continue
         special = [job_id for answer in found for _, _, job_id, flags, _ in answer.rows if flags & SPECIAL]
         about: dict[int, _SpecialJob] = {}
         if special:
             make, lines = tuple.__new__, await transaction.select_jobs(_SELECT_SPECIAL, special)
-            about = {
+            about = dict.fromkeys(special, _GONE) | {
                 job_id: make(_SpecialJob, (allowed, remaining, ended, created_at_ms, options_of(text)))
                 for job_id, allowed, remaining, ended, created_at_ms, text in lines
             }
@@ -110,6 +124,32 @@ async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: 
         if not unfilled:
             return
         _move(claims, transaction)
+
+
+async def _delete_placed(
+    transaction: Transaction, orders: Sequence[_OpenOrder], found: Sequence[Sequence[tuple[Any, ...]]]
+) -> bool:
+    """Deletes the rows of jobs that are claimed or finished already. Returns whether there were any.
+
+    No transaction leaves such rows, but a hand or the restore of a part may, and then the claim before this one has failed.
+    """
+    ids = sorted({row[2] for rows in found for row in rows})
+    if not ids:
+        return False
+    answers = await transaction.select(_LOAD_CLAIMS(ids=ids), _LOAD_DONE(ids=ids))
+    placed = {line[0] for answer in answers for line in answer.rows}
+    gone: list[tuple[int, int, int, int]] = []
+    for one, rows in zip(orders, found, strict=True):
+        for priority, run_after_ms, job_id, flags, _ in rows:
+            if job_id in placed:
+                gone.append((one.queue.queue_id, priority, run_after_ms, job_id))
+                counter = transaction.counters.of(one.queue.queue_id, priority)
+                counter.pending -= 1
+                counter.future -= bool(flags & FUTURE)
+    if gone:
+        transaction.change(delete_ready(gone))
+        logger.error("%s: %d jobs waited that were claimed or finished already", transaction.endpoint, len(gone))
+    return bool(gone)
 
 
 def _move(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:
@@ -178,6 +218,10 @@ class _SpecialJob(NamedTuple):
     options: Options
 
 
+# In place of a job whose own row is gone. That is known only after the claim, as for a plain job: its body is missing.
+_GONE = _SpecialJob(1, 1, 0, 0, NONE)
+
+
 class _Share:
     """What one dequeue call gets: rows of `ready` first, jobs in the end."""
 
@@ -219,6 +263,7 @@ class _OpenOrder:
         self.special: list[int] = []
         self.expired = 0
         self.met_expired = False  # in the last round
+        self.lost: list[int] = []  # claimed, but neither content nor body was found
         self._due_ms: int | None = None
         self._contents: Mapping[int, JobContent] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
@@ -380,7 +425,7 @@ class _OpenOrder:
     ) -> None:
         """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
 
-        One that is in neither was deleted by another server, if the answer was lost and this server asked again.
+        One that is in neither has lost its own row; or another server has deleted it, if the answer was lost and this server asked again.
         """
         now_ms = self._now_ms
         until_ms = later(now_ms, self._timeout_ms)
@@ -394,7 +439,11 @@ class _OpenOrder:
                 if flags & SPECIAL:
                     if job_id in bodies:
                         add(self._about[job_id]._replace(body=bodies[job_id]))
-                elif job_id in jobs:
+                    else:
+                        self.lost.append(job_id)
+                elif job_id not in jobs:
+                    self.lost.append(job_id)
+                else:
                     allowed, created_ms, body = jobs[job_id]
                     add(
                         make(
@@ -442,4 +491,6 @@ class _OpenOrder:
         ready.search_found_all({*self.plain, *self.special}, min(coming, default=None), now_s)
 
     def result(self) -> Claimed:
-        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.bytes_ran_out)
+        due_ms = self._now_ms if self.lost else self._due_ms
+        cut_short = self.bytes_ran_out or bool(self.lost)
+        return Claimed([share.jobs for share in self._shares], due_ms, self.expired, cut_short)

@@ -48,6 +48,14 @@ class Counter:
         else:
             self.failed += count
 
+    def correct(self, pending: int, future: int, in_progress: int, succeeded: int, failed: int) -> None:
+        """By how much the rows exceed the counters."""
+        self.pending += pending
+        self.future += future
+        self.in_progress += in_progress
+        self.succeeded += succeeded
+        self.failed += failed
+
     def row(self, writer: int) -> bytes:
         return b"(%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d)" % (
             self.queue_id,

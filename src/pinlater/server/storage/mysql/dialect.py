@@ -25,7 +25,7 @@ from pinlater.server.storage.mysql.statements import (
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
-from pinlater.server.storage.relational.rows import ClaimRow, JobRow, Row, StateRow
+from pinlater.server.storage.relational.rows import ClaimRow, DoneRow, JobRow, Row, StateRow
 
 # Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
 CHANGED, FUTURE, OPTIONS = 1, 2, 4
@@ -38,7 +38,9 @@ _MERGE_PAGES = sql("merge_pages")
 _LOAD_JOBS = sql("load_jobs")
 _LOAD_CONTENTS = sql("load_contents")
 _LOAD_CLAIMS = sql("load_claims")
+_LOAD_DONE = sql("load_done")
 _LOAD_STATES = sql("load_states")
+_FIND_UNFINISHED = sql("find_unfinished")
 _SAVE_BODY = sql("save_body")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 _MOVE_ROWS = sql("move_rows")
@@ -81,11 +83,12 @@ def _packed(value: object) -> object:
 class MysqlDialect:
     """One transaction."""
 
-    __slots__ = ("_transaction",)
+    __slots__ = ("_given_keys", "_transaction")
 
     job_tables = ("progress", "jobs", "kept_jobs")
 
     def __init__(self, transaction: Transaction) -> None:
+        self._given_keys: set[int] = set()
         self._transaction = transaction
 
     async def queues_named(self, names: Iterable[str]) -> Mapping[str, QueueEntry]:
@@ -115,8 +118,16 @@ class MysqlDialect:
         [found] = await self._transaction.select(_LOAD_CLAIMS(ids=sorted(set(ids))))
         return [ClaimRow._make(line) for line in found.rows]
 
+    async def load_done(self, ids: Sequence[int]) -> list[DoneRow]:
+        [found] = await self._transaction.select(_LOAD_DONE(ids=sorted(ids)))
+        return [DoneRow._make(line) for line in found.rows]
+
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
         return [StateRow._make(line) for line in await self._transaction.select_jobs(_LOAD_STATES, ids)]
+
+    async def find_unfinished(self, ids: Sequence[int]) -> set[int]:
+        found = {job_id for (job_id,) in await self._transaction.select_jobs(_FIND_UNFINISHED, ids)}
+        return found | self._given_keys.intersection(ids)
 
     async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
         return {job.id: job.body_bytes for job in jobs}
@@ -136,7 +147,8 @@ class MysqlDialect:
         return found.rows[0] if found.rows else None
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
-        """In place of one that has ended by time."""
+        """In place of one that has ended."""
+        self._given_keys.add(job.id)
         packed = key.encode()
         self._transaction.change(_DELETE_UNIQUE_KEY(queue_id=queue_id, key=packed))
         self._insert(_SAVE_UNIQUE_KEY, [(queue_id, packed, scope, job.id, job.priority, None)])
@@ -202,6 +214,10 @@ class MysqlDialect:
 
     def jobs_deleted(self) -> None:
         """The highest id is asked for anew with each lease of a slot."""
+
+    def count_lost(self, jobs: int) -> None:
+        transaction = self._transaction
+        transaction.after_commit.append(partial(transaction.queue_cache.lost.count, jobs, str(transaction.endpoint)))
 
 
 def _ready_row(job: JobRecord) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob
-from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
+from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
 from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs, ReadyRow
@@ -128,12 +128,15 @@ class _Batch:
 
     async def _find_holders(self, keys: Sequence[tuple[int, str]]) -> None:
         wanted = self._conditions("unique_key", [(queue_id, key.encode()) for queue_id, key in keys])
-        for found in await self._transaction.select(*[_LOCK_UNIQUE_KEYS(keys=some) for some in wanted]):
-            for queue_id, key, job_id, priority, until_ms in found.rows:
-                if until_ms is None or until_ms > self._now_ms:
-                    self._held[queue_id, key.decode()] = KeyHolder(job_id, priority)
-                else:
-                    self._outlived.append((queue_id, key))
+        answers = await self._transaction.select(*[_LOCK_UNIQUE_KEYS(keys=some) for some in wanted])
+        found = [line for answer in answers for line in answer.rows]
+        holders = sorted({job_id for _, _, job_id, _, until_ms in found if until_ms is None})
+        unfinished = await MysqlDialect(self._transaction).find_unfinished(holders)
+        for queue_id, key, job_id, priority, until_ms in found:
+            if job_id in unfinished if until_ms is None else until_ms > self._now_ms:
+                self._held[queue_id, key.decode()] = KeyHolder(job_id, priority)
+            else:
+                self._outlived.append((queue_id, key))
 
     def _conditions(self, column: str, keys: Iterable[tuple[int, bytes]]) -> list[Sql]:
         return keys_in_statements(column, keys, self._transaction.statement_bytes_max)

@@ -51,7 +51,8 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
                 return look
             found = await members(connection, settings.lease_ms)
             keys = await timed_keys(MysqlReader(connection), now_ms)
-            rows, size = await reading.counts(connection, None), await reading.size(connection)
+            rows, _ = await reading.all_counts(connection)
+            size = await reading.size(connection)
             return look._replace(members=found, counts=rows, timed_keys=keys, size=size)
     except _NotThere:
         return Look(0)
@@ -60,7 +61,7 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
 async def live_jobs(endpoint: MysqlEndpoint, settings: MysqlSettings, name: str, now_ms: int, limit: int) -> LiveJobs:
     """Some of the jobs that wait or run. Raises `Unavailable`."""
     async with _connection(endpoint, settings) as connection:
-        counts = await reading.counts(connection, None)
+        counts, _ = await reading.all_counts(connection)
         jobs = await find_live(lambda page: reading.scan(connection, name, page), counts, now_ms, limit)
         return LiveJobs(jobs, {queue.name: queue for _, queue in await reading.list_queues(connection)})
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes, ReadyJobs, ReadyMemory
 from pinlater.server.storage.relational.known_groups import KnownGroups
+from pinlater.server.storage.relational.lost_jobs import LostJobs
 
 # How long a claim may trust that nothing waits before the last one it took.
 _FLOOR_KEPT_S = 1.0
@@ -97,6 +98,7 @@ class MysqlQueueCache:
         self._levels = range(1, priority_levels + 1)
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
+        self.lost = LostJobs()
         self.careful_acks_left = 0  # how many more calls look at the claims of plain acks first
         self._looks_begun = 0
         self._look_taken = 0

@@ -34,6 +34,7 @@ _SELECT_BODIES = sql("select_bodies")
 _SELECT_SPECIAL = sql("select_special")
 _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
 _COUNT_JOBS = sql("count_jobs")
+_LIST_MISCOUNTED = sql("list_miscounted")
 _WANT_FRESH_STATISTICS = sql("want_fresh_statistics")
 _SELECT_SIZE = sql("select_size")
 
@@ -145,16 +146,23 @@ async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int
     return HandedOutJob(job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, 0)
 
 
-async def counts(connection: MysqlConnection, queues: Sequence[str] | None) -> list[QueueCounts]:
+async def counts(connection: MysqlConnection, queues: Sequence[str]) -> list[QueueCounts]:
     """Counters as they stand, over all writers; one seek each for the job that waits longest."""
-    which = Sql(b"TRUE")
-    if queues is not None:
-        if not queues:
-            return []
-        names = b",".join([b"_binary'" + name.encode() + b"'" for name in queues])
-        which = Sql(b"queues.name IN (" + names + b")")
-    [found] = await connection.run([_COUNT_JOBS(which=which)])
-    return [QueueCounts(queue.decode(), PriorityCounts._make(counts)) for queue, *counts in found.rows]
+    if not queues:
+        return []
+    names = b",".join([b"_binary'" + name.encode() + b"'" for name in queues])
+    [found] = await connection.run([_COUNT_JOBS(which=Sql(b"queues.name IN (" + names + b")"))])
+    return _counted(found.rows)
+
+
+async def all_counts(connection: MysqlConnection) -> tuple[list[QueueCounts], list[str]]:
+    """The same of all queues, and the names of those whose counters are wrong."""
+    miscounted, found = await connection.run([_LIST_MISCOUNTED(), _COUNT_JOBS(which=Sql(b"TRUE"))])
+    return _counted(found.rows), [name.decode() for (name,) in miscounted.rows]
+
+
+def _counted(rows: Sequence[tuple[Any, ...]]) -> list[QueueCounts]:
+    return [QueueCounts(queue.decode(), PriorityCounts._make(counts)) for queue, *counts in rows]
 
 
 async def list_queues(connection: MysqlConnection) -> list[tuple[int, Queue]]:

@@ -38,11 +38,12 @@ from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.queues import MysqlQueueTable
 from pinlater.server.storage.mysql.readers import Readers
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
+from pinlater.server.storage.mysql.recounting import recount
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
-from pinlater.server.storage.relational import in_hand, sweeping
+from pinlater.server.storage.relational import bulk, in_hand, sweeping
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.queues import QueueTable
 from pinlater.server.storage.relational.reading import Reader
@@ -191,7 +192,8 @@ class MysqlShard(RelationalShard):
         return await self._opened.readers.read(reading.size)
 
     def figures(self) -> Mapping[str, float]:
-        return {**self.stats.figures(), **self._queue_cache.ready_memory.figures()}
+        lost = {"jobs_lost": self._queue_cache.lost.jobs}
+        return {**self.stats.figures(), **self._queue_cache.ready_memory.figures(), **lost}
 
     async def shard_time(self) -> ShardTime:
         return await self._opened.readers.read(self._membership.shard_time)
@@ -308,10 +310,20 @@ class MysqlShard(RelationalShard):
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         try:
-            return await self._opened.claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+            claimed = await self._opened.claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
         except (OutcomeUnknown, asyncio.CancelledError):
             self._unknown_claims.update(call.holder.token for order in orders for call in order.calls)
             raise
+        if claimed.lost:
+            await self._delete_lost(claimed.lost)
+        return claimed.answers
+
+    async def _delete_lost(self, ids: Sequence[int]) -> None:
+        """Deletes the claims of jobs whose own rows are gone. If this fails, the sweep does it at their deadline."""
+        try:
+            await self._change(bulk.clear_lost, ids)
+        except PinLaterError as error:
+            logger.warning("%s: what is left of lost jobs can't be deleted yet: %s", self.endpoint, error)
 
     async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
@@ -353,7 +365,12 @@ class MysqlShard(RelationalShard):
         return await self._opened.readers.read(lambda c: reading.scan(c, self.name, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
-        return await self._opened.readers.read(lambda c: reading.counts(c, queues))
+        if queues is not None:
+            return await self._opened.readers.read(lambda c: reading.counts(c, queues))
+        counts, miscounted = await self._opened.readers.read(reading.all_counts)
+        if miscounted:
+            await self._opened.other.carry_out(lambda t: recount(t, miscounted))
+        return counts
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
         if not packed:
             return Restored(place)
         copies, queue = read_copies(packed), access.queues.get(order.queue)
+        if not copies:
+            return Restored(place)
         if queue is None or int.from_bytes(queue, "big") != copies[0].queue_id:
             return Restored(place, queue_gone=len(copies))
         back, kept = await _decide(access, changes, queue, copies)

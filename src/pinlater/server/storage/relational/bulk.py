@@ -14,7 +14,7 @@ from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.rows import STATES, StateRow, key_of_job, state_of
+from pinlater.server.storage.relational.rows import STATES, Row, StateRow, key_of_job, state_of
 from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Position, Purge, Requeue, Requeued, RunOrder
 
 _READ_MAX = 1_000
@@ -67,11 +67,21 @@ async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True
-    held = await dialect.key_holder(job.queue_id, unique.key)
-    if held is not None and (held[2] is None or held[2] > now_ms):
+    if await key_is_held(dialect, job.queue_id, unique.key, now_ms):
         return False
     dialect.save_key(job.queue_id, unique.key, int(unique.scope), job)
     return True
+
+
+async def key_is_held(dialect: Dialect, queue_id: int, key: str, now_ms: int) -> bool:
+    """Whether a job has the unique key: for a time, or as long as the job is unfinished and there."""
+    held = await dialect.key_holder(queue_id, key)
+    if held is None:
+        return False
+    job_id, _, until_ms = held
+    if until_ms is not None:
+        return until_ms > now_ms
+    return job_id in await dialect.find_unfinished([job_id])
 
 
 async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
@@ -79,18 +89,22 @@ async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
-    return len(
-        await delete_ids(dialect, await oldest(dialect, queue.queue_id, order.state, order.priority, order.limit))
-    )
+    where = (queue.queue_id, order.priority, order.limit)
+    if order.state is JobState.PENDING:
+        return len(await delete_waiting(dialect, queue.queue_id, await _oldest(dialect, "oldest_ready", *where)))
+    if order.state is JobState.IN_PROGRESS:
+        return len(await delete_ids(dialect, await oldest_claims(dialect, *where)))
+    found = await finished(dialect, queue.queue_id, order.state, order.priority, order.limit)
+    return len(await delete_ids(dialect, [job_id for _, job_id in found]))
 
 
-async def oldest(dialect: Dialect, queue_id: int, state: JobState, priority: int, limit: int) -> list[int]:
-    """Ids of the oldest jobs of one state and priority."""
-    if state is JobState.SUCCEEDED or state is JobState.FAILED:
-        return [job_id for _, job_id in await finished(dialect, queue_id, state, priority, limit)]
-    name = "oldest_ready" if state is JobState.PENDING else "oldest_claims"
-    rows = await dialect.select(name, queue_id=queue_id, priority=priority, limit=max(0, limit))
-    return [job_id for (job_id,) in rows]
+async def oldest_claims(dialect: Dialect, queue_id: int, priority: int, limit: int) -> list[int]:
+    """Ids of the jobs of one priority that were claimed first."""
+    return [job_id for (job_id,) in await _oldest(dialect, "oldest_claims", queue_id, priority, limit)]
+
+
+async def _oldest(dialect: Dialect, name: str, queue_id: int, priority: int, limit: int) -> Sequence[Row]:
+    return await dialect.select(name, queue_id=queue_id, priority=priority, limit=max(0, limit))
 
 
 async def finished(
@@ -133,19 +147,93 @@ async def delete_ids(
 ) -> list[StateRow]:
     """Deletes jobs with everything that belongs to them; the rows of those that were in a state.
 
-    `wanted`: only jobs of these queues, priorities and ids; `state`: only jobs in it.
+    `wanted`: only jobs of these queues, priorities and ids; `state`: only jobs in it. A claimed or finished job whose own row is gone is
+    deleted, too.
     """
-    if not ids:
+    rows, missing = await _look(dialect, ids)
+    return await _delete(dialect, rows, await _rows_left(dialect, missing), wanted=wanted, state=state)
+
+
+async def delete_waiting(dialect: Dialect, queue_id: int, rows: Sequence[Row]) -> list[StateRow]:
+    """Does what `delete_ids` does, for jobs with these rows of `ready`, which go whatever the jobs say."""
+    waiting = _waiting(queue_id, rows)
+    found, missing = await _look(dialect, list(waiting))
+    jobs = [waiting[row.id] if state_of(row) is None else row for row in found]
+    return await _delete(dialect, jobs, [waiting[job_id] for job_id in missing])
+
+
+async def delete_lost(dialect: Dialect, ids: Sequence[int]) -> list[StateRow]:
+    """Deletes what is left of those of these jobs whose own row is gone, if they were claimed or finished; these rows."""
+    _, missing = await _look(dialect, ids)
+    return await _delete(dialect, [], await _rows_left(dialect, missing))
+
+
+async def clear_lost(dialect: Dialect, ids: Sequence[int]) -> None:
+    """Does what `delete_lost` does for jobs that were just claimed, and deletes the rows of lost jobs that would be claimed next."""
+    lines = {(row.queue_id, row.priority) for row in await delete_lost(dialect, ids)}
+    for queue_id, priority in sorted(lines):
+        rows = await _oldest(dialect, "oldest_ready", queue_id, priority, _READ_MAX)
+        waiting = _waiting(queue_id, rows)
+        _, missing = await _look(dialect, list(waiting))
+        await _delete(dialect, [], [waiting[job_id] for job_id in missing])
+
+
+def _waiting(queue_id: int, rows: Sequence[Row]) -> dict[int, StateRow]:
+    """What rows of `ready` say of their jobs. A row: id, priority, run-after, whether the job counts as future."""
+    return {
+        job_id: StateRow(job_id, queue_id, priority, run_after_ms, None, 1, future, None, None)
+        for job_id, priority, run_after_ms, future in rows
+    }
+
+
+async def _look(dialect: Dialect, ids: Sequence[int]) -> tuple[list[StateRow], list[int]]:
+    """Where the jobs are, and the ids of those that are not in the table of jobs."""
+    wanted = sorted(set(ids))
+    rows = list(await dialect.load_states(wanted)) if wanted else []
+    there = {row.id for row in rows}
+    return rows, [job_id for job_id in wanted if job_id not in there]
+
+
+async def _rows_left(dialect: Dialect, missing: Sequence[int]) -> list[StateRow]:
+    """What claims and finishes say of jobs whose own row is gone."""
+    if not missing:
+        return []
+    claims = [
+        StateRow(claim.id, claim.queue_id, claim.priority, 0, None, 0, 0, claim.id, None)
+        for claim in await dialect.load_claims(missing)
+    ]
+    claimed = {claim.id for claim in claims}
+    done = [
+        StateRow(row.id, row.queue_id, row.priority, 0, None, 0, 0, None, row.state)
+        for row in await dialect.load_done(missing)
+        if row.id not in claimed
+    ]
+    return claims + done
+
+
+async def _delete(
+    dialect: Dialect,
+    rows: Sequence[StateRow],
+    lost: Sequence[StateRow],
+    *,
+    wanted: set[tuple[int, int, int]] | None = None,
+    state: JobState | None = None,
+) -> list[StateRow]:
+    """`lost`: of jobs whose own row is gone."""
+    if not rows and not lost:
         return []
     deletion = _Deletion(dialect)
-    rows = await dialect.load_states(sorted(set(ids)))
-    queues = await dialect.queues_of({row.queue_id for row in rows})
-    for row in rows:
+    queues = await dialect.queues_of({row.queue_id for row in [*rows, *lost]})
+    lost_ids = {row.id for row in lost}
+    for row in [*rows, *lost]:
         is_in = state_of(row)
         named = wanted is None or (row.queue_id, row.priority, row.id) in wanted
         if named and (state is None or state is (is_in or JobState.PENDING)):
             deletion.add(row, is_in, counted=row.queue_id in queues)
     deletion.write()
+    gone = sum([row.id in lost_ids and row.queue_id in queues for row in deletion.jobs])
+    if gone:
+        dialect.count_lost(gone)
     return deletion.jobs
 
 

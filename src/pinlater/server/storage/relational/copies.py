@@ -19,7 +19,7 @@ from pinlater.server.storage.job_copies import (
     read_copies,
 )
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.relational.bulk import delete_ids
+from pinlater.server.storage.relational.bulk import delete_ids, key_is_held
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import STATES, done_row, progress_row, record_of
 from pinlater.server.storage.values import (
@@ -84,6 +84,8 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
     if packed is None:
         return Restored(place)  # another server has brought them back
     jobs = read_copies(packed)
+    if not jobs:
+        return Restored(place)
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None or queue.queue_id != jobs[0].queue_id:
         return Restored(place, queue_gone=len(jobs))
@@ -136,8 +138,7 @@ async def _take_key(dialect: Dialect, job: JobCopy, now_ms: int) -> bool:
     unique = job.key_to_take
     if unique is None:
         return True
-    held = await dialect.key_holder(job.queue_id, unique.key)
-    if held is not None and (held[2] is None or held[2] > now_ms):
+    if await key_is_held(dialect, job.queue_id, unique.key, now_ms):
         return False
     dialect.save_key(job.queue_id, unique.key, int(unique.scope), restored(job, now_ms))
     return True

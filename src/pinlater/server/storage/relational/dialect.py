@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from pinlater.domain.job import JobState
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.known_groups import KnownGroups
-from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
+from pinlater.server.storage.relational.rows import ClaimRow, DoneRow, Row, StateRow
 
 Keys = Sequence[tuple[int, ...]]
 
@@ -78,8 +78,16 @@ class Dialect(Protocol):
         """The claims that exist, locked. One that `ids` names twice may come twice."""
         ...
 
+    async def load_done(self, ids: Sequence[int]) -> Sequence[DoneRow]:
+        """The finished jobs among these, locked."""
+        ...
+
     async def load_states(self, ids: Sequence[int]) -> Sequence[StateRow]:
         """Where each of the jobs is, locked."""
+        ...
+
+    async def find_unfinished(self, ids: Sequence[int]) -> set[int]:
+        """Those of the jobs that wait or are claimed, or that got a key by `save_key`. Locks nothing."""
         ...
 
     async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
@@ -144,4 +152,8 @@ class Dialect(Protocol):
 
     def jobs_deleted(self) -> None:
         """Called when jobs are about to be deleted."""
+        ...
+
+    def count_lost(self, jobs: int) -> None:
+        """Counts and logs jobs that are removed because their own rows are gone."""
         ...

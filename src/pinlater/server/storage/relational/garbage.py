@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.relational.bulk import delete_ids
+from pinlater.server.storage.relational.bulk import delete_ids, delete_waiting
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import TimeToLive
@@ -74,7 +74,10 @@ async def free_dropped(dialect: Dialect, queue_ids: Iterable[int], limit: int) -
             if left <= 0:
                 return Freed(limit, empty)
             found = await dialect.select(name, queue_id=queue_id, limit=left)
-            deleted = len(await delete_ids(dialect, [job_id for (job_id,) in found]))
+            if name == "select_ready_of":
+                deleted = len(await delete_waiting(dialect, queue_id, found))
+            else:
+                deleted = len(await delete_ids(dialect, [job_id for (job_id,) in found]))
             if len(found) >= left:  # there may be more
                 return Freed(limit - left + deleted, empty)
             left -= deleted

@@ -62,6 +62,15 @@ class ClaimRow(NamedTuple):
     token: str
 
 
+class DoneRow(NamedTuple):
+    """The columns of the statement `load_done`."""
+
+    id: int
+    queue_id: int
+    priority: int
+    state: int
+
+
 class StateRow(NamedTuple):
     """The columns of the statement `load_states`: where a job is. In no state: what remains of a deleted job."""
 

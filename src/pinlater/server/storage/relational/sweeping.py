@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.decide import Expire, TimeOut
-from pinlater.server.storage.relational.bulk import delete_ids
+from pinlater.server.storage.relational.bulk import delete_ids, delete_lost
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.values import Swept
@@ -18,19 +18,26 @@ _EXPIRY_ROUNDS_MAX = 10
 
 
 async def time_out_claims(dialect: Dialect, now_ms: int, limit: int, quarantine_after: int) -> list[Swept]:
-    """The longest overdue first, over all queues. Claims of deleted queues are deleted with their jobs, and do not count."""
+    """The longest overdue first, over all queues. Claims of deleted queues are deleted with their jobs, and do not count. Claims of jobs
+    whose own row is gone are deleted."""
     counts = SweepCounts()
     left = min(limit, READ_MAX)
     while left > 0:
         found = await dialect.select("overdue_claims", now_ms=now_ms, limit=left)
         changes = Changes(now_ms)
         jobs, orphans = await load(dialect, changes, [job_id for (job_id,) in found])
+        there = {*[job.id for job in jobs], *orphans}
         for job in jobs:
             after = changes.apply(job, TimeOut(quarantine_after))
             if after is not None:
                 counts.timed_out(changes.queue_of(job), job, after)
         await write(dialect, changes)
-        if not await delete_ids(dialect, orphans):
+        lost = await delete_lost(dialect, [job_id for (job_id,) in found if job_id not in there])
+        queues = await dialect.queues_of({row.queue_id for row in lost})
+        for row in lost:
+            if row.queue_id in queues:
+                counts.lost(queues[row.queue_id].name, row.priority)
+        if not await delete_ids(dialect, orphans) and not lost:
             break
         left -= len(jobs)
     return counts.result()

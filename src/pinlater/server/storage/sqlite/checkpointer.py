@@ -1,56 +1,63 @@
-"""Keeps the write-ahead log short without delaying calls.
+"""Copies the write-ahead log into the file, so that the log starts over and stays short.
 
-Each interval a PASSIVE checkpoint on a connection of its own copies what it can; it can never finish beside a writer that goes on, so
-if much is left in the log the writer is asked for a short one of its own between two transactions, after which the log starts over.
+SQLite from 3.7.0 to 3.51.2 (but for 3.50.7 and 3.44.6) can damage a file if a checkpoint of one connection begins while a commit of another
+makes the log start over. So the writer's connection does both: the writer has its thread copy the log between two transactions. No
+other connection copies the log, except that SQLite lets the last one that closes the file do it, which is then alone.
+
+While a reader holds an old snapshot, the log grows, because what was committed after the snapshot cannot be copied. When the reader has
+gone, the log gets its usual length again: SQLite cuts it as it starts over (`journal_size_limit`), and in an idle store this module does.
+
+Weakness: calls wait while the log is copied. That takes some milliseconds, and after a long read about as long as the disk needs for the
+pages that were changed meanwhile.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 
-from pinlater.server.storage.sqlite.connection import connect
+from pinlater.server.storage.sqlite.connection import kept_log_bytes, log_of, reserve_log
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 
-logger = logging.getLogger(__name__)
+LOOKS_AN_INTERVAL = 4
 
 
 class Checkpointer:
-    """A thread. `commits` tells how many transactions there were, `restart` asks the writer (called on the loop)."""
+    """Says whether the log is to be copied, and copies it."""
 
-    def __init__(
-        self, path: Path, settings: SqliteSettings, commits: Callable[[], int], restart: Callable[[], None]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, settings: SqliteSettings) -> None:
+        self._connection = connection
         self._path = path
         self._settings = settings
-        self._commits = commits
-        self._restart = restart
-        self._loop = asyncio.get_running_loop()
-        self._connection = connect(path, settings)
-        self._stopped = Event()
-        self._seen = -1
-        self._thread = Thread(target=self._run, name="sqlite-checkpoint", daemon=True)
-        self._thread.start()
+        self._looks = 0
+        self._commits_seen = 0
+        self._commits_copied = -1
+        self._is_held = False  # the last copy is not complete, because of a reader or an error
 
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-        self._connection.close()
+    def wanted(self, commits: int) -> bool:
+        """Whether the log is to be copied or cut. To be asked `LOOKS_AN_INTERVAL` times in an interval, with the commits so far.
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._settings.checkpoint_interval_ms / 1000):
-            commits = self._commits()
-            if commits == self._seen:
-                continue
-            self._seen = commits
-            try:
-                _, pages, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            except sqlite3.Error as error:
-                logger.warning("store %s: checkpoint failed, the log goes on growing: %s", self._path, error)
-                continue
-            if pages > self._settings.wal_restart_pages and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._restart)
+        A log that grows beyond its usual length is copied before the interval is over: many small copies delay calls less.
+        """
+        self._looks += 1
+        self._commits_seen = commits
+        if self._looks % LOOKS_AN_INTERVAL == 0:
+            return commits != self._commits_copied or self._is_held or self._is_long()
+        return commits != self._commits_copied and not self._is_held and self._is_long()
+
+    def _is_long(self) -> bool:
+        try:
+            return log_of(self._path).stat().st_size > kept_log_bytes(self._settings)
+        except OSError:  # it was moved: the next transaction says so
+            return False
+
+    def run(self) -> None:
+        """For the writer's thread, outside of transactions. Waits for no reader."""
+        cuts = self._commits_seen == self._commits_copied and self._is_long()
+        self._is_held = True  # until this copy has succeeded
+        mode = "TRUNCATE" if cuts else "PASSIVE"
+        _, pages, copied = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        self._is_held = copied < pages
+        self._commits_copied = self._commits_seen
+        if cuts and not self._is_held:
+            reserve_log(self._path, self._settings)

@@ -24,8 +24,8 @@ from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
-# An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.
-_EXPIRED_MAX = 1_000
+# An order reads at most this many expired or lost jobs on its way; the caller comes again, as the next due time is then in the past.
+_PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
 # From here on the plain jobs of one call go in by one statement over a list of ids.
 _LIST_MIN = 6
@@ -114,6 +114,8 @@ class _OpenOrder:
         self._wanted = sum([share.limit for share in self._shares if share.limit > 0])
         self._rows: list[object] = []
         self._expired: list[int] = []
+        self._ended = 0  # expired jobs that have become FAILED
+        self._lost: list[int] = []
         self._call_full_by_bytes = False  # so due jobs may be left
         self._together = together
         self._bytes_ran_out = False  # those of all orders together, before a due job
@@ -126,17 +128,19 @@ class _OpenOrder:
                 self._take(counter)
         if self._rows:
             _INSERT_CLAIMS.run(self._execute, self._rows)
-        if self._expired:
-            at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
+        if self._lost:
+            dialect = SqliteDialect(self._transaction)
+            dialect.delete("progress", self._lost)
+            dialect.count_lost(len(self._lost))
         a_call_wants_more = self._call_full_by_bytes or self._share is not None
         due_ms = first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else None
-        return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired), self._bytes_ran_out)
+        return Claimed([share.jobs for share in self._shares], due_ms, self._ended, self._bytes_ran_out)
 
     def _take(self, counter: Counter) -> None:
         """All that can be had of one priority."""
         self._transaction.queue_cache.touch(counter).move_mark(self._now_ms)
         more = True
-        while more and self._share is not None and len(self._expired) < _EXPIRED_MAX:
+        while more and self._share is not None and self._ended + len(self._lost) < _PASSED_OVER_MAX:
             asked = min(self._wanted, _READ_MAX)
             where = (counter.queue_id, counter.priority, self._now_ms, asked)
             rows = self._transaction.connection.execute(_SELECT_DUE, where)
@@ -148,8 +152,16 @@ class _OpenOrder:
                 self._store_plain(self._share, counter.priority)
             if last is None:
                 return
+            if self._expired:
+                self._expire()
             self._execute(_DELETE_READY_THROUGH, (counter.queue_id, counter.priority, *last))
             more = used == asked
+
+    def _expire(self) -> None:
+        """Ends the expired jobs that were met, which are still in `ready`."""
+        at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
+        self._ended += len(self._expired)
+        self._expired.clear()
 
     def _hand_out(self, counter: Counter, rows: Iterable[Any]) -> tuple[int, tuple[int, int] | None]:
         """Shares the rows out: one turn a job. Measured, and SQLite's own: it reads bodies row by row and stops where the bytes end.
@@ -170,6 +182,12 @@ class _OpenOrder:
             if bytes_together <= 0:
                 self._bytes_ran_out = True
                 break
+            if row[6] is None:  # its own row is gone
+                run_after_ms, job_id = row[0], row[1]
+                take_waiting(run_after_ms, job_id)
+                self._lost.append(job_id)
+                used += 1
+                continue
             if row[2] or row[5] is not None:  # changed before, or with options
                 job = self._special(priority, row)
                 if job is None:
@@ -243,8 +261,10 @@ class _OpenOrder:
             return None
         remaining, ended = allowed, 0
         if changed:
-            allowed, remaining, ended, new_body = self._execute(_SELECT_PROGRESS, (job_id,)).fetchone()
-            body = body if new_body is None else new_body
+            progress = self._execute(_SELECT_PROGRESS, (job_id,)).fetchone()
+            if progress is not None:
+                allowed, remaining, ended, new_body = progress
+                body = body if new_body is None else new_body
         until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         return HandedOutJob(
             job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms

@@ -42,11 +42,23 @@ def _set_up(connection: sqlite3.Connection, settings: SqliteSettings, *, reader:
     connection.execute("PRAGMA temp_store = MEMORY")
     if reader:
         connection.execute("PRAGMA query_only = ON")
+    else:
+        connection.execute(f"PRAGMA journal_size_limit = {kept_log_bytes(settings)}")
 
 
 def wait_for_locks(connection: sqlite3.Connection, most_ms: int) -> None:
     """How long a statement may block its thread while another process has the file locked."""
     connection.execute(f"PRAGMA busy_timeout = {most_ms}")
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log of a store."""
+    return path.with_name(path.name + "-wal")
+
+
+def kept_log_bytes(settings: SqliteSettings) -> int:
+    """The usual length of the log: one that is longer is copied soon, and cut when it starts over."""
+    return max(settings.wal_reserve_kib * 1024, settings.wal_restart_pages * PAGE_BYTES)
 
 
 def reserve_log(path: Path, settings: SqliteSettings) -> None:
@@ -56,7 +68,7 @@ def reserve_log(path: Path, settings: SqliteSettings) -> None:
     the process that holds the lock and has no transaction open. On a full disk it does nothing: the log grows as it must.
     """
     reserve_bytes = settings.wal_reserve_kib * 1024
-    log = path.with_name(path.name + "-wal")
+    log = log_of(path)
     zeros = bytes(1024 * 1024)
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CLOEXEC)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
-from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
+from pinlater.server.storage.relational.rows import ClaimRow, DoneRow, Row, StateRow
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
 from pinlater.server.storage.sqlite.statements import OfIds, Rows, in_order, merged_pages, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 _LOAD_JOBS = OfIds("load_jobs")
 _LOAD_CLAIMS = OfIds("load_claims")
+_LOAD_DONE = OfIds("load_done")
 _LOAD_STATES = OfIds("load_states")
+_FIND_UNFINISHED = OfIds("find_unfinished")
 _LOAD_SIZES = OfIds("load_sizes")
 _LOAD_CONTENTS = OfIds("load_contents")
 _DELETE_ROWS = {table: OfIds("delete_rows", table) for table in ("jobs", "progress", "claims", "done", "audit")}
@@ -65,11 +67,12 @@ class SqliteReader:
 class SqliteDialect:
     """One transaction of the writer."""
 
-    __slots__ = ("_queue_cache", "_transaction")
+    __slots__ = ("_given_keys", "_queue_cache", "_transaction")
 
     job_tables = ("progress", "jobs")
 
     def __init__(self, transaction: Transaction) -> None:
+        self._given_keys: set[int] = set()
         self._transaction = transaction
         self._queue_cache = transaction.queue_cache
 
@@ -90,8 +93,15 @@ class SqliteDialect:
     async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
         return [ClaimRow._make(row) for row in _LOAD_CLAIMS.run(self._transaction.execute, ids)]
 
+    async def load_done(self, ids: Sequence[int]) -> list[DoneRow]:
+        return [DoneRow._make(row) for row in _LOAD_DONE.run(self._transaction.execute, ids)]
+
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
         return [StateRow._make(row) for row in _LOAD_STATES.run(self._transaction.execute, ids)]
+
+    async def find_unfinished(self, ids: Sequence[int]) -> set[int]:
+        found = {job_id for (job_id,) in _FIND_UNFINISHED.run(self._transaction.execute, ids)}
+        return found | self._given_keys.intersection(ids)
 
     async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
         return dict(_LOAD_SIZES.run(self._transaction.execute, [job.id for job in jobs])) if jobs else {}
@@ -114,6 +124,7 @@ class SqliteDialect:
         return row
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
+        self._given_keys.add(job.id)
         self._transaction.execute(_SAVE_UNIQUE_KEY, (queue_id, key, scope, job.id, job.priority, None))
 
     def free_key(self, queue_id: int, key: str, job_id: int) -> None:
@@ -159,3 +170,6 @@ class SqliteDialect:
 
     def jobs_deleted(self) -> None:
         self._queue_cache.jobs_deleted()
+
+    def count_lost(self, jobs: int) -> None:
+        self._queue_cache.lost.count(jobs, "the file")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
-from pinlater.server.storage.relational.bulk import delete_ids, finished, oldest
+from pinlater.server.storage.relational.bulk import delete_ids, finished, oldest_claims
 from pinlater.server.storage.relational.garbage import (
     delete_ended_keys,
     free_dropped,
@@ -107,7 +107,7 @@ def _free_claims(transaction: Transaction, limit: int) -> int:
             if left <= 0:
                 return limit
             if counter.in_progress:
-                ids = at_once(oldest(dialect, queue_id, JobState.IN_PROGRESS, counter.priority, left))
+                ids = at_once(oldest_claims(dialect, queue_id, counter.priority, left))
                 if len(ids) < left:
                     counter.in_progress = 0
                 left -= len(at_once(delete_ids(dialect, ids)))

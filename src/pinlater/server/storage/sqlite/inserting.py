@@ -16,7 +16,7 @@ from pinlater.server.storage.options import options_text
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
-from pinlater.server.storage.sqlite.statements import PairSelect, Rows, sql
+from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
@@ -30,6 +30,7 @@ _SELECT_KNOWN_IDS = sql("select_known_ids")
 _SELECT_REQUEST_KEYS = PairSelect("select_request_keys")
 _SAVE_REQUEST_KEYS = Rows("save_request_keys")
 _FIND_UNIQUE_KEY = sql("find_unique_key")
+_FIND_UNFINISHED = OfIds("find_unfinished")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 
 
@@ -275,9 +276,17 @@ class _Batch:
 
     def _key_holder(self, queue: QueueEntry, key: str) -> KeyHolder | None:
         row = self._transaction.execute(_FIND_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
-        if row is None or (row[2] is not None and row[2] <= self._now_ms):
+        if row is None:
             return None
-        return KeyHolder(row[0], row[1])
+        job_id, priority, until_ms = row
+        is_held = self._is_unfinished(job_id) if until_ms is None else until_ms > self._now_ms
+        return KeyHolder(job_id, priority) if is_held else None
+
+    def _is_unfinished(self, job_id: int) -> bool:
+        """Whether it waits, is claimed, or is of this call and not stored yet."""
+        if job_id > self._floor or job_id in self._known:
+            return True
+        return _FIND_UNFINISHED.run(self._transaction.execute, [job_id]).fetchone() is not None
 
     def _answered(self, queue: QueueEntry, request: InsertRequest) -> Inserted | PinLaterError | None:
         """The answer this keyed request got before, if it did."""

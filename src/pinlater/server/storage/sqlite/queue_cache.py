@@ -11,13 +11,19 @@ needs no transaction (`claiming.recall`).
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
+
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, queue_of
 from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.relational.dialect import WaitingJob
 from pinlater.server.storage.relational.known_groups import KnownGroups
+from pinlater.server.storage.relational.lost_jobs import LostJobs
 from pinlater.server.storage.sqlite.statements import Execute, sql
+
+logger = logging.getLogger(__name__)
 
 NEVER_MS = I64_MAX
 # A transaction that changed more queues than this is undone by reading all of them.
@@ -74,6 +80,12 @@ class Counter:
     def may_have_due(self, now_ms: int) -> bool:
         """False: no waiting job is due."""
         return self.pending > self.future or (self.future > 0 and self.future_from_ms <= now_ms)
+
+    def count_anew(self, pending: int, future: int, in_progress: int, succeeded: int, failed: int) -> None:
+        """What the rows say."""
+        self.pending, self.future, self.in_progress = pending, future, in_progress
+        self.succeeded, self.failed = succeeded, failed
+        self.future_from_ms, self.future_from_exact = (self.mark_ms, False) if future else (NEVER_MS, True)
 
     def row(self) -> tuple[int, ...]:
         return (
@@ -172,6 +184,7 @@ class SqliteQueueCache:
         self.first_key_until_ms = NEVER_MS
         self._touched: dict[Counter, None] = {}
         self.claims = 0
+        self.lost = LostJobs()
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
 
     def begin(self) -> None:
@@ -194,6 +207,26 @@ class SqliteQueueCache:
             elif counter.queue_id in self.dropped:
                 self.dropped[counter.queue_id].append(counter)
         self._reload_bounds(execute)
+        for (queue_id,) in execute(sql("list_uncounted")).fetchall():
+            if queue_id in self.by_id:
+                self.recount(execute, self.by_id[queue_id])
+
+    def recount_named(self, execute: Execute, names: Iterable[str]) -> None:
+        """Those that still exist."""
+        for name in names:
+            if name in self.queues:
+                self.recount(execute, self.queues[name])
+
+    def recount(self, execute: Execute, entry: QueueEntry) -> None:
+        """Counts the rows of a queue whose counters are wrong. Totals stay."""
+        found = {priority: counts for priority, *counts in execute(sql("count_rows"), (entry.queue_id,)).fetchall()}
+        for priority in sorted({*entry.counters, *found}):
+            counter = self.counter(entry, priority)
+            pending, in_progress, succeeded, failed = found.get(priority, (0, 0, 0, 0))
+            where = (counter.queue_id, priority, counter.mark_ms, counter.mark_id, I64_MAX, I64_MAX, I64_MAX)
+            [future] = execute(sql("count_ready_between"), where).fetchone()
+            counter.count_anew(pending, future, in_progress, succeeded, failed)
+        logger.error("queue %s: its counters were wrong, its rows are counted anew", entry.name)
 
     def reload_changed(self, execute: Execute) -> None:
         """What this transaction may have changed, as the file has it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -100,8 +100,10 @@ def peek(
 
 
 def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:
-    """The job as a claim would hand it out; None for one that has expired."""
+    """The job as a claim would hand it out; None for one that has expired or is gone."""
     run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
+    if body is None:
+        return None
     options = options_of(options_text)
     if has_expired(options, now_ms):
         return None
@@ -116,12 +118,18 @@ def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...],
     )
 
 
-def counts(connection: sqlite3.Connection, queues: Sequence[str] | None) -> list[QueueCounts]:
+def counts(connection: sqlite3.Connection, queues: Sequence[str]) -> list[QueueCounts]:
     """Counters as they stand; one seek each for the job that waits longest."""
-    if queues is None:
-        rows = connection.execute(sql("count_all_jobs"))
-    else:
-        rows = connection.execute(sql("count_jobs"), (json.dumps(list(queues)),))
+    return _counted(connection.execute(sql("count_jobs"), (json.dumps(list(queues)),)))
+
+
+def all_counts(connection: sqlite3.Connection) -> tuple[list[QueueCounts], list[str]]:
+    """The same of all queues, and the names of those whose counters are wrong."""
+    miscounted = [name for (name,) in connection.execute(sql("list_miscounted"))]
+    return _counted(connection.execute(sql("count_all_jobs"))), miscounted
+
+
+def _counted(rows: Iterable[tuple[Any, ...]]) -> list[QueueCounts]:
     return [QueueCounts(queue, PriorityCounts._make(counts)) for queue, *counts in rows]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -63,6 +64,7 @@ from pinlater.server.storage.values import (
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
+logger = logging.getLogger(__name__)
 
 # SQLite's own limit is 1 GB a row.
 _BODY_BYTES_MAX = 900_000_000
@@ -79,7 +81,10 @@ class _OpenShard:
             migration.migrate(self.connection, path)
             reserve_log(path, settings)
             self.queue_cache = SqliteQueueCache()
+            self.connection.execute("BEGIN IMMEDIATE")
             self.queue_cache.reload(self.connection.execute)
+            self.queue_cache.write(self.connection.execute)
+            self.connection.execute("COMMIT")
             self.highest_id = self.queue_cache.highest_id
             self.readers = Readers(path, settings)
             wait_for_locks(
@@ -89,12 +94,13 @@ class _OpenShard:
             self.connection.close()
             raise
         self.file_identity = FileIdentity(path, lock)
-        self.writer = Writer(self.connection, path, self.queue_cache, settings, monotonic, self.file_identity)
-        self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
+        checkpointer = Checkpointer(self.connection, path, settings)
+        self.writer = Writer(
+            self.connection, path, self.queue_cache, settings, monotonic, self.file_identity, checkpointer
+        )
 
     async def close(self) -> None:
         await self.writer.close()
-        self.checkpointer.stop()
         await self.readers.close()
         self.connection.close()  # the last one: SQLite checkpoints and removes the log
 
@@ -142,6 +148,7 @@ class SqliteShard(RelationalShard):
         except BaseException:
             self._lock.drop()
             raise
+        logger.info("store %s: opened with SQLite %s", self.path, sqlite3.sqlite_version)
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
@@ -175,7 +182,12 @@ class SqliteShard(RelationalShard):
     def figures(self) -> Mapping[str, float]:
         if self._opened is None:
             return {}
-        return {"transactions": self._opened.writer.commits, "claims_from_memory": self._opened.queue_cache.claims}
+        queue_cache = self._opened.queue_cache
+        return {
+            "transactions": self._opened.writer.commits,
+            "claims_from_memory": queue_cache.claims,
+            "jobs_lost": queue_cache.lost.jobs,
+        }
 
     @property
     def commits(self) -> int:
@@ -264,8 +276,12 @@ class SqliteShard(RelationalShard):
         return await self._open.readers.long(lambda c: reading.scan(c, self.name, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        opened = self._open
         if queues is None:
-            return await self._open.readers.long(lambda c: reading.counts(c, None))
+            counts, miscounted = await opened.readers.long(reading.all_counts)
+            if miscounted:
+                await opened.writer.carry_out(lambda t: t.queue_cache.recount_named(t.execute, miscounted))
+            return counts
         return self._open.readers.quick(lambda c: reading.counts(c, queues))
 
     # --- maintenance: nothing to do costs no query ------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.server.storage.sqlite.checkpointer import LOOKS_AN_INTERVAL, Checkpointer
 from pinlater.server.storage.sqlite.commit_thread import CommitThread
 from pinlater.server.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
 from pinlater.server.storage.sqlite.file_identity import FileIdentity
@@ -87,6 +88,7 @@ class Writer:
         settings: SqliteSettings,
         monotonic: Callable[[], float],
         file_identity: FileIdentity,
+        checkpointer: Checkpointer,
     ) -> None:
         self._connection = connection
         self._file_identity = file_identity
@@ -103,6 +105,7 @@ class Writer:
         self._waiting: deque[_WriterCall] = deque()
         self._scheduled = False
         self._connection_in_use = False  # by the thread, or by a call in steps: nothing else may use it
+        self._checkpointer = checkpointer
         self._checkpoint_wanted = False
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
@@ -115,6 +118,7 @@ class Writer:
         self._unsaid = 0
         self.commits = 0
         self.failed = False
+        self._tick_later()
 
     async def carry_out(
         self,
@@ -152,14 +156,10 @@ class Writer:
         if len(self._waiting) >= self._settings.waiting_calls_max:
             raise TooManyWaiting(f"{len(self._waiting)} calls wait for the store already", retry_after_ms=100)
 
-    def want_checkpoint(self) -> None:
-        """A short checkpoint between two transactions, so that the WAL can start over."""
-        self._checkpoint_wanted = True
-        self._schedule()
-
     async def close(self) -> None:
         """Refuses new calls, finishes those that wait, ends the thread."""
         self._closed = True
+        self._next_tick.cancel()
         while self._waiting or self._connection_in_use or self._scheduled:
             self._idle = self._loop.create_future()
             await self._idle
@@ -435,12 +435,22 @@ class Writer:
 
     # --- checkpoints ----------------------------------------------------------------------------------------------------------
 
+    def _tick_later(self) -> None:
+        pause_s = self._settings.checkpoint_interval_ms / 1000 / LOOKS_AN_INTERVAL
+        self._next_tick = self._loop.call_later(pause_s, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_later()
+        if self._checkpointer.wanted(self.commits):
+            self._checkpoint_wanted = True
+            self._schedule()
+
     def _checkpoint(self) -> float:
-        self._cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._checkpointer.run()
         return 0.0
 
     def _checkpointed(self, took: float | None, error: BaseException | None) -> None:
         self._connection_in_use = False
         if error is not None:
-            logger.warning("store %s: checkpoint failed: %s", self._path, error)
+            logger.warning("store %s: checkpoint failed, the log goes on growing: %s", self._path, error)
         self._rest()

@@ -1,8 +1,8 @@
 -- The oldest jobs of a state, for an operator's retries and deletions and for the garbage collection.
 
 -- name: oldest_ready(queue_id, priority, limit)
--- Rows that another transaction has locked are skipped.
-SELECT id FROM ready WHERE queue_id = :queue_id AND priority = :priority
+-- For `delete_waiting`. Rows that another transaction has locked are skipped.
+SELECT id, priority, run_after_ms, flags & 2 FROM ready WHERE queue_id = :queue_id AND priority = :priority
 ORDER BY run_after_ms, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: oldest_claims(queue_id, priority, limit)

@@ -34,6 +34,15 @@ LEFT JOIN done ON done.id = jobs.id
 WHERE jobs.id IN (:ids)
 FOR UPDATE;
 
+-- name: find_unfinished(jobs, ids)
+-- Of one moment, without locks.
+SELECT jobs.id FROM :jobs
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+  AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+WHERE jobs.id IN (:ids) AND (ready.id IS NOT NULL OR claims.id IS NOT NULL);
+
 -- name: load_contents(jobs, ids)
 SELECT jobs.id, coalesce(progress.body, jobs.body), done.holder FROM :jobs
 LEFT JOIN progress ON progress.id = jobs.id
@@ -43,6 +52,10 @@ WHERE jobs.id IN (:ids);
 -- name: load_claims(ids)
 -- The columns of `ClaimRow`.
 SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
+
+-- name: load_done(ids)
+-- The columns of `DoneRow`.
+SELECT id, queue_id, priority, state FROM done FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
 
 -- name: save_progress(rows)
 -- `body` keeps its value: `save_body` sets it.
@@ -104,7 +117,9 @@ STRAIGHT_JOIN future FORCE INDEX (PRIMARY) ON future.run_after_ms = gone.run_aft
 INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows;
 
 -- name: insert_done(rows)
-INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows;
+-- A row that is there is one that no transaction has left: the newest end counts.
+INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows
+ON DUPLICATE KEY UPDATE state = VALUES(state), priority = VALUES(priority), finished_at_ms = VALUES(finished_at_ms), holder = VALUES(holder);
 
 -- name: lock_unique_key(queue_id, key)
 -- Locked: a key that has ended is deleted next, while another server may give it to another job.

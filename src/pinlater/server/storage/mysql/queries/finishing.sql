@@ -5,9 +5,10 @@
 SELECT id, queue_id, priority, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
 
 -- name: finish_claims(now_ms, ids)
--- State 2 is SUCCEEDED.
+-- State 2 is SUCCEEDED. As in `insert_done`.
 INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder)
-SELECT id, queue_id, 2, priority, :now_ms, holder FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+SELECT id, queue_id, 2, priority, :now_ms, holder FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+ON DUPLICATE KEY UPDATE state = VALUES(state), priority = VALUES(priority), finished_at_ms = VALUES(finished_at_ms), holder = VALUES(holder);
 
 -- name: end_claim(id, queue_id, priority, fence)
 -- As `end_claims`, for one job.

@@ -79,10 +79,25 @@ GROUP BY queues.name, counters.queue_id, counters.priority
 ORDER BY queues.name, counters.priority;
 
 -- name: find_holders(key, names)
--- The holders of a unique key in some queues.
+-- The holders of a unique key in some queues. One without an end in time is held by a job that waits or is claimed.
 SELECT queues.name, unique_keys.id, unique_keys.priority, unique_keys.until_ms
 FROM queues STRAIGHT_JOIN unique_keys FORCE INDEX (PRIMARY)
-WHERE queues.name IN (:names) AND unique_keys.queue_id = queues.queue_id AND unique_keys.unique_key = :key;
+WHERE queues.name IN (:names) AND unique_keys.queue_id = queues.queue_id AND unique_keys.unique_key = :key
+  AND (unique_keys.until_ms IS NOT NULL OR EXISTS (
+  SELECT 1 FROM jobs
+  LEFT JOIN progress ON progress.id = jobs.id
+  LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+    AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+  LEFT JOIN claims ON claims.id = jobs.id
+  WHERE jobs.id = unique_keys.id AND (ready.id IS NOT NULL OR claims.id IS NOT NULL)
+) OR EXISTS (
+  SELECT 1 FROM kept_jobs
+  LEFT JOIN progress ON progress.id = kept_jobs.id
+  LEFT JOIN ready ON ready.queue_id = kept_jobs.queue_id AND ready.priority = kept_jobs.priority
+    AND ready.run_after_ms = coalesce(progress.run_after_ms, kept_jobs.run_after_ms) AND ready.id = kept_jobs.id
+  LEFT JOIN claims ON claims.id = kept_jobs.id
+  WHERE kept_jobs.id = unique_keys.id AND (ready.id IS NOT NULL OR claims.id IS NOT NULL)
+));
 
 -- name: count_timed_keys(now_ms, limit)
 -- How many unique keys time alone will free, at most :limit, and when the last of them ends.

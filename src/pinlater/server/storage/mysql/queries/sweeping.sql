@@ -71,8 +71,8 @@ DELETE FROM unique_keys WHERE until_ms <= :now_ms ORDER BY until_ms LIMIT :limit
 DELETE FROM unique_keys WHERE until_ms > :now_ms ORDER BY until_ms LIMIT :limit;
 
 -- name: select_ready_of(queue_id, limit)
--- Of a dropped queue.
-SELECT id FROM ready WHERE queue_id = :queue_id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- Of a dropped queue; for `delete_waiting`.
+SELECT id, priority, run_after_ms, flags & 2 FROM ready WHERE queue_id = :queue_id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: select_done_of(queue_id, limit)
 -- Of a dropped queue.

@@ -1,7 +1,8 @@
 -- The oldest jobs of a state, for an operator's retries and deletions and for the garbage collection.
 
 -- name: oldest_ready(queue_id, priority, limit)
-SELECT id FROM ready WHERE queue_id = :queue_id AND priority = :priority ORDER BY run_after_ms, id LIMIT :limit;
+-- For `delete_waiting`.
+SELECT id, priority, run_after_ms, 0 FROM ready WHERE queue_id = :queue_id AND priority = :priority ORDER BY run_after_ms, id LIMIT :limit;
 
 -- name: oldest_claims(queue_id, priority, limit)
 -- Reads all claims, of which there are never many.

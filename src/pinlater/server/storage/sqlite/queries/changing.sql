@@ -1,7 +1,8 @@
 -- Jobs loaded, decided on and written back (`relational/changes.py`).
 
 -- name: load_jobs(ids)
--- The columns of `JobRow`. A job without a row in `claims` or `done` waits.
+-- The columns of `JobRow`. A job in none of `ready`, `claims` and `done` is the rest of one; it is left out. `ready` is looked at for jobs
+-- in neither of the others.
 SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
   progress.id AS p_id, progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
   progress.attempts_ended AS p_attempts_ended, progress.run_after_ms AS p_run_after_ms,
@@ -14,23 +15,44 @@ FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN claims ON claims.id = jobs.id
-LEFT JOIN done ON done.id = jobs.id;
+LEFT JOIN done ON done.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = CASE WHEN claims.id IS NULL AND done.id IS NULL THEN jobs.queue_id END
+  AND ready.priority = jobs.priority AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+WHERE claims.id IS NOT NULL OR done.id IS NOT NULL OR ready.id IS NOT NULL;
 
 -- name: load_states(ids)
 -- The columns of `StateRow`.
 SELECT jobs.id, jobs.queue_id, jobs.priority, coalesce(progress.run_after_ms, jobs.run_after_ms) AS run_after_ms, jobs.options,
-  claims.id IS NULL AND done.id IS NULL AS waits, 0 AS counted_future, claims.id AS claim_id, done.state AS done_state
+  ready.id IS NOT NULL AS waits, 0 AS counted_future, claims.id AS claim_id, done.state AS done_state
 FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN claims ON claims.id = jobs.id
-LEFT JOIN done ON done.id = jobs.id;
+LEFT JOIN done ON done.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = CASE WHEN claims.id IS NULL AND done.id IS NULL THEN jobs.queue_id END
+  AND ready.priority = jobs.priority AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id;
 
 -- name: load_claims(ids)
 -- The columns of `ClaimRow`.
 SELECT claims.id, queue_id, priority, deadline_ms, timeout_ms, flags, token
 FROM json_each(:ids) AS wanted
 CROSS JOIN claims ON claims.id = wanted.value;
+
+-- name: load_done(ids)
+-- The columns of `DoneRow`.
+SELECT done.id, queue_id, priority, state
+FROM json_each(:ids) AS wanted
+CROSS JOIN done ON done.id = wanted.value;
+
+-- name: find_unfinished(ids)
+SELECT jobs.id
+FROM json_each(:ids) AS wanted
+CROSS JOIN jobs ON jobs.id = wanted.value
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+  AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+WHERE ready.id IS NOT NULL OR claims.id IS NOT NULL;
 
 -- name: load_sizes(ids)
 -- The bytes of bodies, which are not read.

@@ -1,9 +1,9 @@
 -- Handing out due jobs: from `ready` to `claims`.
 
 -- name: select_due(queue_id, priority, now_ms, limit)
--- In the order of the key of `ready`, so that the rows come without sorting.
+-- In the order of the key of `ready`, so that the rows come without sorting. NULL in place of the body: the job's own row is gone.
 SELECT ready.run_after_ms, ready.id, ready.changed, jobs.attempts_allowed, jobs.created_at_ms, jobs.options, jobs.body
-FROM ready JOIN jobs ON jobs.id = ready.id
+FROM ready LEFT JOIN jobs ON jobs.id = ready.id
 WHERE ready.queue_id = :queue_id AND ready.priority = :priority AND ready.run_after_ms <= :now_ms
 ORDER BY ready.run_after_ms, ready.id
 LIMIT :limit;

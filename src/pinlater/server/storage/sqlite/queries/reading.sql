@@ -1,7 +1,8 @@
 -- Lookups, pages of a scan, and counts. They run on readers' connections.
 
 -- name: lookup_jobs(ids, bodies)
--- The columns of `LookupRow`, in the order of the ids. bodies: 0 for NULL in place of each body.
+-- The columns of `LookupRow`, in the order of the ids. bodies: 0 for NULL in place of each body. The rest of a job, as in `load_jobs`, is
+-- left out.
 SELECT jobs.id, queues.name AS queue, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
   progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
   progress.run_after_ms AS p_run_after_ms, progress.updated_at_ms AS p_updated_at_ms,
@@ -14,7 +15,10 @@ CROSS JOIN jobs ON jobs.id = wanted.value
 JOIN queues ON queues.queue_id = jobs.queue_id
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN claims ON claims.id = jobs.id
-LEFT JOIN done ON done.id = jobs.id;
+LEFT JOIN done ON done.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = CASE WHEN claims.id IS NULL AND done.id IS NULL THEN jobs.queue_id END
+  AND ready.priority = jobs.priority AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+WHERE claims.id IS NOT NULL OR done.id IS NOT NULL OR ready.id IS NOT NULL;
 
 -- name: page_of_due(queue, priority, after_ms, after_id, limit)
 -- Newest first, beginning after (:after_ms, :after_id).
@@ -86,11 +90,19 @@ WHERE queues.name IN (SELECT value FROM json_each(:names))
 ORDER BY queues.name, counters.priority;
 
 -- name: find_holders(key, names)
--- The holders of a unique key in the queues of a JSON list.
+-- The holders of a unique key in the queues of a JSON list. One without an end in time is held by a job that waits or is claimed.
 SELECT queues.name, unique_keys.id, unique_keys.priority, unique_keys.until_ms
 FROM json_each(:names) AS wanted
 CROSS JOIN queues ON queues.name = wanted.value
-CROSS JOIN unique_keys ON unique_keys.queue_id = queues.queue_id AND unique_keys.key = :key;
+CROSS JOIN unique_keys ON unique_keys.queue_id = queues.queue_id AND unique_keys.key = :key
+WHERE unique_keys.until_ms IS NOT NULL OR EXISTS (
+  SELECT 1 FROM jobs
+  LEFT JOIN progress ON progress.id = jobs.id
+  LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+    AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+  LEFT JOIN claims ON claims.id = jobs.id
+  WHERE jobs.id = unique_keys.id AND (ready.id IS NOT NULL OR claims.id IS NOT NULL)
+);
 
 -- name: count_timed_keys(now_ms, limit)
 -- How many unique keys time alone will free, at most `limit`, and when the last of them ends.

@@ -44,8 +44,8 @@ DELETE FROM unique_keys WHERE (queue_id, key) IN (
 );
 
 -- name: select_ready_of(queue_id, limit)
--- Of a dropped queue.
-SELECT id FROM ready WHERE queue_id = :queue_id LIMIT :limit;
+-- Of a dropped queue; for `delete_waiting`.
+SELECT id, priority, run_after_ms, 0 FROM ready WHERE queue_id = :queue_id LIMIT :limit;
 
 -- name: select_done_of(queue_id, limit)
 -- Of a dropped queue.
