@@ -280,9 +280,7 @@ def test_a_url_of_traces_has_a_place_for_the_id(url: str) -> None:
         ({"console_user_header": "Authorization"}, "no header"),
     ],
 )
-def test_names_and_proxies_of_the_console_are_checked(
-    flags: dict[str, str], text: str
-) -> None:
+def test_names_and_proxies_of_the_console_are_checked(flags: dict[str, str], text: str) -> None:
     [problem] = problems(flags=flags)
     assert text in problem
 
