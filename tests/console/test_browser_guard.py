@@ -108,7 +108,10 @@ async def test_a_refusal_is_a_page_for_people_that_names_header_and_setting(cons
     answer = await visitor.submit("/queues/mail/pause", origin=page)
     text = PageReader(answer.body.decode()).text
     assert answer.status == 403
-    assert f"The header Origin says that a page of '{page}' made this request, and Host that it is for" in text
+    assert (
+        f"The header Origin says that a page of '{page}' made this request, and the header Host that the console is"
+        in text
+    )
     assert "console_trusted_proxies (--trusted-proxy)" in text
     assert b'<a href="../../failed">' in answer.body
 

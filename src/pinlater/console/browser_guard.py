@@ -49,8 +49,8 @@ _CHANGES_NOTHING = ("GET", "HEAD")
 _HTTP_PORT, _HTTPS_PORT = 80, 443
 STATIC = "/static/"
 _LET_PROXY = (
-    "let the proxy pass on the header Host with its port, or let it send X-Forwarded-Host and X-Forwarded-Proto, and name its address in "
-    "the setting console_trusted_proxies (--trusted-proxy)"
+    "let the proxy pass on the header Host as it comes, with the port. Or let it send X-Forwarded-Host and X-Forwarded-Proto, and add its "
+    "address to the setting console_trusted_proxies (--trusted-proxy)"
 )
 
 
@@ -152,8 +152,8 @@ def check_sender(headers: Headers, arrival: Arrival) -> None:
     if origin is None or headers.get("sec-fetch-site") == "same-origin" or _is_of(origin, arrival):
         return
     detail = (
-        f"The header Origin says that a page of {origin[:200]!r} made this request, and {arrival.host_header} that it is for "
-        f"{arrival.url[:300]!r}. If you see both as the address of this console, {_LET_PROXY}"
+        f"The header Origin says that a page of {origin[:200]!r} made this request, and the header {arrival.host_header} that the console "
+        f"is {arrival.url[:300]!r}. If you have opened the console at the first of these addresses, {_LET_PROXY}"
     )
     raise refused(HTTPStatus.FORBIDDEN, "CROSS_SITE_REQUEST", detail, field="Origin")
 

@@ -114,7 +114,7 @@ class ProxiedBrowser:
         return answer.headers["location"]
 
     def json(self, path: str, **headers: str) -> Any:
-        answer = self.ask("GET", path, **headers)
+        answer = self.ask("GET", path, None, **headers)
         assert answer.status == 200, answer
         return json.loads(answer.text)
 

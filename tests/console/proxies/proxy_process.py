@@ -32,7 +32,7 @@ _APACHE_MODULES = (
 
 def documented(kind: Kind, prefix: str = "", *, users: bool = False, tls: bool = True) -> str:
     """The configuration of the page, changed as the page says."""
-    blocks = re.findall(rf"^```{_LANGUAGES[kind]}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    blocks: list[str] = re.findall(rf"^```{_LANGUAGES[kind]}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     [text] = [block for block in blocks if "X-Forwarded-Prefix" in block]
     if not users:
         text = re.sub(r"^ *# users\n.*?^ *# end\n", "", text, flags=re.DOTALL | re.MULTILINE)
