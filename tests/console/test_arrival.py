@@ -1,4 +1,4 @@
-"""What proxies say of a request: host, scheme and path of the console, and what counts of several values, of strangers and of garbage."""
+"""What proxies say of a request: host, scheme and path of the console, and what counts of several values, of untrusted addresses and of garbage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.console.browser_guard import LOOPBACK_NAMES
 from tests.console.caller import Caller
 from tests.console.pages.guarded import ProxiedPerson
 
-NAMES = LOOPBACK_NAMES | {"jobs.example", "2001:db8::7"}
+NAMES = ("jobs.example", "2001:db8::7")
 SPOOFED = {
     "x-forwarded-host": "jobs.example",
     "x-forwarded-proto": "https",
@@ -24,7 +24,9 @@ SPOOFED = {
 
 def behind(added: Mapping[str, str] = {}, proxies: tuple[str, ...] = ("127.0.0.1", "10.0.0.0/24")) -> ProxiedPerson:
     """A person before a console that trusts `proxies`; a proxy on this machine adds `added`. No request reaches a server."""
-    return ProxiedPerson(Console(AsyncClient("127.0.0.1:1"), lambda: 0, NAMES, proxies=proxies).app, added)
+    return ProxiedPerson(
+        Console(AsyncClient("127.0.0.1:1"), lambda: 0, LOOPBACK_NAMES, proxies=proxies, names=NAMES).app, added
+    )
 
 
 async def seen(person: Caller) -> str:
@@ -142,8 +144,11 @@ async def refused_by_name(header: str, text: str) -> None:
     assert (problem["status"], problem["reason"], problem["field"]) == (400, "FORWARDED_HEADER_INVALID", header)
 
 
-async def test_what_is_wrong_is_a_page_for_people() -> None:
-    page = await behind({"x-forwarded-prefix": "//evil.example"}).page("/queues/mail", 400)
+async def test_what_is_wrong_is_a_page_for_people_with_its_style() -> None:
+    person = behind({"x-forwarded-prefix": "//evil.example"})
+    assert (await person.get("/static/style.css")).status == 200
+    assert (await person.page("/static/none", 404)).links
+    page = await person.page("/queues/mail", 400)
     assert "The header X-Forwarded-Prefix of the proxy is wrong: '//evil.example' is not a path" in page.text
 
 

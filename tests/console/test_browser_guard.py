@@ -80,13 +80,17 @@ async def test_a_console_at_the_usual_port_can_not_tell_a_proxy_from_another_sit
 
 
 async def test_names_of_the_setting_are_accepted_and_no_others_whatever_a_proxy_says(client: AsyncClient) -> None:
-    names = LOOPBACK_NAMES | {"jobs.example"}
+    names = ("jobs.example",)
     for proxies in ((), ("127.0.0.1",)):
-        caller = Caller(Console(client, lambda: 0, names, proxies=proxies).app)
+        caller = Caller(Console(client, lambda: 0, LOOPBACK_NAMES, proxies=proxies, names=names).app)
         for host in ("jobs.example", "JOBS.example:8443", "localhost:9998"):
             assert (await caller.get("/v1/queues", host=host)).status == 200
         refused = await caller.refused("GET", "/v1/queues", host="evil.example", x_forwarded_proto="https")
         assert (refused["status"], refused["field"]) == (421, "Host")
+    only_own = Caller(Console(client, lambda: 0, LOOPBACK_NAMES, names=("localhost",)).app)
+    assert (await only_own.refused("GET", "/v1/queues", host="jobs.example", x_forwarded_proto="https"))[
+        "status"
+    ] == 421
     refused = await caller.refused("GET", "/v1/queues", host="jobs.example", x_forwarded_host="evil.example")
     assert (refused["status"], refused["field"]) == (421, "X-Forwarded-Host")
     refused = await caller.refused("GET", "/v1/queues", host="jobs.example", forwarded="host=evil.example")

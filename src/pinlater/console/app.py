@@ -51,7 +51,7 @@ class Console:
 
     `client` is opened and closed with the application.
 
-    `now_ms`: this machine's clock, which never jumps. `hosts`: the names that callers use for this console; None accepts all.
+    `now_ms`: this machine's clock, which never jumps. `hosts`, `names`: that callers use for this console, as `BrowserGuard` has them.
     `guest_token`: what people without a log-in see is what this token may see; '' is none. `links`: of jobs to their traces and their code.
     `proxies`: the networks of trusted proxies. `user_header`: in which they name users, and `user_token`: with which the servers are asked
     for these; None takes no users from them. Raises ValueError for what is no network or no name of a header.
@@ -67,6 +67,7 @@ class Console:
         proxies: Sequence[str] = (),
         user_header: str = USER_HEADER,
         user_token: Callable[[], str] | None = None,
+        names: Collection[str] = (),
     ) -> None:
         self._client = client
         self._now_ms = now_ms
@@ -85,7 +86,7 @@ class Console:
         )
         starlette.router.redirect_slashes = False  # another path is a 404 as in the document
         arrivals = Arrivals(proxies, user_header if user_token else "", lambda: now_ms() / 1000)
-        self.app = BrowserGuard(starlette, hosts, arrivals, self._refusal)
+        self.app = BrowserGuard(starlette, hosts, names, arrivals, self._refusal)
 
     def stop(self) -> None:
         """Ends long polls, with the jobs that the servers have answered or without jobs. Other requests continue."""

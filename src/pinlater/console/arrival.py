@@ -43,8 +43,8 @@ _log = logging.getLogger("pinlater.console")
 
 class Arrival(NamedTuple):
     """`host`: with its port, and `host_header`: what has named it. `prefix`: the path below which the proxy serves the console, '' for its
-    root. `address`: of the client. `proxy`: the address of the proxy that has named the client or the user, '' for none. `user`: whom the
-    proxy has authenticated, '' for none."""
+    root. `address`: of the client. `proxy`: the address of the proxy that has named the client or the user, '' for none. `user`: the
+    one that the proxy has authenticated, '' for none."""
 
     scheme: str
     host: str
@@ -76,9 +76,10 @@ class Arrivals:
         self._ignored = Refusals(monotonic)
 
     def take(self, scope: Scope) -> Arrival:
-        """How the request arrived, and from now on `arrival_of` says so. Raises RequestRefused for wrong headers of a trusted proxy."""
-        headers, peer = Headers(scope=scope), scope["client"][0] if scope["client"] else ""
-        arrival = Arrival(scope["scheme"], headers.get("host", ""), address=named_address(peer))
+        """How the request arrived, and from now on `arrival_of` says so. Raises RequestRefused for wrong headers of a trusted proxy, and
+        `arrival_of` says what is known without them."""
+        headers, peer = Headers(scope=scope), scope["client"][0] if scope.get("client") else ""
+        arrival = scope[_KEY] = Arrival(scope["scheme"], headers.get("host", ""), address=named_address(peer))
         if self._proxies.trusts(peer):
             arrival = self._through_proxy(arrival, peer, headers)
         elif self._proxies:

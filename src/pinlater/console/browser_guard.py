@@ -24,6 +24,7 @@ Weakness: without the setting, a forward of port 80 to the console without TLS a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -55,18 +56,20 @@ _LET_PROXY = (
 
 
 class BrowserGuard:
-    """`hosts`: the names in `Host` that are accepted; None accepts all. If they are those of loopback alone, a proxy with TLS may use
-    others. `answer`: the answer to a request that is refused."""
+    """`hosts`: the names in `Host` that are accepted, also others over TLS; None accepts all. `names`: if there are any, only these and
+    those of loopback are accepted. `answer`: the answer to a request that is refused."""
 
     def __init__(
         self,
         app: ASGIApp,
         hosts: Collection[str] | None,
+        names: Collection[str],
         arrivals: Arrivals,
         answer: Callable[[Request, Problem], Response],
     ) -> None:
         self._app = app
-        self._hosts = hosts
+        self._hosts = LOOPBACK_NAMES.union(names) if names else hosts
+        self._others_over_tls = not names
         self._arrivals = arrivals
         self._answer = answer
 
@@ -94,9 +97,12 @@ class BrowserGuard:
         check_end(headers)
         if scope["path"].startswith(STATIC):  # the same for all, and a page that says what is wrong wants its style
             check_site(headers)
+            with suppress(RequestRefused):
+                self._arrivals.take(scope)
             return
         arrival = self._arrivals.take(scope)
-        check_host(scope, arrival, self._hosts)
+        if self._hosts is not None:
+            check_host(scope, arrival, self._hosts, others_over_tls=self._others_over_tls)
         if scope["path"].startswith("/v1/"):
             check_sender(headers, arrival)
         else:
@@ -115,17 +121,13 @@ def check_end(headers: Headers) -> None:
         )
 
 
-def check_host(scope: Scope, arrival: Arrival, hosts: Collection[str] | None) -> None:
+def check_host(scope: Scope, arrival: Arrival, hosts: Collection[str], *, others_over_tls: bool) -> None:
     """Raises RequestRefused for a request that names a host which is not ours: in `Host`, or to the proxy."""
-    if hosts is None:
-        return
     headers = Headers(scope=scope)
     over_tls = (
-        hosts == LOOPBACK_NAMES
-        and arrival.scheme == "https"
-        and headers.get("origin", "https://").startswith("https://")
+        others_over_tls and arrival.scheme == "https" and headers.get("origin", "https://").startswith("https://")
     )
-    own_port = scope["server"][1] if scope["server"] else None
+    own_port = scope["server"][1] if scope.get("server") else None
     for header, text in ((HOST, headers.get("host", "")), (arrival.host_header, arrival.host)):
         host = host_name(text)
         usual_port = host is not None and host.port in (None, _HTTPS_PORT) and own_port != _HTTP_PORT

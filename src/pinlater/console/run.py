@@ -135,11 +135,11 @@ def serve(
     user_header: str = USER_HEADER,
     user_token: Callable[[], str] | None = None,
 ) -> None:
-    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `names`: accepts only these and
-    this machine's as `Host`. Without any, `loopback` accepts this machine's and those that its proxies use over TLS. `certificate`: None
-    serves without TLS. `guest_token`: for people who have not logged in; '' is none. The others are as `Console` has them."""
-    hosts = LOOPBACK_NAMES.union(names) if names or loopback else None
-    console = Console(client, SystemClock().now_ms, hosts, guest_token, links, proxies, user_header, user_token)
+    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts this machine's
+    names as `Host`, and those that a proxy with TLS uses. `certificate`: None serves without TLS. `guest_token`: for people who have not
+    logged in; '' is none. The others are as `Console` has them."""
+    hosts = LOOPBACK_NAMES if loopback else None
+    console = Console(client, SystemClock().now_ms, hosts, guest_token, links, proxies, user_header, user_token, names)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)

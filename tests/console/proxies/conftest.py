@@ -50,7 +50,7 @@ async def served() -> AsyncIterator[ServedConsoles]:
         await client.enqueue("mail", [b"{}"] * 3)
         [job] = (await client.dequeue("mail", 1)).jobs
         await client.ack("mail", [Ack(job.descriptor, succeeded=False, token=job.token, final=True, error_text="no")])
-    trust: dict[str, Any] = {"hosts": LOOPBACK_NAMES | {NAME}, "proxies": ("127.0.0.1", "::1")}
+    trust: dict[str, Any] = {"hosts": LOOPBACK_NAMES, "names": [NAME], "proxies": ("127.0.0.1", "::1")}
     async with (
         _console(address, hosts=LOOPBACK_NAMES) as bare,
         _console(address, **trust) as trusting,

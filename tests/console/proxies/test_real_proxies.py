@@ -40,7 +40,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 async def audited(served: ServedConsoles) -> tuple[str, str]:
-    """Who made the newest change, and from which address."""
+    """The caller of the newest change, and its address."""
     newest = (await served.core.service.audit.read(AuditFilter())).entries[0]
     return newest.who, newest.address
 
