@@ -1,4 +1,4 @@
-"""What proxies say of a request: host, scheme and path of the console, and what counts of several values, of untrusted addresses and of garbage."""
+"""What proxies say of host, scheme and path, and what counts of several values, of untrusted addresses and of garbage."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from pinlater.domain.audit import USER_RULE, is_user_name
 from pinlater.domain.caller_address import named_address
 from pinlater.domain.host_names import host_name
 from pinlater.domain.refusals import Refusals
-from pinlater.domain.trusted_proxies import CLIENT_HEADER, Route, TrustedProxies, checked_header
+from pinlater.domain.trusted_proxies import CLIENT_HEADER, ClientRoute, TrustedProxies, checked_header
 
 HOST, FORWARDED, HOST_HEADER = "Host", "Forwarded", "X-Forwarded-Host"
 SCHEME_HEADER, PREFIX_HEADER = "X-Forwarded-Proto", "X-Forwarded-Prefix"
@@ -114,7 +114,7 @@ class Arrivals:
             user,
         )
 
-    def _route(self, peer: str, header: str, nodes: Sequence[str]) -> Route:
+    def _route(self, peer: str, header: str, nodes: Sequence[str]) -> ClientRoute:
         try:
             return self._proxies.route_of(peer, nodes)
         except ValueError as error:
@@ -144,7 +144,7 @@ def _values(headers: Headers, name: str) -> Sequence[str]:
     return [text for line in headers.getlist(name) for part in line.split(",") if (text := part.strip())]
 
 
-def _newest(values: Sequence[str], route: Route) -> str:
+def _newest(values: Sequence[str], route: ClientRoute) -> str:
     """The value of the trusted proxy that is nearest to the client; '' without one. Not each proxy adds one."""
     return values[-min(len(values), max(1, route.proxies))] if values else ""
 

@@ -19,7 +19,7 @@ _UNKNOWN = re.compile(r"(?:unknown|_[A-Za-z0-9._-]+)(?::[0-9A-Za-z._-]+)?", re.A
 _WITH_PORT = re.compile(r"\[([^\[\]]+)\](?::\w+)?|([0-9.]+):\w+", re.ASCII)
 
 
-class Route(NamedTuple):
+class ClientRoute(NamedTuple):
     """`client`: the address of the client, as far as trusted proxies know it. `proxies`: how many of them have added to the header."""
 
     client: str
@@ -45,7 +45,7 @@ class TrustedProxies:
             address = address.ipv4_mapped
         return any(address in network for network in self._networks)
 
-    def route_of(self, host: str, nodes: Sequence[str]) -> Route:
+    def route_of(self, host: str, nodes: Sequence[str]) -> ClientRoute:
         """The way of a request from `host`. `nodes`: the addresses that proxies have added, the last one at the end. Each counts only if
         the one after it is of a trusted proxy: clients may send the header, too. Raises ValueError if one that counts is no address."""
         client, proxies = host, 0
@@ -57,7 +57,7 @@ class TrustedProxies:
             if not address:
                 break
             client = address
-        return Route(client, proxies)
+        return ClientRoute(client, proxies)
 
 
 def node_address(text: str) -> str:

@@ -16,13 +16,13 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from tests.console.proxies.proxy_process import NAME, PASSWORD, USER
 
 
-class Answer(NamedTuple):
+class ProxiedAnswer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     text: str
 
 
-class Page(HTMLParser):
+class LinkedPage(HTMLParser):
     """What a page leads to: `links` of all kinds, and its forms with their hidden fields."""
 
     def __init__(self, text: str) -> None:
@@ -63,7 +63,7 @@ class ProxiedBrowser:
             self.added["Authorization"] = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         self.cookies: dict[str, Morsel[str]] = {}
 
-    def ask(self, method: str, path: str, fields: Mapping[str, str] | None = None, **headers: str) -> Answer:
+    def ask(self, method: str, path: str, fields: Mapping[str, str] | None = None, **headers: str) -> ProxiedAnswer:
         """One request. A form has the `Origin` of the page."""
         sent = {"Host": self.host, "Accept": "text/html", **self.added}
         cookies = "; ".join(
@@ -87,12 +87,12 @@ class ProxiedBrowser:
             connection.close()
         for line in answer.headers.get_all("Set-Cookie") or []:
             self.cookies.update(SimpleCookie(line))
-        return Answer(answer.status, {name.lower(): value for name, value in answer.headers.items()}, text)
+        return ProxiedAnswer(answer.status, {name.lower(): value for name, value in answer.headers.items()}, text)
 
-    def page(self, path: str, status: int = 200) -> Page:
+    def page(self, path: str, status: int = 200) -> LinkedPage:
         answer = self.ask("GET", path)
         assert answer.status == status, (path, answer)
-        return Page(answer.text)
+        return LinkedPage(answer.text)
 
     def submits(self, path: str, action: str, **fields: str) -> str:
         """Submits a form of a page: where the browser is led."""
@@ -130,7 +130,7 @@ class ProxiedBrowser:
             assert answer.status in (200, 303), (path, answer)
             assert "location" not in answer.headers or answer.headers["location"].startswith(start), answer
             if "text/html" in answer.headers.get("content-type", ""):
-                found = Page(answer.text)
+                found = LinkedPage(answer.text)
                 assert all(action.startswith(start) for action in found.forms), found.forms
                 waiting += [urljoin(path, link) for link in found.links if not re.match(r"#|https?:", link)]
         return seen
