@@ -142,16 +142,21 @@ def test_one_that_has_served_is_started_again_and_again() -> None:
     assert slot._next_start(1, 0.1, 99, 0.5) is not None
 
 
-def test_it_trusts_the_proxies_of_the_settings(tmp_path: Path) -> None:
+def test_it_has_the_names_and_trusts_the_proxies_of_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "users.token"
-    settings = Settings(console_trusted_proxies=("10.0.0.5", "fd00::/8"), console_user_token_file=file)
+    names, proxies = ("jobs.example", "fd00::5"), ("10.0.0.5", "fd00::/8")
+    settings = Settings(console_names=names, console_trusted_proxies=proxies, console_user_token_file=file)
     options = list(ConsoleProcess(settings, asyncio.Event())._options(9010))
-    start = options.index("--trusted-proxy")
-    assert options[start : start + 8] == [
+    start = options.index("--name")
+    assert options[start : start + 12] == [
+        *("--name", "jobs.example", "--name", "fd00::5"),
         *("--trusted-proxy", "10.0.0.5", "--trusted-proxy", "fd00::/8"),
         *("--user-header", "X-Forwarded-User", "--user-token-file", str(file)),
     ]
-    assert "--user-header" not in ConsoleProcess(Settings(), asyncio.Event())._options(9010)
+    without_users = Settings(console_trusted_proxies=proxies)
+    options = list(ConsoleProcess(without_users, asyncio.Event())._options(9010))
+    assert "--trusted-proxy" in options
+    assert "--user-header" not in options
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,13 @@ def test_no_header_makes_an_address_a_trusted_proxy(tmp_path: Path, offline: Pin
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--trusted-proxy", "10.0.0.5"], "needs --user-token-file"),
+        (["--name", "https://jobs.example"], "not a host's name alone"),
         (["--user-token-file", "users.token"], "needs --trusted-proxy"),
         (["--trusted-proxy", "0.0.0.0/0", "--user-token-file", "users.token"], "every address"),
         (["--trusted-proxy", "10.0.0.5", "--user-token-file", "none.token"], "can't be read"),
         (["--trusted-proxy", "10.0.0.5", "--user-token-file", "none.token", "--user-header", "Cookie"], "no header"),
     ],
 )
-def test_half_of_the_options_for_proxies_is_a_usage_error(offline: Pinlater, arguments: list[str], text: str) -> None:
+def test_wrong_options_for_proxies_are_usage_errors(offline: Pinlater, arguments: list[str], text: str) -> None:
     done = offline("console", *arguments)
     assert (done.code, text in " ".join(done.err.split())) == (exits.USAGE, True), done.err

@@ -272,16 +272,15 @@ def test_a_url_of_traces_has_a_place_for_the_id(url: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        ({"console_trusted_proxies": "10.0.0.5"}, "needs console_user_token_file"),
+        ({"console_names": "jobs.example:8443"}, "not a host's name alone"),
+        ({"console_names": "jobs.example,a b"}, "not a host's name alone"),
         ({"console_user_token_file": "users.token"}, "needs console_trusted_proxies"),
         ({"console_trusted_proxies": "0.0.0.0/0", "console_user_token_file": "users.token"}, "every address"),
         ({"console_trusted_proxies": "proxy", "console_user_token_file": "users.token"}, "no network"),
         ({"console_user_header": "Authorization"}, "no header"),
     ],
 )
-def test_proxies_that_name_users_need_networks_a_token_and_a_header_of_their_own(
-    flags: dict[str, str], text: str
-) -> None:
+def test_names_and_proxies_of_the_console_are_checked(flags: dict[str, str], text: str) -> None:
     [problem] = problems(flags=flags)
     assert text in problem
 

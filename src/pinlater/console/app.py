@@ -20,10 +20,11 @@ from starlette.routing import Route
 from pinlater.client import AsyncClient
 from pinlater.client.errors import PinLaterError
 from pinlater.console import costs, problems
+from pinlater.console.arrival import Arrivals, arrival_of
 from pinlater.console.browser_guard import BrowserGuard, check_page_sender
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
-from pinlater.console.forwarded_users import ForwardedUsers, no_forwarded_users
+from pinlater.console.forwarded_users import ForwardedUsers, caller_of
 from pinlater.console.openapi import document
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.shared_answers import SharedAnswers
@@ -34,8 +35,10 @@ from pinlater.console.problems import RequestRefused, no_memory
 from pinlater.console.reading import BYTES, JSON, bearer_of, body_of, content_of, decoded, header_of, query_of
 from pinlater.console.routes import ENDPOINTS
 from pinlater.console.sessions import Sessions
+from pinlater.console.shapes.problem import Problem
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.link_urls import NO_LINKS, LinkUrls
+from pinlater.domain.trusted_proxies import USER_HEADER
 
 T = TypeVar("T")
 _BYTES_MAX = 256 * 1024 * 1024
@@ -48,9 +51,10 @@ class Console:
 
     `client` is opened and closed with the application.
 
-    `now_ms`: this machine's clock, which never jumps. `hosts`: the names that callers use for this console; None accepts all.
+    `now_ms`: this machine's clock, which never jumps. `hosts`, `names`: that callers use for this console, as `BrowserGuard` has them.
     `guest_token`: what people without a log-in see is what this token may see; '' is none. `links`: of jobs to their traces and their code.
-    `forwarded`: the users of trusted proxies; None trusts none.
+    `proxies`: the networks of trusted proxies. `user_header`: in which they name users, and `user_token`: with which the servers are asked
+    for these; None takes no users from them. Raises ValueError for what is no network or no name of a header.
     """
 
     def __init__(
@@ -60,7 +64,10 @@ class Console:
         hosts: Collection[str] | None,
         guest_token: Callable[[], str] = str,
         links: LinkUrls = NO_LINKS,
-        forwarded: ForwardedUsers | None = None,
+        proxies: Sequence[str] = (),
+        user_header: str = USER_HEADER,
+        user_token: Callable[[], str] | None = None,
+        names: Collection[str] = (),
     ) -> None:
         self._client = client
         self._now_ms = now_ms
@@ -68,7 +75,7 @@ class Console:
         self.poll_limit = PollLimit()
         self._stopping = False
         self.sessions = Sessions(now_ms)
-        self._forwarded = forwarded or no_forwarded_users()
+        self._forwarded = ForwardedUsers(user_token or str)
         visitors = Visitors(client, self.sessions, now_ms, guest_token, self._forwarded)
         api = Api(client, self._api_call, self.budget, SharedAnswers(now_ms))
         self._site = Site(api, visitors, now_ms, self.budget, links)
@@ -78,7 +85,8 @@ class Console:
             lifespan=self._lifespan,
         )
         starlette.router.redirect_slashes = False  # another path is a 404 as in the document
-        self.app = BrowserGuard(starlette, hosts)
+        arrivals = Arrivals(proxies, user_header if user_token else "", lambda: now_ms() / 1000)
+        self.app = BrowserGuard(starlette, hosts, names, arrivals, self._refusal)
 
     def stop(self) -> None:
         """Ends long polls, with the jobs that the servers have answered or without jobs. Other requests continue."""
@@ -133,10 +141,10 @@ class Console:
         A browser sends no token by itself. A proxy names the user also in a request that another site's page makes, so that a change must
         prove its origin, as a form must."""
         bearer = bearer_of(request)
-        caller = self._forwarded.without_user(request) if bearer else self._forwarded.caller_of(request)
-        if not caller.user:
-            return caller.calls_of(self._client, bearer)
-        check_page_sender(request.method, request.headers)
+        caller = caller_of(request)
+        if bearer or not caller.user:
+            return caller._replace(user="").calls_of(self._client, bearer)
+        check_page_sender(request.method, request.headers, arrival_of(request))
         return caller.calls_of(self._client, self._forwarded.token)
 
     def _call(self, request: Request, client: AsyncClient, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
@@ -176,6 +184,10 @@ class Console:
         response.headers.update(headers)
         return response
 
+    def _refusal(self, request: Request, problem: Problem) -> Response:
+        """The answer to a request that the guard refuses."""
+        return self._site.refusal_of(request, problem) if wants_page(request) else problems.response_of(problem)
+
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
@@ -183,8 +195,9 @@ async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _openapi(_request: Request) -> Response:
-    return Response(json.encode(document()), media_type=JSON)
+async def _openapi(request: Request) -> Response:
+    servers = [{"url": arrival_of(request).prefix or "/"}]
+    return Response(json.encode({**document(), "servers": servers}), media_type=JSON)
 
 
 async def _disconnected(request: Request) -> None:

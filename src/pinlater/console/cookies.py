@@ -1,10 +1,13 @@
-"""The cookies of a request. Those of the console need no quotes, so a value is read as it came: some versions of Python take quadratic time
+"""The cookies of a request, and the path that they are for. A browser sends those of `/` to consoles below a path, too, so the names there
+are others. Those of the console need no quotes, so a value is read as it came: some versions of Python take quadratic time
 to read one in quotes, and any caller may send it.
 """
 
 from __future__ import annotations
 
 from starlette.requests import Request
+
+from pinlater.console.arrival import arrival_of
 
 
 def cookie_of(request: Request, name: str) -> str:
@@ -16,3 +19,21 @@ def cookie_of(request: Request, name: str) -> str:
             if key.strip() == name:
                 found = value.strip()
     return found
+
+
+def name_below(request: Request, name: str) -> str:
+    """The name of the console's cookie below the path of the request's proxy."""
+    return name + arrival_of(request).prefix.replace("/", ".")
+
+
+def path_of(request: Request) -> str:
+    """The path below which the browser sends the console's cookies: other applications of the host do not get them."""
+    return arrival_of(request).prefix or "/"
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser uses TLS: as the console sees it, a proxy says, or the browser says of its own page.
+
+    A caller that says so falsely gets a cookie that its own browser does not send without TLS.
+    """
+    return arrival_of(request).scheme == "https" or request.headers.get("origin", "").startswith("https://")

@@ -8,8 +8,7 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.console.cookies import cookie_of
-from pinlater.console.session_cookie import is_secure
+from pinlater.console.cookies import cookie_of, is_secure, name_below, path_of
 
 PINS_BYTES_MAX = 3_500
 """Of the names as the cookie has them: browsers keep cookies of 4 KiB."""
@@ -19,7 +18,7 @@ _KEPT_S = 400 * 86_400  # browsers keep no cookie for longer
 
 def pins_of(request: Request) -> frozenset[str]:
     """The names of pinned queues; the queues need not exist."""
-    kept = cookie_of(request, _NAME)[:PINS_BYTES_MAX]
+    kept = cookie_of(request, name_below(request, _NAME))[:PINS_BYTES_MAX]
     return frozenset(name for name in map(unquote, kept.split(":")) if name)
 
 
@@ -30,8 +29,9 @@ def fits(pins: Set[str]) -> bool:
 
 def give_pins(request: Request, response: Response, pins: Set[str]) -> None:
     """Lets the browser keep the names."""
+    name, secure = name_below(request, _NAME), is_secure(request)
     response.set_cookie(
-        _NAME, _packed(pins), _KEPT_S, path="/", secure=is_secure(request), httponly=True, samesite="strict"
+        name, _packed(pins), _KEPT_S, path=path_of(request), secure=secure, httponly=True, samesite="strict"
     )
 
 

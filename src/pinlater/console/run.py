@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from ipaddress import ip_address
 from typing import Literal
@@ -16,10 +16,10 @@ from pinlater.client import AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
-from pinlater.console.forwarded_users import ForwardedUsers
 from pinlater.console.server_channel import ServerChannel
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.link_urls import NO_LINKS, LinkUrls
+from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.supervision.open_files import raise_open_files
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
@@ -57,7 +57,7 @@ class ConsoleServer(uvicorn.Server):
                 lifespan="on",
                 log_config=None,  # the command sets up the logs
                 access_log=False,
-                proxy_headers=False,  # any caller could send them
+                proxy_headers=False,  # `arrival` reads them, of trusted proxies only
                 server_header=False,
                 timeout_keep_alive=limits.idle_s,
                 timeout_graceful_shutdown=_STOP_WITHIN_S,
@@ -126,17 +126,20 @@ def serve(
     listener: socket.socket,
     *,
     loopback: bool,
+    names: Collection[str] = (),
     channel: ServerChannel | None = None,
     certificate: CertificateSource | None = None,
     guest_token: Callable[[], str] = str,
     links: LinkUrls = NO_LINKS,
-    forwarded: ForwardedUsers | None = None,
+    proxies: Sequence[str] = (),
+    user_header: str = USER_HEADER,
+    user_token: Callable[[], str] | None = None,
 ) -> None:
-    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
-    machine's names as `Host`. `certificate`: None serves without TLS. `guest_token`: for people who have not logged in; '' is none.
-    `links`, `forwarded`: as `Console` has them."""
+    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts this machine's
+    names as `Host`, and those that a proxy with TLS uses. `certificate`: None serves without TLS. `guest_token`: for people who have not
+    logged in; '' is none. The others are as `Console` has them."""
     hosts = LOOPBACK_NAMES if loopback else None
-    console = Console(client, SystemClock().now_ms, hosts, guest_token, links, forwarded)
+    console = Console(client, SystemClock().now_ms, hosts, guest_token, links, proxies, user_header, user_token, names)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)

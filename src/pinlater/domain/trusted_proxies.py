@@ -1,10 +1,11 @@
-"""Which proxies may name users, in which header, and the client of a request that came through them. Pure."""
+"""Which proxies are trusted, in which header they name users, and the client of a request that came through them. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
 
 from pinlater.domain.caller_address import named_address
 
@@ -14,6 +15,15 @@ _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}", re.ASCII)
 _OF_CLIENTS = frozenset(
     {"accept", "authorization", "content-length", "content-type", "cookie", "host", "origin", "referer", "user-agent"}
 )
+_UNKNOWN = re.compile(r"(?:unknown|_[A-Za-z0-9._-]+)(?::[0-9A-Za-z._-]+)?", re.ASCII | re.IGNORECASE)
+_WITH_PORT = re.compile(r"\[([^\[\]]+)\](?::\w+)?|([0-9.]+):\w+", re.ASCII)
+
+
+class ClientRoute(NamedTuple):
+    """`client`: the address of the client, as far as trusted proxies know it. `proxies`: how many of them have added to the header."""
+
+    client: str
+    proxies: int
 
 
 class TrustedProxies:
@@ -35,16 +45,31 @@ class TrustedProxies:
             address = address.ipv4_mapped
         return any(address in network for network in self._networks)
 
-    def client_of(self, host: str, forwarded_for: Sequence[str]) -> str:
-        """The address of the client of a request from `host`. `forwarded_for`: the addresses that proxies have added, the last one at the
-        end. Each counts only if the one after it is of a trusted proxy: clients may send the header, too."""
-        client = host
-        for text in reversed(forwarded_for):
-            address = named_address(text.strip()) if self.trusts(client) else ""
+    def route_of(self, host: str, nodes: Sequence[str]) -> ClientRoute:
+        """The way of a request from `host`. `nodes`: the addresses that proxies have added, the last one at the end. Each counts only if
+        the one after it is of a trusted proxy: clients may send the header, too. Raises ValueError if one that counts is no address."""
+        client, proxies = host, 0
+        for text in reversed(nodes):
+            if not self.trusts(client):
+                break
+            proxies += 1
+            address = node_address(text)
             if not address:
                 break
             client = address
-        return client
+        return ClientRoute(client, proxies)
+
+
+def node_address(text: str) -> str:
+    """The address in what a proxy writes for its client, which may have a port: `203.0.113.9:4711`, `[2001:db8::7]`. '' if the proxy does
+    not know or tell it. Raises ValueError."""
+    if not text or _UNKNOWN.fullmatch(text):
+        return ""
+    found = _WITH_PORT.fullmatch(text)
+    address = named_address((found[1] or found[2]) if found else text)
+    if not address:
+        raise ValueError(f"{text[:100]!r} is no address")
+    return address
 
 
 def network_of(text: str) -> IPv4Network | IPv6Network:
@@ -54,7 +79,7 @@ def network_of(text: str) -> IPv4Network | IPv6Network:
     except ValueError as error:
         raise ValueError(f"{text[:100]!r} is no network such as 10.0.0.0/24: {error}") from None
     if not network.prefixlen:
-        raise ValueError(f"{text[:100]!r} would let every address name users")
+        raise ValueError(f"{text[:100]!r} would trust every address")
     return network
 
 

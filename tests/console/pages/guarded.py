@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 from pinlater.client import AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
-from pinlater.console.forwarded_users import ForwardedUsers
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
 from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.control import AccessControl
@@ -123,8 +122,14 @@ class GuardedConsole:
         self, user: str, token: str, *, proxies: Sequence[str] = ("127.0.0.1",), header: str = USER_HEADER
     ) -> ProxiedPerson:
         """A person that a proxy on this machine names, before a console that trusts `proxies` and has `token` for their users."""
-        forwarded = ForwardedUsers(proxies, header, lambda: token, lambda: self._now_ms() / 1000)
-        console = Console(self._client, self._now_ms, LOOPBACK_NAMES, forwarded=forwarded)
+        console = Console(
+            self._client,
+            self._now_ms,
+            LOOPBACK_NAMES,
+            proxies=proxies,
+            user_header=header,
+            user_token=lambda: token,
+        )
         return ProxiedPerson(console.app, {header: user})
 
     async def logged_in(self, name: str, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,)) -> Person:

@@ -113,18 +113,21 @@ async def test_a_refusal_is_logged_with_the_address_of_the_caller(
         (["10.0.0.7", "10.0.0.8"], "10.0.0.7"),
         (["203.0.113.9", "unknown", "10.0.0.8"], "10.0.0.8"),
         (["::ffff:203.0.113.9"], "203.0.113.9"),
-        ([" 203.0.113.9 "], "203.0.113.9"),
         ([""], "10.0.0.5"),
-        (["203.0.113.9:4711"], "10.0.0.5"),
+        (["203.0.113.9:4711"], "203.0.113.9"),
+        (["2001:db8::7"], "2001:db8::7"),
+        (["[2001:db8::7]"], "2001:db8::7"),
+        (["[2001:db8::7]:4711"], "2001:db8::7"),
+        (["_hidden", "10.0.0.8:80"], "10.0.0.8"),
     ],
 )
 def test_the_client_is_the_first_that_no_trusted_proxy_is(forwarded_for: list[str], client: str) -> None:
-    assert TrustedProxies(["10.0.0.0/24"]).client_of("10.0.0.5", forwarded_for) == client
+    assert TrustedProxies(["10.0.0.0/24"]).route_of("10.0.0.5", forwarded_for).client == client
 
 
 def test_without_a_trusted_proxy_the_client_is_the_one_that_connects() -> None:
     for proxies in ([], ["10.0.0.0/24"]):
-        assert TrustedProxies(proxies).client_of("192.0.2.1", ["203.0.113.9"]) == "192.0.2.1"
+        assert TrustedProxies(proxies).route_of("192.0.2.1", ["203.0.113.9"]).client == "192.0.2.1"
 
 
 async def test_a_request_of_the_api_is_made_by_the_user_too(ada: ProxiedPerson, core: Core) -> None:

@@ -41,7 +41,7 @@ class PageReader(HTMLParser):
             self.dangers.append(tag)
         for name, value in given.items():
             if _RUNS_CODE.fullmatch(name) or (
-                name in ("href", "src", "action") and not re.match(r"[/#](?!/)|$", value)
+                name in ("href", "src", "action") and not re.match(r"(?:\.\.?(?=/)|/\.\.)*[/#](?!/)|$", value)
             ):
                 self.dangers.append(f"{tag} {name}={value}")
 

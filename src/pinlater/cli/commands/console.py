@@ -5,25 +5,26 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from pinlater.cli import exits, options
+from pinlater.domain.host_names import checked_name
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, LinkUrls, check_url
 from pinlater.domain.trusted_proxies import USER_HEADER, checked_header, network_of
 from pinlater.supervision.logs import setup
 
 if TYPE_CHECKING:
-    from pinlater.console.forwarded_users import ForwardedUsers
     from pinlater.tls.certificate import CertificateSource
 
 _log = logging.getLogger("pinlater.console")
 PORT = 9998
+T = TypeVar("T")
 
 
 class Level(str, Enum):  # noqa: UP042 - the option's words
@@ -53,13 +54,22 @@ GuestTokenFile = Annotated[
         help="People who have not logged in see what the token in this file may see, and can change nothing.",
     ),
 ]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        help="A name by which people reach this console, such as jobs.example. May be repeated. With it, other names than these and "
+        "localhost are refused.",
+    ),
+]
 TrustedProxies = Annotated[
     list[str] | None,
     typer.Option(
         "--trusted-proxy",
         metavar="NETWORK",
-        help="Requests from there are of the user that their header names: 10.0.0.5 or 10.0.0.0/24. May be repeated. "
-        "Needs --user-token-file.",
+        help="Requests from there have the host, scheme, path, client and user that their X-Forwarded headers or Forwarded name: "
+        "10.0.0.5 or 10.0.0.0/24. May be repeated.",
     ),
 ]
 UserHeader = Annotated[
@@ -113,6 +123,7 @@ def console(
     host: Host = "127.0.0.1",
     port: Port = PORT,
     insecure: Insecure = False,
+    name: Names = None,
     guest_token_file: GuestTokenFile = None,
     trusted_proxy: TrustedProxies = None,
     user_header: UserHeader = USER_HEADER,
@@ -144,7 +155,12 @@ def console(
             param_hint="--host",
         )
     guest_token = _token_in(guest_token_file, "--guest-token-file")
-    forwarded = _forwarded_users(trusted_proxy or [], user_header, user_token_file)
+    names, proxies = _checked("--name", name or [], checked_name), trusted_proxy or []
+    _checked("--trusted-proxy", proxies, network_of)
+    _checked("--user-header", [user_header], checked_header)
+    if user_token_file is not None and not proxies:
+        raise typer.BadParameter("needs --trusted-proxy too", param_hint="--user-token-file")
+    user_token = None if user_token_file is None else _token_in(user_token_file, "--user-token-file")
     links = _links(trace_url, source_url)
     certificate = _certificate(https_certificate, https_key, https_client_ca)
     client = options.client_for(server, timeout, connections=2, token="")
@@ -171,34 +187,23 @@ def console(
         client,
         listener,
         loopback=loopback,
+        names=names,
         channel=channel,
         certificate=certificate,
         guest_token=guest_token,
         links=links,
-        forwarded=forwarded,
+        proxies=proxies,
+        user_header=user_header,
+        user_token=user_token,
     )
 
 
-def _forwarded_users(proxies: list[str], header: str, token_file: Path | None) -> ForwardedUsers | None:
-    """The users of trusted proxies; None trusts none. Half a setting is a usage error, as is what can't be a proxy or a header."""
-    from pinlater.console.forwarded_users import ForwardedUsers
-
-    if bool(proxies) != (token_file is not None):
-        missing, given = (
-            ("--user-token-file", "--trusted-proxy") if proxies else ("--trusted-proxy", "--user-token-file")
-        )
-        raise typer.BadParameter(f"needs {missing} too", param_hint=given)
-    if not proxies:
-        return None
-    for option, text, check in (
-        ("--user-header", header, checked_header),
-        *(("--trusted-proxy", proxy, network_of) for proxy in proxies),
-    ):
-        try:
-            check(text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint=option) from None
-    return ForwardedUsers(proxies, header, _token_in(token_file, "--user-token-file"), monotonic)
+def _checked(option: str, texts: Sequence[str], check: Callable[[str], T]) -> list[T]:
+    """What the texts of an option mean. One that is wrong is a usage error."""
+    try:
+        return [check(text) for text in texts]
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _token_in(file: Path | None, option: str) -> Callable[[], str]:

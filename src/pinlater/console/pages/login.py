@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import NamedTuple
 
-from starlette.requests import Request
-
 from pinlater.client._token import checked
 from pinlater.client.errors import TokenInvalid
 from pinlater.console.forwarded_users import RequestCaller
@@ -44,10 +42,10 @@ class Logins:
         self._refusals = Refusals(lambda: now_ms() / 1000)
         self._under_way: Counter[str] = Counter()
 
-    async def log_in(self, request: Request, caller: RequestCaller, given: str) -> LoggedIn:
+    async def log_in(self, caller: RequestCaller, given: str) -> LoggedIn:
         """A new session. Raises TokenInvalid, after some time, and PinLaterError if no server says anything; RequestRefused if too many
         log-ins of the address are under way."""
-        address = _address_of(request)
+        address = address_of((caller.address, 0))
         with self._place(address):
             try:
                 token = _token(given)
@@ -99,7 +97,3 @@ def _token(given: str) -> str:
     if not token:
         raise TokenInvalid("The field is empty: paste a token, as `pinlater token create` prints it")
     return token
-
-
-def _address_of(request: Request) -> str:
-    return address_of(request.client) if request.client is not None else ""

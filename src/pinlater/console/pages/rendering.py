@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from pinlater.console.pages import formats
 from pinlater.console.pages.page import bulk_path, job_path, queue_path, with_fields
 
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+_OWN_LINK = re.compile(rb'(\s(?:href|src|action|content)="(?:0; url=)?)/')
 
 
 class StaticFile(NamedTuple):
@@ -65,6 +68,11 @@ def environment(static: dict[str, StaticFile]) -> Environment:
         static=lambda name: f"/static/{name}?v={static[name].version}",
     )
     return made
+
+
+def with_links_below(root: str, page: bytes) -> bytes:
+    """A page whose links to the console lead below `root`. What a template prints is escaped, so that quotes are the template's own."""
+    return _OWN_LINK.sub(rb"\1" + root.encode() + b"/", page) if root else page
 
 
 def rendered(templates: Environment, template: str, **values: Any) -> bytes:

@@ -14,6 +14,8 @@ from starlette.routing import Route
 
 from pinlater.client.errors import PinLaterError, TokenInvalid, TokenRequired
 from pinlater.console import problems
+from pinlater.console.arrival import arrival_of
+from pinlater.console.browser_guard import STATIC
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import Content
 from pinlater.console.pages.actions import own_path
@@ -21,7 +23,7 @@ from pinlater.console.pages.api import Api
 from pinlater.console.pages.login import Logins
 from pinlater.console.pages.notices import Notice, Notices
 from pinlater.console.pages.page import Action, Goto, PageCall, SitePage, with_fields
-from pinlater.console.pages.rendering import environment, rendered, static_files
+from pinlater.console.pages.rendering import environment, rendered, static_files, with_links_below
 from pinlater.console.pages.routes import ACTIONS, PAGES, SECTIONS
 from pinlater.console.pages.visitors import Visitor, Visitors
 from pinlater.console.pins_cookie import give_pins, pins_of
@@ -54,7 +56,8 @@ LOGIN, LOGOUT = "/login", "/logout"
 
 
 class Navigation(NamedTuple):
-    """`current`: the section of the page. `notice`: what an action did. `path`: of the page. `changes`: whether that was asked for."""
+    """`current`: the section of the page. `notice`: what an action did. `path`: of the page. `changes`: whether that was asked for.
+    `root`: where the browser finds the console, without a slash at the end: of its own links, pages know the path below that only."""
 
     sections: Mapping[str, str]
     current: str
@@ -62,6 +65,7 @@ class Navigation(NamedTuple):
     path: str
     visitor: Visitor
     changes: bool
+    root: str
 
 
 class Site:
@@ -84,7 +88,7 @@ class Site:
     def routes(self) -> list[Route]:
         """Of all pages, actions and static files."""
         return [
-            Route("/static/{name}", self._file, methods=["GET"]),
+            Route(STATIC + "{name}", self._file, methods=["GET"]),
             Route(LOGIN, self._guarded(self._login_page), methods=["GET"]),
             Route(LOGIN, self._guarded(self._log_in), methods=["POST"]),
             Route(LOGOUT, self._guarded(self._log_out), methods=["POST"]),
@@ -99,12 +103,18 @@ class Site:
         response.headers.update(problems.headers_of(problem))
         return response
 
+    def refusal_of(self, request: Request, problem: Problem) -> Response:
+        """A page for a request of which it is not known where the browser finds the console. Its own links begin at the page."""
+        depth = request.scope["raw_path"].count(b"/") - 1
+        navigation = self._navigation(request, "", NO_VISITOR, "/".join([".."] * depth) or ".")
+        return self._answer("error.html", navigation, problem.status, problem=problem)
+
     def _page(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request, visitor: Visitor) -> Response:
             given = {name: value for name, value in request.query_params.items() if value and name != DONE}
             shown = await page.show(self._call(request, visitor, given))
             if isinstance(shown, Goto):
-                return self._redirect(shown)
+                return self._redirect(request, shown)
             if isinstance(shown, Content):
                 return self._download(shown)
             navigation = self._navigation(request, page.section, visitor)
@@ -116,7 +126,7 @@ class Site:
         async def answer(request: Request, visitor: Visitor) -> Response:
             given = await self._form_of(request, visitor)
             done = await action.act(self._call(request, visitor, given))
-            response = self._redirect(done)
+            response = self._redirect(request, done)
             if done.pins is not None:
                 give_pins(request, response, done.pins)
             return response
@@ -135,7 +145,7 @@ class Site:
     async def _login_page(self, request: Request) -> Response:
         visitor, back = await self._visitors.of(request), request.query_params.get(BACK, "")
         if visitor.caller.user:
-            return self._redirect(Goto(own_path(back, "/")))
+            return self._redirect(request, Goto(own_path(back, "/")))
         return self._ask_for_token(request, visitor, HTTPStatus.OK, back)
 
     async def _log_in(self, request: Request) -> Response:
@@ -147,14 +157,14 @@ class Site:
             given = _form(request, data)
         back = own_path(given.get(BACK, ""), "/")
         try:
-            done = await self._logins.log_in(request, caller, given.get("token", ""))
+            done = await self._logins.log_in(caller, given.get("token", ""))
         except TokenInvalid as error:
             return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, back, error.message)
         except PinLaterError as error:
             problem = problems.problem_of(error)
             return self._ask_for_token(request, NO_VISITOR, HTTPStatus(problem.status), back, problem.detail)
         self._visitors.sessions.end(session_id_of(request))
-        response = self._redirect(Goto(back, done.message))
+        response = self._redirect(request, Goto(back, done.message))
         if done.session_id:
             give_session_id(request, response, done.session_id)
         return response
@@ -162,7 +172,7 @@ class Site:
     async def _log_out(self, request: Request) -> Response:
         await self._form_of(request, self._visitors.seen(request))
         self._visitors.sessions.end(session_id_of(request))
-        response = self._redirect(Goto(LOGIN, "You are logged out."))
+        response = self._redirect(request, Goto(LOGIN, "You are logged out."))
         take_session_id(request, response)
         return response
 
@@ -239,20 +249,22 @@ class Site:
             self._links,
         )
 
-    def _navigation(self, request: Request, section: str, visitor: Visitor) -> Navigation:
+    def _navigation(self, request: Request, section: str, visitor: Visitor, root: str | None = None) -> Navigation:
         given = [(name, value) for name, value in request.query_params.multi_items() if name != DONE]
         path = with_fields(request.scope["raw_path"].decode("ascii", "replace"), **dict(given))
         notice = self._notices.find(request.query_params.get(DONE, ""))
-        return Navigation(SECTIONS, section, notice, path, visitor, request.method == "POST")
+        root = arrival_of(request).prefix if root is None else root
+        return Navigation(SECTIONS, section, notice, path, visitor, request.method == "POST", root)
 
-    def _redirect(self, goto: Goto) -> Response:
+    def _redirect(self, request: Request, goto: Goto) -> Response:
         notice = Notice(goto.message, goto.job)
         done = {DONE: self._notices.keep(notice, self._now_ms())} if notice.text else {}
-        return RedirectResponse(_with(goto.path, **done), HTTPStatus.SEE_OTHER, HEADERS)
+        return RedirectResponse(arrival_of(request).prefix + _with(goto.path, **done), HTTPStatus.SEE_OTHER, HEADERS)
 
     def _answer(self, template: str, navigation: Navigation, status: int, **values: Any) -> Response:
         now_ms = self._now_ms()
-        data = rendered(self._templates, template, navigation=navigation, now_ms=now_ms, **values)
+        page = rendered(self._templates, template, navigation=navigation, now_ms=now_ms, **values)
+        data = with_links_below(navigation.root, page)
         response = self._counted(data, status, HTML, "the page")
         response.headers.update(HEADERS)
         return response

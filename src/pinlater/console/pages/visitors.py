@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from pinlater.client import AsyncClient, ServerInfo
 from pinlater.client.errors import PinLaterError, TokenInvalid
-from pinlater.console.forwarded_users import NO_CALLER, ForwardedUsers, RequestCaller
+from pinlater.console.forwarded_users import NO_CALLER, ForwardedUsers, RequestCaller, caller_of
 from pinlater.console.reading import bearer_of
 from pinlater.console.session_cookie import session_id_of
 from pinlater.console.sessions import LoginSession, Sessions
@@ -94,11 +94,10 @@ class Visitors:
 
     def seen(self, request: Request) -> Visitor:
         """The visitor, with the rights that are known without a call: of the token in the request, of the user that a trusted proxy names,
-        or of the session of the cookie; the first of them. Raises RequestRefused for what can't be a token or a user."""
-        bearer = bearer_of(request)
+        or of the session of the cookie; the first of them. Raises RequestRefused for what can't be a token."""
+        bearer, caller = bearer_of(request), caller_of(request)
         if bearer:
-            return Visitor(bearer, None, self._remembered(bearer), caller=self._forwarded.without_user(request))
-        caller = self._forwarded.caller_of(request)
+            return Visitor(bearer, None, self._remembered(bearer), caller=caller._replace(user=""))
         if caller.user:
             token, form_token = self._forwarded.token, self._forwarded.form_token(caller.user)
             return Visitor(token, None, self._remembered(token), caller=caller, form_token=form_token)

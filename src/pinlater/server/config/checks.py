@@ -7,15 +7,16 @@ old values: at the start there are no old values, and a start without limits wou
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
 from pinlater.domain.clock import WallClock
+from pinlater.domain.host_names import checked_name
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import HashMalformed, check_hash_form
-from pinlater.domain.trusted_proxies import TrustedProxies, checked_header
+from pinlater.domain.trusted_proxies import checked_header, network_of
 from pinlater.extras import install_line
 from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set, tokens_in
@@ -102,21 +103,19 @@ def _url_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _proxy_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     proxies = settings.console_trusted_proxies
-    if proxies and settings.console_user_token_file is None:
-        yield (
-            "console_trusted_proxies",
-            "needs console_user_token_file, with whose rights the users of proxies see the console",
-        )
     if settings.console_user_token_file is not None and not proxies:
         yield "console_user_token_file", "needs console_trusted_proxies, which name the users"
-    try:
-        TrustedProxies(proxies)
-    except ValueError as error:
-        yield "console_trusted_proxies", str(error)
-    try:
-        checked_header(settings.console_user_header)
-    except ValueError as error:
-        yield "console_user_header", str(error)
+    checks: Sequence[tuple[str, Callable[[str], object], Sequence[str]]] = (
+        ("console_names", checked_name, settings.console_names),
+        ("console_trusted_proxies", network_of, proxies),
+        ("console_user_header", checked_header, [settings.console_user_header]),
+    )
+    for key, check, texts in checks:
+        try:
+            for text in texts:
+                check(text)
+        except ValueError as error:
+            yield key, str(error)
 
 
 def _is_address(text: str) -> bool:

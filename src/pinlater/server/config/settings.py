@@ -124,14 +124,17 @@ class Settings:
     """Runs `pinlater console` beside the server, on loopback, if its extra is installed."""
     console_port: int = 9998
     """Where that console listens; 0 takes any free port."""
+    console_names: tuple[str, ...] = ()
+    """Names by which people reach that console, such as `jobs.example`: with them, it refuses all others but localhost. Without them, it
+    refuses names that come without TLS."""
     console_guest_token_file: Path | None = None
     """A token with which that console shows its pages to people who have not logged in; they can change nothing."""
 
     console_trusted_proxies: tuple[str, ...] = ()
-    """Networks from which a request to that console is of the user that its header names: `10.0.0.5`, `10.0.0.0/24`. Needs
-    `console_user_token_file`."""
+    """Networks of proxies before that console, `10.0.0.5` or `10.0.0.0/24`: their `X-Forwarded-` headers and `Forwarded` name its host,
+    scheme and path, and the client."""
     console_user_header: str = USER_HEADER
-    """The header in which these proxies name users."""
+    """The header in which these proxies name users, if `console_user_token_file` is set."""
     console_user_token_file: Path | None = None
     """A token with whose rights that console answers users of these proxies."""
 

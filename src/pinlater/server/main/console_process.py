@@ -89,20 +89,21 @@ class ConsoleProcess:
             *("--server", local_address(settings, thrift_port), "--port", str(settings.console_port)),
             *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
             *(("--guest-token-file", str(guest)) if guest is not None else ()),
-            *self._user_options(),
+            *self._proxy_options(),
             *(("--trace-url", settings.console_trace_url) if settings.console_trace_url is not None else ()),
             *(("--source-url", settings.console_source_url) if settings.console_source_url is not None else ()),
             *self._tls_options(),
         ]
 
-    def _user_options(self) -> Sequence[str]:
-        """Which proxies it trusts to name users."""
+    def _proxy_options(self) -> Sequence[str]:
+        """Its names, and which proxies it trusts, for users too."""
         settings = self._settings
+        options = [part for name in settings.console_names for part in ("--name", name)]
+        options += [part for proxy in settings.console_trusted_proxies for part in ("--trusted-proxy", proxy)]
         if settings.console_user_token_file is None:
-            return []
-        proxies = [part for proxy in settings.console_trusted_proxies for part in ("--trusted-proxy", proxy)]
+            return options
         return [
-            *proxies,
+            *options,
             *("--user-header", settings.console_user_header),
             *("--user-token-file", str(settings.console_user_token_file)),
         ]
