@@ -88,7 +88,7 @@ def _ignore(number: int, frame: object) -> None: ...
 
 
 def _obey_signals() -> None:
-    """In a process that a task forked: `multiprocessing.Pool`, for one, ends its processes by SIGTERM."""
+    """In a process that a task forked: pools of `multiprocessing` end their processes by SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
