@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -23,7 +24,7 @@ from tests.client.fake_server import FakeServer
 from tests.databases.ports import free_port
 
 MODULE = """
-import asyncio, logging, os, signal
+import asyncio, logging, os, signal, subprocess
 from pinlater import Worker
 
 worker = Worker()
@@ -34,6 +35,8 @@ async def run(what: str) -> None:
     os.write(1, b"ran %b %d %d\\n" % (what.encode(), os.getpid(), VERSION))  # a whole line: other processes write here, too
     if what == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "program":
+        os.write(1, b"program %d\\n" % subprocess.Popen(["sleep", "600"]).pid)
     if what == "long":
         await asyncio.Event().wait()
     if what == "until-told":
@@ -219,11 +222,16 @@ def test_a_signal_that_also_reaches_the_processes_lets_running_jobs_finish(worke
     assert workers.stats()["succeeded"] == 2
 
 
-def test_a_process_that_dies_is_replaced(workers: Workers) -> None:
+def test_a_process_that_dies_is_replaced_and_its_programs_end_with_it(workers: Workers) -> None:
     workers.start("--processes", "1")
-    workers.enqueue("one")
-    ((first, _),) = wait_for(lambda: workers.ran("one"))
+    workers.enqueue("program")
+    program = int(
+        wait_for(lambda: re.search(r"^program (\d+)$", (workers.folder / "out").read_text(), re.MULTILINE))[1]
+    )
+    ((first, _),) = workers.ran("program")
+    assert alive(program)
     os.kill(first, signal.SIGKILL)
+    wait_for(lambda: not alive(program))
     workers.enqueue("two")
     ((second, _),) = wait_for(lambda: workers.ran("two"))
     assert second != first

@@ -214,6 +214,35 @@ def test_submitted_jobs_are_stored_although_the_program_ends(real: RealServer, t
         assert client.count("ends") == 3_000
 
 
+@pytest.mark.parametrize("threads", [True, False], ids=["", "Python starts no thread any more, as 3.12 does"])
+def test_functions_of_atexit_that_were_registered_before_the_import_store_jobs(
+    real: RealServer, tmp_path: Path, threads: bool
+) -> None:
+    """They run last. Without threads, a batcher can't send: the job's future says what to do."""
+    program = tmp_path / "late.py"
+    program.write_text(
+        "import atexit, sys, threading\n"
+        "def refuse(thread): raise RuntimeError('no new thread')\n"
+        "def last():\n"
+        f"    if not {threads}: threading.Thread.start = refuse\n"
+        "    client.enqueue('late', [b'2'])\n"
+        "    with Client(sys.argv[1]) as another: another.enqueue('late', [b'3'])\n"
+        "    print(batcher.submit('late', b'4').exception())\n"
+        "atexit.register(last)\n"
+        "from pinlater import Client, EnqueueBatcher\n"
+        "client = Client(sys.argv[1])\n"
+        "batcher = EnqueueBatcher(client)\n"
+        "client.enqueue('late', [b'1'])\n"
+    )
+    with Client(real.address) as client:
+        client.create_queue("late")
+        before = client.count("late")
+        ran = subprocess.run([sys.executable, program, real.address], check=True, timeout=30, capture_output=True)
+        assert client.count("late") - before == (4 if threads else 3)
+    assert ran.stderr == b""
+    assert ran.stdout.startswith(b"None" if threads else b"The program ends: import pinlater's names before")
+
+
 # What a child of multiprocessing does; it ends right after.
 IN_A_CHILD = {
     "a batcher of its own": "hand_in(EnqueueBatcher(Client(address)), 3_000)",

@@ -17,20 +17,19 @@ from tests.promises.wire import Wire
 SETTINGS = load(None, {}, {"store": "sqlite:jobs.db", "thrift.port": 0, "http.port": 0}).settings
 
 
-async def test_one_that_is_stopped_before_there_is_a_store_process_ends(tmp_path: Path) -> None:
-    stopping = asyncio.Event()
-    app = FrontApp(SETTINGS, str(tmp_path / "nowhere"), 1, stopping)
+async def test_one_whose_start_is_cancelled_before_there_is_a_store_process_ends(tmp_path: Path) -> None:
+    app = FrontApp(SETTINGS, str(tmp_path / "nowhere"), 1)
+    before = asyncio.all_tasks()
     starting = asyncio.create_task(app.start())
-    await until(lambda: app.readiness().reasons == ("starting",))
-    stopping.set()
+    await until(lambda: len(asyncio.all_tasks() - before) > 1)
+    starting.cancel()
     async with asyncio.timeout(DEADLINE_S):
-        await starting
-        await app.stop(1.0)
-    assert app.readiness().reasons == ("stopped",)
+        await asyncio.wait([starting])
+    assert asyncio.all_tasks() == before
 
 
 async def test_it_serves_clients_and_is_not_ready_while_there_is_no_store_process(pair: FrontAndStore) -> None:
-    app = FrontApp(SETTINGS, pair.path, 2, asyncio.Event())
+    app = FrontApp(SETTINGS, pair.path, 2)
     await app.start()
     wire = await Wire.connect(app.thrift.port)
     assert (await wire.create("emails")) == "emails"
@@ -50,7 +49,7 @@ async def test_it_counts_for_quotas_and_loses_no_count_with_its_store_process(
     secret, path = new_secret(), tmp_path / "tokens.json"
     path.write_text(tokens_text([Token("workers", digest_of(secret), (Role.WORK,), quota=OwnQuota(polls=1))]))
     given = {"store": "sqlite:jobs.db", "thrift.port": 0, "http.port": 0, "access.tokens_file": str(path)}
-    app = FrontApp(load(None, {}, given).settings, pair.path, 2, asyncio.Event())
+    app = FrontApp(load(None, {}, given).settings, pair.path, 2)
     await app.start()
     await pair.core.service.queues.create_queue(QUEUE)
     assert app._access_watch is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -55,7 +54,7 @@ async def test_a_front_process_counts_its_uptime_by_the_monotonic_clock(
     machine = HandTurned()
     clock = machine.clock()
     monkeypatch.setattr("pinlater.server.main.front.SystemClock", lambda: clock)
-    app = FrontApp(settings, str(tmp_path / "nowhere"), 1, asyncio.Event())
+    app = FrontApp(settings, str(tmp_path / "nowhere"), 1)
     machine.now_s += 7.5
     clock.shift(_HOUR_MS)
     check(app.server_info())

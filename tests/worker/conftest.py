@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,3 +41,11 @@ async def eventually(ask: Callable[[], Any], timeout_s: float = 30) -> Any:
             if answer:
                 return answer
             await asyncio.sleep(0.01)
+
+
+def has_ended(process_id: int) -> bool:
+    """Whether there is no such process, or one that only waits for its parent to notice its end."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import stat
+import subprocess
 import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 from pinlater.worker import Reject, Worker, current_job
 
@@ -149,3 +153,34 @@ def fail(how: str) -> None:
     if how == "lines":
         raise ValueError("a message\nof two lines")
     _ = 1 / 0
+
+
+def start_programs(notes: str) -> None:
+    """A program with one of its own, and a process of `multiprocessing`. Notes their numbers and this one's, and waits for ever."""
+    shell = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE)
+    assert shell.stdout is not None
+    sleep = int(shell.stdout.readline())
+    forked = multiprocessing.get_context("fork").Process(target=signal.pause)
+    forked.start()
+    written = Path(notes + ".new")
+    written.write_text(f"{os.getpid()} {shell.pid} {sleep} {forked.pid}")
+    written.rename(notes)
+    signal.pause()
+
+
+@worker.task("p", process=True, attempts=1, time_limit=6)
+def start_programs_for_a_while(notes: str) -> None:
+    start_programs(notes)
+
+
+@worker.task("p", process=True, attempts=1, claim_timeout=1)
+def start_programs_for_ever(notes: str) -> None:
+    start_programs(notes)
+
+
+@worker.task("p", process=True, attempts=1)
+def use_processes() -> None:
+    with multiprocessing.Pool(1) as pool:
+        assert pool.map(abs, [-1]) == [1]
+    with ProcessPoolExecutor(1) as executor:
+        assert executor.submit(abs, -1).result() == 1

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import subprocess
 import threading
 import time
 
@@ -50,6 +51,8 @@ def in_thread(name: str) -> None:
 
 @worker.task("q", process=True)
 def in_process(name: str) -> None:
+    program = subprocess.Popen(["sleep", "600"])
+    note(f"process {os.getpid()} {program.pid}")
     note(f"began {name}")
     while not gate_is_open():
         time.sleep(0.01)

@@ -46,9 +46,9 @@ MEANINGS: dict[int, str] = {
     BUG: "An error of this program. Please report it.",
     RECYCLED: "A `worker` reached its number of jobs, its age or its memory limit. Start it again.",
     SETTINGS: "The settings are wrong (`serve`, `settings`).",
-    INTERRUPTED: "Interrupted from the keyboard. `load` prints its summary; `serve`, `worker` and a `demo` that stays stop in order: all "
-    "of these end with 0.",
-    TERMINATED: "Ended by SIGTERM. `serve` and `worker` stop in order and end with 0.",
+    INTERRUPTED: "Interrupted from the keyboard. `load` prints its summary; `serve`, `worker`, `console` and a `demo` that stays stop in "
+    "order: all of these end with 0.",
+    TERMINATED: "Ended by SIGTERM. `serve`, `worker` and `console` stop in order and end with 0, also while they start.",
 }
 
 _state = {"tracebacks": False}

@@ -78,6 +78,12 @@ class Background:
         if running is not None:
             running.stop()
 
+    def rest(self) -> None:
+        """Ends the thread. The next call begins another, unless the client is closed."""
+        closed = self._closed
+        self.close()
+        self._closed = closed
+
     def _leave_be(self) -> None:
         if self._dropped is not None:
             self._dropped.detach()
@@ -105,8 +111,16 @@ class _Running:
             engine.renewed = self._direct.renew
         self._lock = threading.RLock()
         self._stopping = False
+        self._why_stopping = "The client is closed"
         self._thread = threading.Thread(target=self._turn, name="pinlater-client", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except (
+            RuntimeError
+        ):  # Python 3.12 starts none while the program ends: calls in the caller's own thread are left
+            self._stopping = True
+            self._why_stopping = "The program ends: import pinlater's names before you register functions with atexit"
+            self.loop.close()
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -166,7 +180,7 @@ class _Running:
     ) -> Future[T]:
         with self._lock:  # a call that came to the loop after its stop would never be answered
             if self._stopping:
-                raise ClientClosed("The client is closed")
+                raise ClientClosed(self._why_stopping)
             return asyncio.run_coroutine_threadsafe(self.engine.run(call, deadline, failed), self.loop)
 
     def _tell(self, what: Callable[[], None]) -> None:
@@ -184,7 +198,8 @@ class _Running:
 
     def stop(self) -> None:
         self.begin_to_stop()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
 
 def _wait(future: Future[T]) -> T:
@@ -204,10 +219,11 @@ def _forget_all() -> None:
         background.forget()
 
 
-def _close_all() -> None:
+def _rest_all() -> None:
+    """Functions of `atexit` that were registered before this one run after it, and may make calls."""
     for background in list(_ALIVE):
-        background.close()
+        background.rest()
 
 
 os.register_at_fork(after_in_child=_forget_all)
-atexit.register(_close_all)
+atexit.register(_rest_all)

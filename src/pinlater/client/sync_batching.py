@@ -45,6 +45,7 @@ class EnqueueBatcher:
         self._client = client
         self._bounds = Bounds(jobs_max, bytes_max, in_flight_max, waiting_max).check()
         self._closed = False
+        self._is_ending = False
         self._begin()
         _ALIVE.add(self)
         self._flush_at_the_end()
@@ -108,6 +109,8 @@ class EnqueueBatcher:
             if sender is not None:
                 self._give_up(sender, error)
             raise
+        if self._is_ending and not _on_a_loop():
+            concurrent.futures.wait([done])
         return done
 
     def _wait_for_space(self) -> None:
@@ -123,6 +126,11 @@ class EnqueueBatcher:
         with self._changed:
             before = list(self._open)
         concurrent.futures.wait(before)
+
+    def _end(self) -> None:
+        """Calls `flush`. As nothing does that later, `submit` waits for its job from now on."""
+        self._is_ending = True
+        self.flush()
 
     def close(self) -> None:
         """Calls `flush`, and refuses further jobs. May be called twice."""
@@ -267,5 +275,10 @@ def _flush_all() -> None:
         batcher.flush()
 
 
+def _end_all() -> None:
+    for batcher in list(_ALIVE):
+        batcher._end()  # noqa: SLF001 - its own module
+
+
 os.register_at_fork(after_in_child=_forget_all)
-atexit.register(_flush_all)  # before the clients close: what was registered last is called first
+atexit.register(_end_all)  # before the clients close: what was registered last is called first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.supervision.open_files import raise_open_files
+from pinlater.supervision.start_signals import stopped_by
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
 from pinlater.tls.protocol import TlsProtocol
@@ -89,9 +89,10 @@ class ConsoleServer(uvicorn.Server):
         await super().startup(sockets)
         if self._channel is not None and sockets:
             address = address_of(sockets[0], tls=self._certificate is not None)
-            self._obeying = asyncio.create_task(self._channel.obey(address, self._stop))
+            self._obeying = asyncio.create_task(self._channel.obey(address, self.stop))
 
-    def _stop(self, how: Literal["stop", "stop now"]) -> None:
+    def stop(self, how: Literal["stop", "stop now"] = "stop") -> None:
+        """Ends `run`."""
         self.should_exit = True
         self.force_exit = self.force_exit or how == "stop now"
 
@@ -140,17 +141,12 @@ def serve(
     logged in; '' is none. The others are as `Console` has them."""
     hosts = LOOPBACK_NAMES if loopback else None
     console = Console(client, SystemClock().now_ms, hosts, guest_token, links, proxies, user_header, user_token, names)
-    # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stopped)
-    ConsoleServer(console, within(raise_open_files()), channel, certificate).run([listener])
+    server = ConsoleServer(console, within(raise_open_files()), channel, certificate)
+    with stopped_by(server.stop):  # until uvicorn handles signals, and when it raises them again at its end
+        server.run([listener])
 
 
 def within(open_files: int) -> ConnectionLimits:
     """The limits for a process that may open this number of files: a long poll takes a second one, to the server."""
     possible = max(1, (open_files - _OTHER_FILES) // 2)
     return LIMITS._replace(connections_max=min(LIMITS.connections_max, possible))
-
-
-def _stopped(_number: int, _frame: object) -> None:
-    """uvicorn has stopped already."""

@@ -1,7 +1,7 @@
 """One of a supervisor's process slots: starts a process, asks and orders it, and restarts it after its end.
 
-The process has a process group of its own, so that a terminal's Ctrl-C reaches the supervisor only, and one end of a control channel. A
-slot knows nothing of the others.
+The process has a process group of its own, so that a terminal's Ctrl-C reaches the supervisor only, and one end of a control channel. What
+the process leaves in its group is killed after its end. A slot knows nothing of the others.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ import msgspec
 
 from pinlater.supervision import signals
 from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
+from pinlater.supervision.descendants import group_exists, kill_group
 from pinlater.supervision.restarts import Next
 
 A = TypeVar("A")
 # How long the last messages of a process that has ended may take.
 _LAST_MESSAGES_S = 1.0
+# How long the rest of its process group may take: `multiprocessing` has a process there that frees shared memory.
+_GROUP_LOOKS, _GROUP_LOOK_S = 50, 0.02
 
 
 class ProcessSlot(ABC, Generic[A]):
@@ -151,6 +154,7 @@ class ProcessSlot(ABC, Generic[A]):
         try:
             code = await self._process.wait()
             await asyncio.wait([listening], timeout=_LAST_MESSAGES_S)
+            await _end_group(self._process.pid)
             return code
         finally:
             listening.cancel()
@@ -205,7 +209,7 @@ class ProcessSlot(ABC, Generic[A]):
         self._send(SupervisorOrder("stop now"))
 
     def kill(self) -> None:
-        """Kills the process."""
+        """Kills the process. What it leaves in its group follows."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -215,3 +219,12 @@ class ProcessSlot(ABC, Generic[A]):
     def _send(self, message: msgspec.Struct) -> None:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame(message))
+
+
+async def _end_group(leader: int) -> None:
+    """Kills the processes that do not end by themselves soon after their leader, which was waited for."""
+    for _ in range(_GROUP_LOOKS):
+        if not group_exists(leader):
+            return
+        await asyncio.sleep(_GROUP_LOOK_S)
+    kill_group(leader, waited_for=True)

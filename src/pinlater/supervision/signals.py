@@ -8,20 +8,21 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 
 @contextlib.contextmanager
 def handled(handlers: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
-    """Calls the handlers on the running loop meanwhile."""
+    """Calls the handlers on the running loop meanwhile. Afterwards the signals do what they did before."""
     loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
     try:
         yield
     finally:
-        for number in handlers:
+        for number, earlier in before.items():
             loop.remove_signal_handler(number)
+            if earlier is not None:
+                signal.signal(number, earlier)
 
 
 def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -1,5 +1,10 @@
 """The worker: claims jobs, runs a function for each, and reports how it went."""
 
+# ruff: noqa: E402
+from pinlater.supervision.start_signals import remember_sigterm
+
+remember_sigterm()  # before the other imports, which take a while
+
 from pinlater.client.values import ClaimedJob
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 from pinlater.worker.context import JobContext, current_job

@@ -32,11 +32,11 @@ class WorkerSettings:
     claim. `grace_ms` is how long running jobs may take after a stop. Jobs of unknown tasks are given back for `unknown_task_delay_ms`.
 
     `child_start_ms` is how long a child process may take from its start until it begins a function. `child_jobs_max` and
-    `child_memory_bytes_max` bound one child process, which is then replaced. `recycle_jobs_max`, `recycle_age_ms`
-    and `recycle_memory_bytes_max` bound the worker's own process, which then stops in order with the exit code 75; a random part of up to
-    a tenth lowers each. `health_port` (0: any free port) answers probes and Prometheus. The worker reports itself unhealthy when its
-    event loop has been blocked, or abandoned functions have held all slots of a queue, for `stuck_ms`. With `create_queues` a worker
-    creates its queues, if they are missing, when it starts.
+    `child_memory_bytes_max` (resident memory after a job) bound one child process, which is then replaced. `recycle_jobs_max`,
+    `recycle_age_ms` and `recycle_memory_bytes_max` bound the worker's own process, which then stops in order with the exit code 75; a
+    random part of up to a tenth lowers each. `health_port` (0: any free port) answers probes and Prometheus. The worker reports itself
+    unhealthy when its event loop has been blocked, or abandoned functions have held all slots of a queue, for `stuck_ms`. With
+    `create_queues` a worker creates its queues, if they are missing, when it starts.
     """
 
     concurrency: int = 16

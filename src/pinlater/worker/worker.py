@@ -32,7 +32,8 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import WorkerInfo
 from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.setting_types import check_integer
-from pinlater.supervision.signals import STOP_SIGNALS, handled
+from pinlater.supervision.signals import handled
+from pinlater.supervision.start_signals import STOP_SIGNALS, stopped_by
 from pinlater.worker._children.child import ChildSetup
 from pinlater.worker._consumer.banner import (
     log_start,
@@ -289,7 +290,8 @@ class Worker:
         warning on unless a logger has a level of its own. Raises SystemExit with the code 75 if the worker was recycled, so that its
         supervisor starts another.
         """
-        with default_logs.shown():
+        self._run, self._stop_asked = None, False
+        with stopped_by(self._signalled), default_logs.shown():
             event_loop.run(self.run_async(handle_signals=True))
         if self.recycled:
             raise SystemExit(EXIT_CODE)
@@ -317,7 +319,7 @@ class Worker:
             if client is None and (control is None or control.number == 0):
                 log_unused_variable(self._client)
             run.recycling = recycling_of(run.settings, random.random())  # noqa: S311 - spreads processes, guards nothing
-            self._stop_asked = False
+            self._stop_asked = run.stop.is_set()
             run.consumers += [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
             if handle_signals:
                 stack.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._signalled)))
@@ -446,6 +448,7 @@ class Worker:
         number: int | None = None,
         info: WorkerInfo | None = None,
     ) -> WorkerRun:
+        is_first = self._run is None
         run = self._run = WorkerRun(
             client,
             settings,
@@ -459,18 +462,22 @@ class Worker:
             number=number,
             info=info,
         )
+        if is_first and self._stop_asked:
+            run.stop.set()
         for name, queue in chosen.items():
             run.slots.add(name, queue.weight, queue.concurrency)
         return run
 
     def request_stop(self) -> None:
-        """Stops claiming; running jobs may finish within the grace time. A second call gives them back at once."""
-        if self._run is None:
-            return
-        if self._stop_asked:
+        """Stops claiming; running jobs may finish within the grace time. A second call gives them back at once.
+
+        Before the first run, it ends that run as it begins.
+        """
+        if self._stop_asked and self._run is not None:
             self._run.stop_now.set()
         self._stop_asked = True
-        self._run.stop.set()
+        if self._run is not None:
+            self._run.stop.set()
 
     def _signalled(self) -> None:
         """A first Ctrl-C says what the worker waits for, as it would seem to do nothing otherwise."""

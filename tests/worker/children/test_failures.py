@@ -20,7 +20,7 @@ from pinlater.worker._children.child import Child
 from pinlater.worker._children.pool import ChildPool
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import ended, running_processes
-from tests.worker.conftest import eventually
+from tests.worker.conftest import eventually, has_ended
 
 ONE = WorkerSettings(concurrency=1, retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50)
 
@@ -91,13 +91,14 @@ async def test_a_forked_child_that_returns_reports_nothing(client: AsyncClient, 
         assert [pid for pid in pids if not _gone(pid)] == [living]
 
 
-async def test_a_process_that_dies_is_noticed_while_its_fork_lives(client: AsyncClient, tmp_path: Path) -> None:
-    """The fork holds the other end of every pipe open."""
+async def test_a_process_that_dies_is_noticed_while_its_fork_holds_its_pipes_and_the_fork_ends_too(
+    client: AsyncClient, tmp_path: Path
+) -> None:
     async with running_processes(client) as worker:
         placed = await process_tasks.leave_a_daemon_and_die.enqueue_async(str(tmp_path))
         info = await ended(client, placed.descriptor, JobState.FAILED)
         await eventually(lambda: not processes_of(worker).process_ids)
-    os.kill(int((tmp_path / "daemon").read_text()), signal.SIGKILL)
+        await eventually(lambda: has_ended(int((tmp_path / "daemon").read_text())))
     assert "SIGKILL" in info.error_text
 
 
@@ -110,7 +111,7 @@ async def test_a_process_that_dies_in_the_middle_of_a_message_does_not_freeze_th
         placed = await process_tasks.die_in_the_middle_of_a_message.enqueue_async(str(tmp_path))
         info = await ended(client, placed.descriptor, JobState.FAILED)
         await eventually(lambda: not processes_of(worker).process_ids)
-    os.kill(int((tmp_path / "daemon").read_text()), signal.SIGKILL)
+        await eventually(lambda: has_ended(int((tmp_path / "daemon").read_text())))
     assert "SIGKILL" in info.error_text
 
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import pytest
 
 from pinlater.client import AsyncClient, Job, JobState
+from pinlater.supervision.resident_memory import resident_bytes
 from pinlater.testing import RealServer
 from pinlater.worker import Reject, Snooze, Worker, WorkerSettings, current_job
-from pinlater.worker._consumer.recycling import resident_bytes
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
 

@@ -16,7 +16,7 @@ from pinlater.client import AsyncClient, Client, JobState
 from pinlater.testing import RealServer
 from pinlater.worker import Task
 from tests.worker import stubborn_app as app
-from tests.worker.conftest import eventually
+from tests.worker.conftest import eventually, has_ended
 
 PLACES: list[Task[..., Any]] = [app.on_loop, app.in_thread, app.in_process]
 
@@ -45,15 +45,22 @@ class Stubborn:
         self.process.send_signal(number)
 
     def send_to_all(self, number: signal.Signals) -> None:
-        """Signals the whole process group, like a terminal's Ctrl-C."""
+        """Signals each process, as an init system may do."""
+        for process in self.children:
+            os.kill(process, number)
         os.killpg(self.process.pid, number)
+
+    @property
+    def children(self) -> list[int]:
+        """Child processes and their programs."""
+        return [int(number) for line in self.noted("process") for number in line.split()[1:3]]
 
     def all_gone(self) -> bool:
         """Whether all of its processes have ended."""
         try:
             os.killpg(self.process.pid, 0)
         except ProcessLookupError:
-            return True
+            return all(map(has_ended, self.children))
         return False
 
     async def ended(self) -> int:

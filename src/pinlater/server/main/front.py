@@ -33,17 +33,15 @@ logger = logging.getLogger(__name__)
 
 
 class FrontApp:
-    """The front process of this number, of the store process that listens at `store_path`. `start`, then `stop`. `stopping`: ends a start,
-    too."""
+    """The front process of this number, of the store process that listens at `store_path`. `start`, then `stop`."""
 
-    def __init__(self, settings: Settings, store_path: str, number: int, stopping: asyncio.Event) -> None:
+    def __init__(self, settings: Settings, store_path: str, number: int) -> None:
         self.settings = settings
         self.clock = SystemClock()
         self._started_at_ms = self.clock.now_ms()
         self._started_s = self.clock.monotonic()
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self.metrics.labels["store"] = settings.store.kind
-        self._stopping = stopping
         self._state = "starting"
         self._files = FileWatch(settings)
         self._access_watch = access_watch(settings, self._files, self.clock)
@@ -72,18 +70,16 @@ class FrontApp:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Waits until the store process is ready, and listens. Returns without that once `stopping` is set. Raises OSError."""
+        """Waits until the store process is ready, and listens. Raises OSError, having undone what it began."""
         self.store.start()
-        connected = asyncio.create_task(self.store.connected.wait())
-        stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([connected, stopping], return_when=asyncio.FIRST_COMPLETED)
-        connected.cancel()
-        stopping.cancel()
-        if self._stopping.is_set():
-            return
-        thrift = self.settings.thrift
-        with listening("Thrift", thrift.host, thrift.port, "thrift.port"):
-            await self.thrift.start()
+        try:
+            await self.store.connected.wait()
+            thrift = self.settings.thrift
+            with listening("Thrift", thrift.host, thrift.port, "thrift.port"):
+                await self.thrift.start()
+        except BaseException:
+            await self.store.close()
+            raise
         self.runner.start()
         self.loop_lag.start()
         self._state = "ready"

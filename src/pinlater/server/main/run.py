@@ -117,7 +117,8 @@ async def run_until_stopped(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stops.signalled, number.name)
     loop.add_signal_handler(signal.SIGHUP, app.reload)
-    await app.start()
+    if not await _started(app, stops.stop):
+        return
     gc.collect()
     gc.freeze()
     started()
@@ -130,6 +131,20 @@ async def run_until_stopped(
         app.cut_off()
     await stopping
     cut_off.cancel()
+
+
+async def _started(app: StoppableServer, stop: asyncio.Event) -> bool:
+    """Whether the server has started; False if it was stopped first. Raises what `start` raises."""
+    starting, stopped = asyncio.create_task(app.start()), asyncio.create_task(stop.wait())
+    await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    logger.info("stopped before the start was over")
+    starting.cancel()
+    await asyncio.wait([starting])
+    return False
 
 
 def at_end_of_stdin(ended: Callable[[], None]) -> None:

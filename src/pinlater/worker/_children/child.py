@@ -16,6 +16,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 
 from pinlater.client.values import AckResult, Checkpoint
+from pinlater.supervision.descendants import kill_group, reap_group
+from pinlater.supervision.start_signals import STOP_SIGNALS
 from pinlater.worker._children import child_main
 from pinlater.worker._children.child_main import Begun, Finished, ToRun
 from pinlater.worker._children.pipe import BrokenMessage, ChildPipe
@@ -34,7 +36,8 @@ class Child:
         self._threads = threads
         ours, theirs = _SPAWN.Pipe()
         their_lifeline, self._lifeline = _SPAWN.Pipe(duplex=False)
-        self._process = _SPAWN.Process(target=child_main.main, args=(theirs, their_lifeline, setups), daemon=True)
+        # Not a daemon: such a process may not start processes of its own.
+        self._process = _SPAWN.Process(target=child_main.main, args=(theirs, their_lifeline, setups), daemon=False)
         with _signals_blocked():
             self._process.start()
         theirs.close()
@@ -93,26 +96,32 @@ class Child:
         await self._pipe.send(ForkingPickler.dumps(message))
 
     def end(self, *, kill: bool) -> None:
-        """Kills it, or lets it end by closing its pipes."""
+        """Kills it, or lets it end by closing its pipe; `wait` should follow."""
         if kill:
             self.kill()
+            self._lifeline.close()
         self._pipe.close()
-        self._lifeline.close()
 
     def kill(self) -> None:
-        """Kills it; `end` must follow."""
-        self._process.kill()  # safe after its end, when another process may have its id
+        """Kills it and the processes of its group; `end` must follow."""
+        kill_group(self.process_id, waited_for=not self._process.is_alive())
+        self._process.kill()  # it may not lead a group yet; does nothing if it was waited for
 
     def wait(self) -> None:
-        """Blocks until it has ended, or for two seconds."""
+        """Blocks until it has ended, for two seconds at most, and until its group has."""
         self._process.join(_END_S)
+        self.kill()
+        self._lifeline.close()
+        self._process.join(_END_S)
+        if self._process.exitcode is not None:
+            reap_group(self.process_id)
 
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
     """A process that this thread starts meanwhile blocks the parent's signals until it has set its handlers."""
     resource_tracker.ensure_running()  # else it would start now, and unblock them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, child_main.SIGNALS_OF_PARENT)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """The main function of a child process: runs one job at a time for the parent.
 
-The child ends when its parent does, however the parent ends. A task that closes file descriptors or exits ends this process, and the
-parent notices.
+The child leads a process group, which ends with it: what a task has started ends when the parent kills the child, or when the parent
+itself ends, however that happens. A task that closes file descriptors or exits ends this process, and the parent notices.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
-import resource
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from os import PathLike
@@ -19,6 +17,9 @@ from typing import Any, NamedTuple
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.domain.clock import SystemClock
+from pinlater.supervision.descendants import lead_group
+from pinlater.supervision.resident_memory import resident_bytes
+from pinlater.supervision.start_signals import STOP_SIGNALS
 from pinlater.worker._attempts.attempt import AttemptInput
 from pinlater.worker._attempts.calling import call
 from pinlater.worker._attempts.endings import Ending, failure
@@ -27,9 +28,6 @@ from pinlater.worker.context import ServerCalls, attempt_number
 from pinlater.worker.retries import linear
 from pinlater.worker.tasks import Task
 from pinlater.worker.tracing import with_parent_span
-
-# Ctrl-C, and an init system that signals all of a service's processes, reach children too. The parent drains them, and kills them.
-SIGNALS_OF_PARENT = (signal.SIGINT, signal.SIGTERM)
 
 
 class ToRun(NamedTuple):
@@ -46,7 +44,7 @@ class Begun(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Child to parent: how it ended, and the child's peak memory."""
+    """Child to parent: how it ended, and the child's memory afterwards."""
 
     ending: Ending
     memory_bytes: int
@@ -54,10 +52,13 @@ class Finished(NamedTuple):
 
 def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], None]]) -> None:
     """Runs `setups`, then jobs until the parent closes its end."""
-    for number in SIGNALS_OF_PARENT:
+    lead_group(lifeline)
+    for number in (
+        STOP_SIGNALS
+    ):  # an init system may signal all of a service's processes; the parent drains this one, and kills it
         signal.signal(number, _ignore)  # not SIG_IGN, which programs that a task starts would inherit
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_PARENT)
-    threading.Thread(target=_exit_with_parent, args=(lifeline,), daemon=True).start()
+    os.register_at_fork(after_in_child=_obey_signals)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     for setup in setups:
         setup()
     clock, process = SystemClock(), os.getpid()
@@ -80,10 +81,16 @@ def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], N
         except EOFError:
             return
         ending = _run(pickled, server, jobs)
-        jobs.send(Finished(ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+        jobs.send(Finished(ending, resident_bytes()))
 
 
 def _ignore(number: int, frame: object) -> None: ...
+
+
+def _obey_signals() -> None:
+    """In a process that a task forked: pools of `multiprocessing` end their processes by SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run(pickled: bytes, server: ServerCalls, jobs: Connection) -> Ending:
@@ -116,10 +123,3 @@ def _find(to_run: ToRun) -> Task[..., Any]:
     if not isinstance(found, Task):
         raise TypeError(f"{to_run.module}:{to_run.name} is not a task: does something wrap the decorated function?")
     return found
-
-
-def _exit_with_parent(lifeline: Connection) -> None:
-    try:
-        lifeline.recv()
-    except (EOFError, OSError):
-        os._exit(0)

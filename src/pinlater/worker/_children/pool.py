@@ -25,7 +25,7 @@ _THREADS = 8
 
 
 class ChildPool:
-    """Starts children as needed. A child is replaced after `jobs_max` jobs, or when its peak memory reaches `memory_bytes_max`."""
+    """Starts children as needed. A child is replaced after `jobs_max` jobs, or when it holds `memory_bytes_max` after a job."""
 
     def __init__(
         self,

@@ -105,6 +105,8 @@ class Executor:
             held.lease, held.stopped = None, StopReason.GIVEN_BACK
             self._run.counts.released += 1
             return None
+        if held.lease is not None and task.options.claim_timeout_ms is not None:  # the job may be another producer's
+            self._run.heartbeater.hasten(held.lease, task.options.claim_timeout_ms)
         held.started_s = self._clock.monotonic()
         held.task_name = task.name
         held.log_level = task.options.log_level

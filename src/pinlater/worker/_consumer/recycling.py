@@ -6,9 +6,6 @@ Kubernetes). A random part lowers the limits, so that processes that started tog
 
 from __future__ import annotations
 
-import os
-import resource
-from pathlib import Path
 from typing import NamedTuple
 
 from pinlater.worker.settings import WorkerSettings
@@ -16,7 +13,6 @@ from pinlater.worker.settings import WorkerSettings
 # sysexits' EX_TEMPFAIL: nothing is wrong, start it again.
 EXIT_CODE = 75
 _LOWERED_BY = 0.1
-_STATM = Path("/proc/self/statm")
 
 
 class Recycling(NamedTuple):
@@ -53,11 +49,3 @@ def recycling_of(settings: WorkerSettings, spread: float) -> Recycling:
         None if age_ms is None else age_ms / 1000,
         lowered(settings.recycle_memory_bytes_max),
     )
-
-
-def resident_bytes() -> int:
-    """This process's resident memory, or its peak if the system has no /proc."""
-    try:
-        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

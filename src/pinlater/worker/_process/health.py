@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from pinlater.domain.clock import Clock
-from pinlater.worker._consumer.recycling import resident_bytes
+from pinlater.supervision.resident_memory import resident_bytes
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._process import metrics
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pinlater.supervision.process_group import ProcessGroup
-from pinlater.supervision.signals import STOP_SIGNALS, handled
+from pinlater.supervision.signals import handled
+from pinlater.supervision.start_signals import STOP_SIGNALS
 from pinlater.worker._process import metrics
 from pinlater.worker._process.control_channel import WorkerHello
 from pinlater.worker._process.endpoint import HealthEndpoint

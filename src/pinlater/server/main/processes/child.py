@@ -89,7 +89,7 @@ class _ServerProcess:
     def __init__(self, plan: ProcessPlan) -> None:
         self._stop_signals = StopSignals()
         self._sockets = plan.sockets
-        self._app = _server(plan, self._stop_signals.stop)
+        self._app = _server(plan)
         self._serves = False
         self._packer = ThreadPoolExecutor(1, thread_name_prefix="numbers")
         self._answers: set[asyncio.Task[None]] = set()
@@ -155,14 +155,14 @@ class _ServerProcess:
         )
 
 
-def _server(plan: ProcessPlan, stopping: asyncio.Event) -> App | FrontApp:
+def _server(plan: ProcessPlan) -> App | FrontApp:
     """A store that one process has for itself is opened by the first one, and the others are its fronts."""
     settings, store_path = plan.settings, plan.sockets.of_store
     if settings.store.is_sharded:
         return App(settings, one_of_many=True, sockets=plan.sockets)
     if plan.number == 0:
         return App(settings, one_of_many=True, fronts_path=store_path)
-    return FrontApp(settings, store_path, plan.number, stopping)
+    return FrontApp(settings, store_path, plan.number)
 
 
 def _pack(numbers: Callable[[], Numbers]) -> bytes:

@@ -30,7 +30,8 @@ from pinlater.server.main.run import at_end_of_stdin
 from pinlater.server.main.socket_folder import SocketFolder, socket_folder
 from pinlater.server.telemetry.metrics import TICK_S, Metrics
 from pinlater.supervision.process_group import ProcessGroup
-from pinlater.supervision.signals import STOP_SIGNALS, handled
+from pinlater.supervision.signals import handled
+from pinlater.supervision.start_signals import STOP_SIGNALS
 from pinlater.version import __version__
 
 logger = logging.getLogger(__name__)
