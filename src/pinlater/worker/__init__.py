@@ -1,6 +1,7 @@
 """The worker: claims jobs, runs a function for each, and reports how it went."""
 
 from pinlater.client.values import ClaimedJob
+from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, partly_enqueued
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 from pinlater.worker.context import JobContext, current_job
 from pinlater.worker.counts import WorkerCounts
@@ -35,6 +36,7 @@ __all__ = [
     "MessagePackCodec",
     "Middleware",
     "Missed",
+    "PartlyEnqueued",
     "ProcessDied",
     "Producer",
     "Reject",
@@ -53,4 +55,5 @@ __all__ = [
     "exponential",
     "linear",
     "never",
+    "partly_enqueued",
 ]
