@@ -144,6 +144,10 @@ class Enqueuer:
         for name in names:
             await asyncio.wrap_future(self._client().submit(_calls.create_queue(name)))
 
+    async def ask_async(self, call: ClientCall[T]) -> T:
+        """Carries out a call, for coroutines of any event loop."""
+        return await asyncio.wrap_future(self._client().submit(call))
+
     def close(self) -> None:
         """Closes the client that it opened."""
         for client in self._own.values():
