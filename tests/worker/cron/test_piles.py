@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.client import AsyncClient, JobState
 from pinlater.testing import InProcessService
-from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker import Snooze, Worker, WorkerSettings, constant
 from pinlater.worker.cron import cron
 from tests.worker.conftest import eventually
 from tests.worker.cron.test_cron import sweep_task
@@ -82,6 +82,25 @@ async def test_all_firings_of_a_pause_are_made_if_all_are_wanted() -> None:
             assert (ran.count("every"), ran.count("latest")) == (60, 1)
             await service.run_for(minutes=10)
             assert (ran.count("every"), ran.count("latest")) == (70, 11)
+
+
+async def test_a_job_that_its_task_has_put_off_or_that_waits_for_a_retry_keeps_no_firing_back() -> None:
+    with InProcessService() as service:
+        worker, ran = Worker(), list[str]()
+
+        @worker.cron("* * * * *")
+        async def snoozes() -> None:
+            ran.append("snoozes")
+            raise Snooze("2h")
+
+        @worker.cron("* * * * *", retry=constant("2h"))
+        async def fails() -> None:
+            ran.append("fails")
+            raise ValueError
+
+        with service.serving(worker):
+            await service.run_for(minutes=10, raise_errors=False)
+    assert (ran.count("snoozes"), ran.count("fails")) == (10, 10)
 
 
 async def test_an_entry_without_overlap_does_not_fire_while_its_job_waits_or_runs(client: AsyncClient) -> None:

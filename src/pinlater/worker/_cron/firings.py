@@ -103,4 +103,7 @@ class Firings:
 
 
 def _waits(job: JobInfo | None) -> bool:
-    return job is not None and job.state is JobState.PENDING and job.attempts_remaining == job.attempts_allowed
+    """Whether no attempt of the job has begun. One that waits for a time, since its task snoozed it or failed, has begun."""
+    if job is None or job.state is not JobState.PENDING or job.attempts_remaining != job.attempts_allowed:
+        return False
+    return (job.run_after_ms or 0) <= job.created_at_ms
