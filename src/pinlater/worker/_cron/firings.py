@@ -25,6 +25,7 @@ from pinlater.client._client_call import ClientCall
 from pinlater.client.batching import Placed
 from pinlater.client.errors import AccessDenied, PinLaterError, RequestKeyConflict, UnknownMethod
 from pinlater.client.values import JobInfo, UniqueKey
+from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.job import JobState
 from pinlater.worker.cron import Cron, Missed
 
@@ -106,4 +107,4 @@ def _waits(job: JobInfo | None) -> bool:
     """Whether no attempt of the job has begun. One that waits for a time, since its task snoozed it or failed, has begun."""
     if job is None or job.state is not JobState.PENDING or job.attempts_remaining != job.attempts_allowed:
         return False
-    return (job.run_after_ms or 0) <= job.created_at_ms
+    return (job.run_after_ms or 0) - job.created_at_ms <= CLOCK_JUMP_MS
