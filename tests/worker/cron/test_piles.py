@@ -148,10 +148,10 @@ async def test_a_firing_without_overlap_is_one_job_also_if_another_worker_makes_
 
             return worker
 
-        first, twin, newer = made_by(2), made_by(2), made_by(3)
-        with service.serving(first), service.serving(twin), service.serving(newer):
+        first, equal, newer = made_by(2), made_by(2), made_by(3)
+        with service.serving(first), service.serving(equal), service.serving(newer):
             made = 0
-            for worker in (first, twin, newer):
+            for worker in (first, equal, newer):
                 await worker.fire_cron(NOON, NOON + timedelta(minutes=1))
                 made += len(await service.run_until_idle(first))
         assert made == 1

@@ -27,7 +27,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import adding
 from pinlater.domain.wording import counted
 from pinlater.worker import envelope
-from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, RestOfJobs, UnknownRequest
+from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, RestOfJobs, UnknownRequest, telling
 from pinlater.worker._enqueueing.server_access import WHERE_FROM, ServerAccess
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
 from pinlater.worker.context import current_job_or_none
@@ -88,7 +88,7 @@ class Enqueuer:
         """
         if _on_a_loop():
             raise RuntimeError(_WOULD_BLOCK)
-        sending = _Sending(self, queue, jobs, tasks)
+        sending = _JobsToSend(self, queue, jobs, tasks)
         try:
             return self._send(sending)
         except PinLaterError as error:
@@ -97,7 +97,7 @@ class Enqueuer:
             sending.explained(error)
             raise
 
-    def _send(self, sending: _Sending) -> list[Placed]:
+    def _send(self, sending: _JobsToSend) -> list[Placed]:
         if self._keeps_headers is None:
             try:
                 self._carry_out(_calls.server_info(on_queue("enqueue", sending.queue)))
@@ -112,7 +112,7 @@ class Enqueuer:
         self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None
     ) -> list[Placed]:
         """`send`, for coroutines of any event loop."""
-        sending = _Sending(self, queue, jobs, tasks)
+        sending = _JobsToSend(self, queue, jobs, tasks)
         try:
             return await self._send_async(sending)
         except PinLaterError as error:
@@ -121,7 +121,7 @@ class Enqueuer:
             sending.explained(error)
             raise
 
-    async def _send_async(self, sending: _Sending) -> list[Placed]:
+    async def _send_async(self, sending: _JobsToSend) -> list[Placed]:
         if self._keeps_headers is None:
             try:
                 await self._carry_out_async(_calls.server_info(on_queue("enqueue", sending.queue)))
@@ -176,7 +176,7 @@ class Enqueuer:
         return self._clock.monotonic()
 
     def _carry_out(
-        self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None, sending: _Sending | None = None
+        self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None, sending: _JobsToSend | None = None
     ) -> T:
         waiting = self._of_a_job(call)
         if waiting is None:
@@ -191,7 +191,7 @@ class Enqueuer:
                     pause_s = waiting.pause_s(error)
                 time.sleep(pause_s)
 
-    async def _carry_out_async(self, call: ClientCall[T], sending: _Sending | None = None) -> T:
+    async def _carry_out_async(self, call: ClientCall[T], sending: _JobsToSend | None = None) -> T:
         waiting = self._of_a_job(call)
         if waiting is None:
             return await asyncio.wrap_future(self._client().submit(call))
@@ -250,7 +250,7 @@ def _check_task(index: int, headers: Mapping[str, str], queue: str, tasks: Mappi
         raise TypeError(f"jobs[{index}] is a job of task {task}, which queue {queue} does not have: {', '.join(tasks)}")
 
 
-class _Sending:
+class _JobsToSend:
     """One `send`: its requests in order, and what to tell of them if one fails."""
 
     def __init__(self, enqueuer: Enqueuer, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> None:
@@ -308,7 +308,7 @@ class _Sending:
         read = [*(self._sent[0] if self._sent else []), *unsent, *self._filling]
         unknown = self._unknown(error)
         rest = RestOfJobs(self.queue, read, self._jobs, unknown)
-        return cast("E", PartlyEnqueued(self.placed(), rest.may_be_stored, rest).told_by(explained))
+        return cast("E", telling(explained, PartlyEnqueued(self.placed(), rest.may_be_stored, rest)))
 
     def _unknown(self, error: BaseException) -> UnknownRequest | None:
         """The request that may be stored although it ended with this error, or has not been sent again."""

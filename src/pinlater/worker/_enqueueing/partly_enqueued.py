@@ -58,21 +58,22 @@ class PartlyEnqueued:
     may_be_stored: int
     rest: Iterable[Job] = field(repr=False)
 
-    def told_by(self, error: BaseException) -> BaseException:
-        """The error with this, and with the number of stored jobs in its text, or in a note of an error that is not the client's."""
-        stored = len(self.placed)
-        if stored and isinstance(error, PinLaterError):
-            verb = "was" if stored == 1 else "were"
-            error = adding(error, f"; {counted(stored, 'job')} {verb} stored before")
-        if stored or self.may_be_stored > 1:
-            unknown = f", and the next {self.may_be_stored:,} may be" if self.may_be_stored else ""
-            error.__notes__ = [  # a list of its own: a copy shares that of the error
-                *getattr(error, "__notes__", ()),
-                f"Of the jobs, the first {stored:,} are stored{unknown}. pinlater.partly_enqueued(error) has their descriptors, "
-                "and the rest for another enqueue_many.",
-            ]
-        error.partly_enqueued = self  # type: ignore[attr-defined]
-        return error
+
+def telling(error: BaseException, part: PartlyEnqueued) -> BaseException:
+    """The error with `part`, and with the number of stored jobs in its text, or in a note of an error that is not the client's."""
+    stored = len(part.placed)
+    if stored and isinstance(error, PinLaterError):
+        verb = "was" if stored == 1 else "were"
+        error = adding(error, f"; {counted(stored, 'job')} {verb} stored before")
+    if stored or part.may_be_stored > 1:
+        unknown = f", and the next {part.may_be_stored:,} may be" if part.may_be_stored else ""
+        error.__notes__ = [  # a list of its own: a copy shares that of the error
+            *getattr(error, "__notes__", ()),
+            f"Of the jobs, the first {stored:,} are stored{unknown}. pinlater.partly_enqueued(error) has their descriptors, "
+            "and the rest for another enqueue_many.",
+        ]
+    error.partly_enqueued = part  # type: ignore[attr-defined]
+    return error
 
 
 def partly_enqueued(error: BaseException) -> PartlyEnqueued | None:
