@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         UniqueKey,
         UniqueScope,
     )
-    from pinlater.worker import JobContext, Reject, Retry, Snooze, Worker, WorkerSettings, current_job
+    from pinlater.worker import JobContext, Reject, Retry, Snooze, Worker, WorkerSettings, current_job, partly_enqueued
 
 _HOMES = {
     "Ack": "pinlater.client",
@@ -48,6 +48,7 @@ _HOMES = {
     "Worker": "pinlater.worker",
     "WorkerSettings": "pinlater.worker",
     "current_job": "pinlater.worker",
+    "partly_enqueued": "pinlater.worker",
 }
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "WorkerSettings",
     "__version__",
     "current_job",
+    "partly_enqueued",
 ]
 
 

@@ -48,8 +48,16 @@ worker = Worker()
 def tidy_up() -> None: ...
 
 
-@worker.cron("*/30 * * * * *", queue="nightly", missed="skip")
+@worker.cron("*/30 * * * * *", queue="nightly", overlap=False)
 def look() -> None: ...
+
+
+@worker.cron("0 7 */2 * MON", queue="nightly")
+def both() -> None: ...
+
+
+@worker.cron("0 7 1-31/2 * MON", queue="nightly")
+def either() -> None: ...
 """
 
 
@@ -264,14 +272,21 @@ def test_cron_shows_the_timetable_with_the_next_firings(
     (tmp_path / "cron_of_mine.py").write_text(CRON_MODULE)
     monkeypatch.chdir(tmp_path)
     done = offline.ok("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "2")
-    assert [line.split("\t") for line in done.out.splitlines()] == [
-        ["name", "expression", "zone", "queue", "missed", "next"],
+    lines = [line.split("\t") for line in done.out.splitlines()]
+    assert [line[-2] for line in lines[3:]] == [
+        "day of month and weekday must match",
+        "day of month or weekday is enough",
+    ]
+    assert lines[:3] == [
+        ["name", "expression", "zone", "queue", "missed", "overlap", "days", "next"],
         [
             "tidy_up",
             "0 4 * * *",
             "Europe/Berlin",
             "nightly",
             "latest",
+            "yes",
+            "-",
             "2030-02-01T04:00:00+01:00, 2030-02-02T04:00:00+01:00",
         ],
         [
@@ -280,11 +295,14 @@ def test_cron_shows_the_timetable_with_the_next_firings(
             "UTC",
             "nightly",
             "skip",
+            "no",
+            "-",
             "2030-01-31T12:00:30+00:00, 2030-01-31T12:01:00+00:00",
         ],
     ]
     found = offline.ok("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--json").json["cron"]
-    assert found[1]["next_ms"] == [1_896_091_230_000]
+    assert (found[1]["next_ms"], found[1]["overlap"]) == ([1_896_091_230_000], False)
+    assert [each["days"] for each in found] == [None, None, "both", "either"]
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -297,7 +315,7 @@ def test_a_firing_stays_on_one_line_of_a_terminal(
     lines = on_terminal(pinlater.address, columns, False, *command).splitlines()
     assert all(len(line) <= columns for line in lines)
     firings = [firing for line in lines for firing in re.findall(r"2030-\d\d-\d\dT\d\d:\d\d:\d\d[+]0[01]:00", line)]
-    assert len(firings) == 18
+    assert len(firings) == 36
 
 
 def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: Pinlater, queue: str) -> None:

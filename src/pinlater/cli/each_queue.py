@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from pinlater.cli import exits, notes, options
+from pinlater.cli import exits, notes, options, output
 from pinlater.client import AsyncClient
 from pinlater.client.errors import PinLaterError
 
@@ -24,7 +24,8 @@ class Results(NamedTuple, Generic[R]):
     def show(self, show: Callable[[Sequence[R]], None]) -> None:
         """Shows what was done, unless that is nothing, and ends the command if there was an error."""
         if self.done or self.error is None:
-            show(self.done)
+            with output.only_record("what was changed stays so"):
+                show(self.done)
         if self.untried:
             notes.write(f"not tried: {', '.join(self.untried)}")
         if self.error is not None:

@@ -6,9 +6,11 @@ install. No business logic here.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import inspect
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -213,15 +215,21 @@ def _root(
     """The callbacks of the options have done all there is to do."""
 
 
-_OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-def _reader_is_gone(error: str = "") -> NoReturn:
+def _reader_is_gone() -> NoReturn:
     """The reader of our output has stopped, as `head` does: that is no error, and the rest of the output goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if error:
-        exits.write_error(error, exits.REFUSED)
-    sys.exit(exits.REFUSED if error else exits.OK)
+    sys.exit(exits.OK)
+
+
+def _output_is_lost(error: OSError) -> NoReturn:
+    from pinlater.cli import output
+
+    with contextlib.suppress(typer.Exit):
+        output.fail_unprinted(error)
+    sys.exit(exits.REFUSED)
 
 
 def _say_bug(error: Exception) -> NoReturn:
@@ -242,9 +250,21 @@ def _open_standard_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process
 
 
+def _escape_what_can_not_be_encoded() -> None:
+    """Lets standard output show a character that its encoding lacks as an escape, where Python would raise an error. Standard error
+    does so by itself."""
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        try:
+            "\N{GRINNING FACE}".encode(stream.encoding, stream.errors or "strict")
+        except UnicodeEncodeError:
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """The process's entry. It ends with a code from `exits`; a bug is one line on standard error, `--traceback` shows where."""
     _open_standard_streams()
+    _escape_what_can_not_be_encoded()
     exits.tracebacks(False)
     notes.take_logged_warnings()
     notes.use_json("--json" in sys.argv)  # for mistakes that the parser finds before it reads this option
@@ -263,7 +283,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _OUTPUT_LOST:
             _say_bug(error)
-        _reader_is_gone(f"the output can't be written: {error.strerror}")
+        _output_is_lost(error)
     except Exception as error:  # noqa: BLE001 - the last resort
         if hasattr(error, "format_message"):
             sys.exit(say_usage(error))

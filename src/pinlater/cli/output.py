@@ -1,19 +1,25 @@
 """What commands print: JSON, a table on a terminal, or lines with tabs if the output goes elsewhere.
 
 JSON bodies: `body` holds the text if the body is UTF-8; else `body` is null and `body_base64` holds the bytes. Times are
-milliseconds since the epoch under names that end in `_ms`, and ISO 8601 in tables.
+milliseconds since the epoch under names that end in `_ms`, and ISO 8601 in tables. A character that the output's encoding lacks is
+escaped, in JSON as JSON does it.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import errno
+import io
 import json
+import os
+import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
-from pinlater.cli import notes, tables
+from pinlater.cli import exits, notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo, MovedJob
 from pinlater.domain import waiting, wording
 from pinlater.domain.body_masks import MASKED_VALUE
@@ -33,12 +39,65 @@ Row = Sequence[object]
 def print_json(data: object, *, in_one_line: bool = False) -> None:
     """One JSON document, text as it is. `in_one_line`: for a command that prints several, so that a program can tell them apart."""
     indent = None if in_one_line else 2
-    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=False, default=_plain) + "\n")
+    text = json.dumps(data, indent=indent, ensure_ascii=False, default=_plain)
+    if not _can_be_encoded(text):
+        text = json.dumps(data, indent=indent, default=_plain)
+    _write(text + "\n")
 
 
 def print_lines(lines: Sequence[str]) -> None:
     """Plain lines."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    _write("".join(f"{line}\n" for line in lines))
+
+
+def print_bytes(data: bytes) -> None:
+    """These bytes as they are. Without a buffer (PYTHONUNBUFFERED) one write may take a part of them without an error."""
+    sys.stdout.flush()
+    left = memoryview(data)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
+
+
+def _write(text: str) -> None:
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        print_bytes(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+    else:
+        sys.stdout.write(text)
+
+
+# --- output that is the only record of a change --------------------------------------------------------------------------
+def check_open(undone: str) -> None:
+    """Ends the command if its standard output was closed at the start. `undone`: what the command has not done."""
+    if getattr(sys.stdout, "name", "") == os.devnull:  # which `main` has put in its place
+        exits.fail(f"standard output is closed: {undone}", exits.REFUSED)
+
+
+def deliver() -> None:
+    """Returns when all that was printed has left this process, and is on the disk if it goes to a file. Raises OSError if it can't."""
+    sys.stdout.flush()
+    with contextlib.suppress(io.UnsupportedOperation):  # a stand-in for standard output
+        descriptor = sys.stdout.fileno()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fsync(descriptor)
+
+
+@contextlib.contextmanager
+def only_record(done: str) -> Iterator[None]:
+    """What the block prints is the only record of a change. If it can't be printed, the command fails with `done`, which says what was
+    changed: also if a reader has stopped, which is no error of other commands."""
+    try:
+        yield
+        deliver()
+    except OSError as error:
+        fail_unprinted(error, done)
+
+
+def fail_unprinted(error: OSError, done: str = "") -> NoReturn:
+    """Ends the command: its output can't be written, and the rest goes nowhere."""
+    with contextlib.suppress(io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    why = "its reader has gone" if error.errno == errno.EPIPE else error.strerror
+    exits.fail(f"the output can't be written: {why}{done and f'; {done}'}", exits.REFUSED)
 
 
 def on_terminal() -> bool:
@@ -117,8 +176,19 @@ def cell(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """What others wrote, with control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """What others wrote, with control characters escaped, and those that the output's encoding lacks."""
+    if text.isprintable() and _can_be_encoded(text):
+        return text
+    return "".join(c if c.isprintable() and _can_be_encoded(c) else ascii(c)[1:-1] for c in text)
+
+
+def _can_be_encoded(text: str) -> bool:
+    """Whether standard output takes it as it is."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def iso(moment_ms: int | None) -> str | None:

@@ -35,6 +35,10 @@ class _Caught(io.StringIO):
     def fileno(self) -> int:
         return self._stream.fileno()
 
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
 
 def wanted() -> bool:
     """Whether the output is for an operator at a terminal, who sees one window of it."""

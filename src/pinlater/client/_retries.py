@@ -14,8 +14,10 @@ from __future__ import annotations
 from enum import Enum
 
 from pinlater.client.errors import (
+    CallerError,
     ConnectionLost,
     DeadlineExceeded,
+    EnqueueRejected,
     NoHealthyShards,
     OutcomeUnknown,
     PinLaterError,
@@ -23,6 +25,7 @@ from pinlater.client.errors import (
     ServerUnreachable,
     ShardConnectionFailed,
     ShardRefused,
+    TooManyWaiting,
 )
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
@@ -73,6 +76,15 @@ def has_done_nothing(error: PinLaterError, all_or_nothing: bool) -> bool:
     which one may have stored its jobs. An original server's error has no detail, and says so of nothing.
     """
     return is_unsent(error) or (all_or_nothing and is_outage(error) and error.detail in _NOTHING_DONE)
+
+
+def may_be_stored(error: BaseException, all_or_nothing: bool) -> bool:
+    """Whether an enqueue that ended so may have stored jobs. `all_or_nothing`: as for `has_done_nothing`."""
+    if isinstance(error, CallerError | TooManyWaiting):
+        return False
+    if not isinstance(error, PinLaterError):
+        return True
+    return not (has_done_nothing(error, all_or_nothing) or (all_or_nothing and isinstance(error, EnqueueRejected)))
 
 
 def was_refused(error: PinLaterError) -> bool:

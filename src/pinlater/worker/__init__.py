@@ -6,6 +6,7 @@ from pinlater.supervision.start_signals import remember_sigterm
 remember_sigterm()  # before the other imports, which take a while
 
 from pinlater.client.values import ClaimedJob
+from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, partly_enqueued
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 from pinlater.worker.context import JobContext, current_job
 from pinlater.worker.counts import WorkerCounts
@@ -40,6 +41,7 @@ __all__ = [
     "MessagePackCodec",
     "Middleware",
     "Missed",
+    "PartlyEnqueued",
     "ProcessDied",
     "Producer",
     "Reject",
@@ -58,4 +60,5 @@ __all__ = [
     "exponential",
     "linear",
     "never",
+    "partly_enqueued",
 ]

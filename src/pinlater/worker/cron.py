@@ -1,5 +1,5 @@
 """Tasks that a clock enqueues. Many workers may run the same entries: each firing has the unique key `cron:<name>:<time>`, so it becomes
-one job.
+one job. An entry without overlap has one key for all its firings, `cron:<name>`; `_cron/firings.py` says how.
 
 Workers store nothing about firings. A worker that starts looks back up to `look_back` for firings that no worker made: it skips them
 (`Missed.SKIP`), makes the latest (`Missed.LATEST`), or all (`Missed.ALL`). The keys of earlier firings prevent doubles.
@@ -27,6 +27,7 @@ from zoneinfo import ZoneInfo
 
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.job import UNIQUE_FOR_MS_MAX
+from pinlater.domain.setting_types import check_yes_or_no
 from pinlater.worker._cron.expression import Expression
 from pinlater.worker.durations import Duration, as_duration_ms
 from pinlater.worker.tasks import Task
@@ -61,6 +62,12 @@ class Cron:
     zone: ZoneInfo
     missed: Missed
     look_back: timedelta
+    overlap: bool = True
+
+    @property
+    def days(self) -> str | None:
+        """Of the day of the month and the weekday, whether "both" must match or "either" is enough; None unless both are given."""
+        return _parsed(self.expression).days
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The firings later than `moment`, in order, in UTC."""
@@ -127,7 +134,8 @@ def cron(
     *,
     name: str | None = None,
     tz: str | ZoneInfo = "UTC",
-    missed: Missed | str = Missed.LATEST,
+    missed: Missed | str | None = None,
+    overlap: bool = True,
     look_back: Duration = timedelta(hours=1),
 ) -> Cron:
     """A checked entry. Raises ValueError or TypeError."""
@@ -147,7 +155,13 @@ def cron(
     )
     if not timedelta(0) <= back <= LOOK_BACK_MAX:
         raise ValueError(f"look_back must be from 0 to {LOOK_BACK_MAX.days} days, not {look_back}")
-    return Cron(task, name or task.name, expression, zone, _missed(missed), back)
+    check_yes_or_no("overlap", overlap)
+    how = _missed(missed or (Missed.LATEST if overlap else Missed.SKIP))
+    if not overlap and how is not Missed.SKIP:
+        raise ValueError(
+            f"an entry with overlap=False makes up for no missed firing: missed must be 'skip', not {how.value!r}"
+        )
+    return Cron(task, name or task.name, expression, zone, how, back, overlap)
 
 
 def _missed(value: Missed | str) -> Missed:

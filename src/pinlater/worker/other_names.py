@@ -25,7 +25,7 @@ TASK_OPTIONS = frozenset((
     "queue", "name", "default", "process", "concurrency", "retry", "attempts", "priority", "time_limit", "claim_timeout", "codec",
     "log_level",
 ))
-CRON_OPTIONS = TASK_OPTIONS | {"tz", "missed", "look_back"}
+CRON_OPTIONS = TASK_OPTIONS | {"tz", "missed", "overlap", "look_back"}
 USING_OPTIONS = frozenset(("delay", "at", "priority", "unique", "headers", "attempts", "expires_in", "claim_timeout"))
 # fmt: on
 # Options of other systems, and those that do the same here.

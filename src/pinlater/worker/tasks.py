@@ -168,8 +168,8 @@ class Task(Generic[P, R]):
     def enqueue_many(self, jobs: Iterable[Job]) -> list[Placed]:
         """Enqueues jobs made with `job`, in order and in as few requests as possible; reads `jobs` meanwhile.
 
-        After an error the jobs of earlier requests are stored and the others are not. Raises TypeError for a job of a task that the
-        queue does not have.
+        After an error, also one of `jobs` itself, the jobs of earlier requests are stored: `partly_enqueued(error)` has their descriptors,
+        and the rest for another `enqueue_many`. Raises TypeError for a job of a task that the queue does not have.
         """
         check_jobs(jobs, _MANY)
         return self._enqueuer.send(self.queue, jobs, self._tasks_of_queue)

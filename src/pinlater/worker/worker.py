@@ -48,6 +48,7 @@ from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
 from pinlater.worker._consumer.run_client import NewClient, Servers, opened, servers_of, servers_text
 from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_until_idle
 from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
+from pinlater.worker._cron.firings import Firings
 from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker._enqueueing.enqueuer import Enqueuer
 from pinlater.worker._enqueueing.server_access import ServerAccess
@@ -251,7 +252,8 @@ class Worker:
         queue: str = "cron",
         name: str | None = None,
         tz: str | ZoneInfo = "UTC",
-        missed: Missed | str = Missed.LATEST,
+        missed: Missed | str | None = None,
+        overlap: bool = True,
         look_back: Duration = timedelta(hours=1),
         **options: Any,
     ) -> Callable[[Callable[[], R] | Callable[[JobContext], R] | Task[[], R]], Task[[], R]]:
@@ -259,7 +261,10 @@ class Worker:
 
         A plain function becomes a task of `queue` first, with `options` as for `task`. Many workers may have the same entry: each firing
         is one job. `name` is the entry's, not the task's, whose name it is by default. `missed` says what happens to firings up to
-        `look_back` ago that no worker made, also before the first start of a new entry.
+        `look_back` ago that no worker made, also before the first start of a new entry: "latest", the default, "skip" or "all". Unless it
+        is "all", no further firing is enqueued while one waits for its run. With `overlap=False` none is while one waits or runs, and
+        `missed` is "skip". If both the day of the month and the weekday are given, either is enough, but both must match if one of them
+        begins with `*`, as `*/2` does; `pinlater cron` shows which.
         """
 
         def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:
@@ -268,7 +273,8 @@ class Worker:
                 raise TypeError(f"@worker.cron() has no option {option!r}{cron_option_hint(option)}")
             with self._registry.all_or_nothing():
                 task: Task[[], R] = given if isinstance(given, Task) else self.task(queue, **options)(given)
-                self._registry.add_cron(cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back))
+                entry = cron(task, expression, name=name, tz=tz, missed=missed, overlap=overlap, look_back=look_back)
+                self._registry.add_cron(entry)
             return task
 
         return register
@@ -334,7 +340,8 @@ class Worker:
             log_stop(run)
 
     async def _run_until_stopped(self, run: WorkerRun, health: WorkerHealth, chosen: Mapping[str, QueueTasks]) -> None:
-        timetables = [Timetable(entry, self._clock) for entry in self._registry.crons_of(chosen)]
+        entries = self._registry.crons_of(chosen)
+        timetables = [Timetable(entry, self._clock, ask=self._enqueuer.ask_async) for entry in entries]
         async with asyncio.TaskGroup() as group:
             marking = group.create_task(health.mark_until_cancelled())
             if run.settings.create_queues:
@@ -389,15 +396,18 @@ class Worker:
     ) -> int:
         """Enqueues the firings of cron entries (of `queues`, if given) later than `after`, up to `until`. Returns how many were new.
 
-        Up to `away_until`, if given, no worker ran: of those firings it makes what each entry's `missed` says. Raises ValueError if an
-        entry has more than ten thousand others.
+        Up to `away_until`, if given, no worker ran: of those firings it makes what each entry's `missed` says. It makes none if an earlier
+        firing waits, unless `missed` is "all". Raises ValueError if an entry has more than ten thousand others.
         """
         made = 0
         for entry in self._registry.crons_of(queues):
             missed = [] if away_until is None else [each for each in entry.missed_before(away_until) if each > after]
-            for firing in missed + entry.between(away_until or after, until):
-                placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
-                made += not placed.existing
+            wanted = missed + entry.between(away_until or after, until)
+            firings = Firings(entry, self._enqueuer.ask_async)
+            if not wanted or await firings.one_waits():
+                continue
+            for firing in wanted:
+                made += not (await firings.enqueue(firing)).existing
         return made
 
     @property

@@ -293,9 +293,9 @@ async def test_the_server_keeps_the_users_frames(client: AsyncClient) -> None:
     assert functions_in(text) == ["fail", "show_progress"]
 
 
-def test_a_frame_of_the_user_below_ours_stays() -> None:
+async def test_a_frame_of_the_user_below_ours_stays(client: AsyncClient) -> None:
     """Of a generator that `enqueue_many` reads, for example."""
-    worker = Worker("127.0.0.1:1")
+    worker = Worker(client)
 
     @worker.task("q")
     def send(number: int) -> None: ...
@@ -305,15 +305,9 @@ def test_a_frame_of_the_user_below_ours_stays() -> None:
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError) as raised:
-        list(worker_parts(jobs()))
+        await send.enqueue_many_async(jobs())
     assert functions_in(text_of(raised.value))[-1] == "jobs"
     assert user_traceback(raised.value) is not None
-
-
-def worker_parts(jobs: Any) -> Any:
-    from pinlater.worker._enqueueing.enqueuer import _parts
-
-    return _parts(jobs, "q", None)
 
 
 def test_an_error_that_has_no_text_harms_nothing() -> None:

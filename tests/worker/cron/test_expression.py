@@ -192,3 +192,35 @@ def test_the_next_firing_is_later_and_the_rest_does_not_depend_on_the_start(zone
             assert following > moment
             assert following in through or following > end
             assert not [firing for firing in through if moment < firing < following]
+
+
+@pytest.mark.parametrize(
+    "written", [("*/20 2", "0,20,40 2"), ("*/30 */1", "0,30 0-23"), ("15 */2", "15 0,2,4,6,8,10,12,14,16,18,20,22")]
+)
+@pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin", "Australia/Lord_Howe"])
+def test_times_that_are_written_otherwise_fire_alike_when_the_clock_is_changed(
+    zone: str, written: tuple[str, str]
+) -> None:
+    one, other = (entry(f"{times} * * *", tz=zone) for times in written)
+    for change in changes(zone)[-4:]:
+        start, end = change - 26 * HOUR, change + 26 * HOUR
+        assert found(one, start, end) == found(other, start, end)
+
+
+@pytest.mark.parametrize(
+    ("expression", "days", "first"),
+    [
+        ("0 7 1 * MON", "either", ["01 07", "02 07", "09 07"]),
+        ("0 7 1-31/2 * MON", "either", ["01 07", "02 07", "03 07"]),
+        ("0 7 */2 * MON", "both", ["09 07", "23 07", "13 07"]),
+        ("0 7 1 * */2", "both", ["01 07", "01 07", "01 07"]),
+        ("0 7 * * MON", None, ["02 07", "09 07", "16 07"]),
+        ("0 7 1 * *", None, ["01 07", "01 07", "01 07"]),
+    ],
+)
+def test_an_entry_says_whether_day_and_weekday_must_both_match(
+    expression: str, days: str | None, first: list[str]
+) -> None:
+    cron = entry(expression)
+    firings = islice(cron.after(datetime(2026, 2, 28, 12, tzinfo=UTC)), 3)
+    assert (cron.days, [f"{firing:%d %H}" for firing in firings]) == (days, first)

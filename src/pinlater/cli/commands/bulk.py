@@ -100,10 +100,9 @@ def start(
         _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), of_state, json)
         return
     run = options.ask(server, timeout, lambda client: client.start_bulk_run(order))
+    _print_started(run, json)
     if json:
-        output.print_json(_as_json(run))
         return
-    output.print_lines([run.id])
     jobs = f"{of_state.name.lower()} jobs of {queue}"
     notes.write(f"the servers {action.value} {jobs} now: `pinlater bulk list {queue}` shows how far they are")
 
@@ -172,11 +171,18 @@ def undo(
     """
     _check_rate(rate)
     undoing = options.ask(server, timeout, lambda client: client.undo_bulk_run(queue, run, jobs_per_second=rate))
+    _print_started(undoing, json)
     if json:
-        output.print_json(_as_json(undoing))
         return
-    output.print_lines([undoing.id])
     notes.write(f"the servers bring jobs of {queue} back now: `pinlater bulk list {queue}` shows how far they are")
+
+
+def _print_started(run: BulkRun, as_json: bool) -> None:
+    with output.only_record(f"run {run.id} has begun"):
+        if as_json:
+            output.print_json(_as_json(run))
+        else:
+            output.print_lines([run.id])
 
 
 def _state_for(action: BulkAction, named: options.State | None) -> JobState:

@@ -38,12 +38,18 @@ def cron(
             str(entry.zone),
             entry.task.queue,
             entry.missed.value,
+            entry.overlap,
+            _DAYS.get(entry.days or ""),
             _shown(entry, start, firings),
         )
         for entry in entries
     ]
-    columns = ["name", "expression", "zone", "queue", "missed", "next"]
+    columns = ["name", "expression", "zone", "queue", "missed", "overlap", "days", "next"]
     output.print_blocks(columns, rows, without_rows="the Worker has no cron entries")
+
+
+# What an expression says with both a day of the month and a weekday.
+_DAYS = {"both": "day of month and weekday must match", "either": "day of month or weekday is enough"}
 
 
 def _next(entry: Cron, start: datetime, firings: int) -> list[datetime]:
@@ -64,5 +70,7 @@ def _json(entry: Cron, start: datetime, firings: int) -> dict[str, object]:
         "expression": entry.expression,
         "zone": str(entry.zone),
         "missed": entry.missed.value,
+        "overlap": entry.overlap,
+        "days": entry.days,
         "next_ms": [int(firing.timestamp() * 1000) for firing in _next(entry, start, firings)],
     }

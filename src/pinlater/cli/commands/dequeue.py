@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from pinlater.cli import notes, options, output
-from pinlater.client import Ack, AsyncClient, ClaimedJob, Dequeued
+from pinlater.cli import exits, notes, options, output
+from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Dequeued
+from pinlater.client.errors import PinLaterError
+from pinlater.domain.wording import counted
 
 # The server's clock and ours, and the way there and back, make a wait look a little shorter or longer.
 _INEXACT_MS = 500
@@ -37,7 +38,8 @@ def dequeue(
     timeout: options.TimeoutAndWaitSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Claim jobs and print them. A claim ends with `pinlater ack`, with --ack, or when it times out.
+    """Claim jobs and print them. A claim ends with `pinlater ack`, with --ack, or when it times out. If the jobs can't all be printed,
+    none is acked, and all go back to the queue.
 
     Example: pinlater dequeue emails --limit 10 --wait 20s --ack
     """
@@ -52,14 +54,36 @@ def dequeue(
             notes.note(
                 f"the server ended the wait after {waited_s:.1f} s, its longest unless it stops (jobs.max_wait_ms)"
             )
-        if body_only:
-            _print_bodies(dequeued.jobs, b"\0" if null else b"\n" if limit > 1 or output.on_terminal() else b"")
-        else:
-            print_jobs(dequeued, json)
+        try:
+            if body_only:
+                _print_bodies(dequeued.jobs, b"\0" if null else b"\n" if limit > 1 or output.on_terminal() else b"")
+            else:
+                print_jobs(dequeued, json)
+            output.deliver()
+        except OSError as error:
+            output.fail_unprinted(error, await _given_back(client, queue, dequeued.jobs))
         if ack and dequeued.jobs:
-            await client.ack(queue, [Ack(job.descriptor, token=job.token) for job in dequeued.jobs])
+            results = await client.ack(queue, [Ack(job.descriptor, token=job.token) for job in dequeued.jobs])
+            late = sum(not result.applied for result in results)
+            if late:
+                exits.fail(
+                    f"{counted(late, 'job')} of these were not acked: the claims had ended before", exits.REFUSED
+                )
 
+    output.check_open("no job was claimed")
     options.ask(server, timeout, claim, wait_for_servers=True)
+
+
+async def _given_back(client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> str:
+    """Returns what became of jobs that could not be printed: they are due again at once, or when their claims time out."""
+    if not jobs:
+        return "no job was claimed"
+    try:
+        results = await client.release(queue, [Claim(job.descriptor, job.token) for job in jobs])
+    except PinLaterError:
+        results = []
+    what = f"no job is acked: {counted(len(jobs), 'job')} of {queue} {'is' if len(jobs) == 1 else 'are'} due again"
+    return f"{what} {'now' if results and all(each.applied for each in results) else 'when the claims time out'}"
 
 
 def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
@@ -76,7 +100,5 @@ def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
 
 def _print_bodies(jobs: Sequence[ClaimedJob], end: bytes) -> None:
     """Each with `end`, but no second newline."""
-    sys.stdout.flush()
     for job in jobs:
-        sys.stdout.buffer.write(job.body + (b"" if end == b"\n" and job.body.endswith(b"\n") else end))
-    sys.stdout.buffer.flush()
+        output.print_bytes(job.body + (b"" if end == b"\n" and job.body.endswith(b"\n") else end))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 
 from pinlater.cli import exits, notes, options, output
 from pinlater.client import AsyncClient, Job, UniqueKey, UniqueScope
+from pinlater.client._changed_before import ChangedBefore
 from pinlater.domain.job import TASK_HEADER
 
 _JOBS_PER_REQUEST = 500
@@ -109,19 +111,27 @@ class _Storing:
 
     async def run(self, client: AsyncClient) -> None:
         """Stores all of them."""
-        for number, batch in enumerate(batches(self._jobs)):
-            key = f"{self._request_key}/{number}" if self._request_key and number else self._request_key
-            stored = await client.enqueue(self._queue, batch, request_key=key, repeat=key is not None)
-            if self._print_at_once:
-                output.print_lines(stored.descriptors)
-                _say_existing(len(stored.existing))
-            self._existing += [len(self._descriptors) + index for index in stored.existing]
-            self._descriptors += stored.descriptors
+        with ChangedBefore("stored") as done:
+            for number, batch in enumerate(batches(self._jobs)):
+                key = f"{self._request_key}/{number}" if self._request_key and number else self._request_key
+                stored = await client.enqueue(self._queue, batch, request_key=key, repeat=key is not None)
+                self._existing += [len(self._descriptors) + index for index in stored.existing]
+                self._descriptors += stored.descriptors
+                done.jobs = len(self._descriptors)
+                if self._print_at_once:
+                    with self._only_record():
+                        output.print_lines(stored.descriptors)
+                    _say_existing(len(stored.existing))
 
     def print_json(self) -> None:
         """Prints what is stored, if anything is."""
         if self._descriptors:
-            output.print_json({"descriptors": self._descriptors, "existing": self._existing})
+            with self._only_record():
+                output.print_json({"descriptors": self._descriptors, "existing": self._existing})
+
+    def _only_record(self) -> AbstractContextManager[None]:
+        stored, given = len(self._descriptors), len(self._jobs)
+        return output.only_record("the job is stored" if given == 1 else f"{stored:,} of {given:,} jobs are stored")
 
 
 def _headers(given: Sequence[str], task: str | None) -> dict[str, str] | None:

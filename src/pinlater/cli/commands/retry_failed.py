@@ -178,13 +178,15 @@ async def change_in_pieces(
 def print_changed(what: str, changed: Changed, as_json: bool, warning: str = "", due: str = "") -> None:
     """The number, and what may be left: keys in JSON, else lines on standard error, of which `warning` is that of `incomplete`.
     `due`: when the jobs are due, if that is something to say."""
-    if as_json:
-        output.print_json({what: changed.number, "incomplete": changed.incomplete, "more": changed.more})
-        return
     told = f"{what} {counted(changed.number, 'job')}"
+    if as_json:
+        with output.only_record(told):
+            output.print_json({what: changed.number, "incomplete": changed.incomplete, "more": changed.more})
+        return
     if due and changed.number:
         told += f"; {'it is' if changed.number == 1 else 'they are'} {due}"
-    output.print_lines([told])
+    with output.only_record(told):
+        output.print_lines([told])
     if changed.more:
         notes.write("more may remain: repeat the command, or raise --limit")
     if changed.incomplete and warning:

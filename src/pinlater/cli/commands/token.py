@@ -107,18 +107,16 @@ def create(
         )
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
+    if output_file is None:
+        output.check_open("no token was made")
     with _written(secret, output_file):
         _change(path, name, lambda known: _with(known, token, path))
-    if json:
-        shown = {"token": secret} if output_file is None else {"output": str(output_file)}
-        output.print_json({**shown, **_as_json(token, None, now_ms)})
-        return
-    if output_file is not None:
+    if output_file is None:
+        _print_secret(secret, token, path, json)
+    elif json:
+        output.print_json({"output": str(output_file), **_as_json(token, None, now_ms)})
+    else:
         output.print_text([f"token {name} is in {path}, and its secret in {output_file}"])
-        return
-    if output.on_terminal():
-        notes.write(f"token {name} is in {path}; this is its secret, which is not shown again:")
-    output.print_lines([secret])
 
 
 @app.command("list")
@@ -193,6 +191,21 @@ def revoke(name: Name, tokens: TokensFile = None, config: ConfigFile = None, jso
         output.print_json({"revoked": name})
     else:
         output.print_lines([f"revoked {name}"])
+
+
+def _print_secret(secret: str, token: Token, path: Path, as_json: bool) -> None:
+    """Prints the secret of a new token; a token whose secret can't be printed is removed."""
+    try:
+        if as_json:
+            output.print_json({"token": secret, **_as_json(token, None, token.created_at_ms)})
+        else:
+            if output.on_terminal():
+                notes.write(f"token {token.name} is in {path}; this is its secret, which is not shown again:")
+            output.print_lines([secret])
+        output.deliver()
+    except OSError as error:
+        _change(path, token.name, lambda known: _without(known, token.name, path))
+        output.fail_unprinted(error, "no token was made")
 
 
 @contextmanager

@@ -50,6 +50,8 @@ class Expression:
             raise ValueError(f"not a cron expression: {text!r}: {why}") from error
         self.text = text
         self.fires_every_hour = len(parsed.hours) == _HOURS
+        # Of the day of the month and the weekday, whether "both" must match, as in Debian's cron if one of the fields begins with a star.
+        self.days = None if "*" in (parsed.parts[3], parsed.parts[5]) else "both" if parsed.day_and else "either"
 
     def after(self, moment: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         """The firings later than `moment`, in order, in UTC."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.domain.clock import Clock
+from pinlater.worker._cron.firings import Ask, Firings
 from pinlater.worker.cron import Cron
 
 _log = logging.getLogger("pinlater.worker")
@@ -24,8 +25,16 @@ _SET_BACK = timedelta(seconds=1)
 class Timetable:
     """Belongs to one entry. Runs until cancelled."""
 
-    def __init__(self, entry: Cron, clock: Clock, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        entry: Cron,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        ask: Ask | None = None,
+    ) -> None:
         self._entry = entry
+        self._firings = Firings(entry, ask)
+        self._told_waiting = False  # that firings are left out
         self._clock = clock
         self._sleep = sleep
         self._told_missing = False  # that its queue does not exist
@@ -66,12 +75,16 @@ class Timetable:
             await self._sleep(min((due - now).total_seconds(), _SLEEP_MAX_S))
 
     async def _fire(self, firing: datetime) -> None:
-        """Enqueues a firing; retries until the server has it, or until it is too late or replaced by the next one."""
+        """Enqueues a firing, unless an earlier one waits; retries until the server has it, or until it is too late or replaced by the
+        next one."""
         entry, failures = self._entry, 0
         while True:
             try:
                 async with asyncio.timeout(self._answer_s(firing)):
-                    placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
+                    if await self._firings.one_waits():
+                        self._log_left_out()
+                        return
+                    placed = await self._firings.enqueue(firing)
             except TimeoutError:
                 self._log_missed(firing, "no answer came before the next one was due")
                 return
@@ -88,7 +101,7 @@ class Timetable:
                     self._log_missed(firing, error)
                     return
             else:
-                self._told_missing = self._missed_before = False
+                self._told_missing = self._missed_before = self._told_waiting = False
                 if not placed.existing:
                     # The attempt has a line at info. A second one per job would only repeat it.
                     fired = {"job": placed.descriptor, "due": self._shown(firing)}
@@ -99,6 +112,11 @@ class Timetable:
         """How long to wait for a server: until the next firing replaces this one, so that not both are made when it comes back."""
         replaced = self._entry.replaced_at(firing)
         return None if replaced is None else max(_ANSWER_MIN_S, (replaced - self._now()).total_seconds())
+
+    def _log_left_out(self) -> None:
+        level = logging.DEBUG if self._told_waiting else logging.INFO
+        _log.log(level, "cron %s: a firing waits for its run; no other one is enqueued meanwhile", self._entry.name)
+        self._told_missing, self._told_waiting = False, True
 
     def _log_missed(self, firing: datetime, error: PinLaterError | str) -> None:
         """The first one of an outage is named. The lines of others are equal, so that the log can leave them out and count them."""

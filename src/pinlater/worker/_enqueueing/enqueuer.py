@@ -9,26 +9,31 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from typing import TypeVar, cast
 
 from pinlater.client import _calls
 from pinlater.client._bodies import body_of
 from pinlater.client._client_call import ClientCall, on_queue
+from pinlater.client._retries import may_be_stored, repeats_end_at
 from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import PinLaterError, PriorityNotSupported, TokenRequired, UnknownMethod
+from pinlater.client.errors import OutcomeUnknown, PinLaterError, PriorityNotSupported, TokenRequired, UnknownMethod
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import adding
+from pinlater.domain.wording import counted
 from pinlater.worker import envelope
+from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, RestOfJobs, UnknownRequest, telling
 from pinlater.worker._enqueueing.server_access import WHERE_FROM, ServerAccess
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
 from pinlater.worker.context import current_job_or_none
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 Servers = str | PathLike[str] | Sequence[str] | None
 _JOBS_A_REQUEST = 500
 _BYTES_A_REQUEST = 4 * 1024 * 1024
@@ -83,47 +88,49 @@ class Enqueuer:
         """
         if _on_a_loop():
             raise RuntimeError(_WOULD_BLOCK)
+        sending = _JobsToSend(self, queue, jobs, tasks)
         try:
-            return self._send(queue, jobs, tasks)
+            return self._send(sending)
         except PinLaterError as error:
-            raise short(error) from error.__cause__
+            raise short(sending.explained(error)) from error.__cause__
+        except BaseException as error:
+            sending.explained(error)
+            raise
 
-    def _send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
+    def _send(self, sending: _JobsToSend) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                self._carry_out(_calls.server_info(on_queue("enqueue", queue)))
+                self._carry_out(_calls.server_info(on_queue("enqueue", sending.queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
-        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs, queue, tasks))
-        answers: list[Enqueued] = []
-        with _explained(queue, requests):
-            while request := requests.take():
-                answers.append(self._carry_out(request, requests.prepare))
-        return [placed for enqueued in answers for placed in _placed(enqueued)]
+        while request := sending.take():
+            sending.answered(self._carry_out(request, sending.prepare, sending))
+        return sending.placed()
 
     async def send_async(
         self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None
     ) -> list[Placed]:
         """`send`, for coroutines of any event loop."""
+        sending = _JobsToSend(self, queue, jobs, tasks)
         try:
-            return await self._send_async(queue, jobs, tasks)
+            return await self._send_async(sending)
         except PinLaterError as error:
-            raise short(error) from error.__cause__
+            raise short(sending.explained(error)) from error.__cause__
+        except BaseException as error:
+            sending.explained(error)
+            raise
 
-    async def _send_async(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
+    async def _send_async(self, sending: _JobsToSend) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                await self._carry_out_async(_calls.server_info(on_queue("enqueue", queue)))
+                await self._carry_out_async(_calls.server_info(on_queue("enqueue", sending.queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
-        placed: list[Placed] = []
-        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs, queue, tasks))
-        with _explained(queue, requests):
-            while request := requests.take():
-                placed += _placed(await self._carry_out_async(request))
-        return placed
+        while request := sending.take():
+            sending.answered(await self._carry_out_async(request, sending))
+        return sending.placed()
 
     def create_queues(self, names: Sequence[str]) -> None:
         """Creates the queues that don't exist. Raises like `send`."""
@@ -137,20 +144,45 @@ class Enqueuer:
         for name in names:
             await asyncio.wrap_future(self._client().submit(_calls.create_queue(name)))
 
+    async def ask_async(self, call: ClientCall[T]) -> T:
+        """Carries out a call, for coroutines of any event loop."""
+        return await asyncio.wrap_future(self._client().submit(call))
+
     def close(self) -> None:
         """Closes the client that it opened."""
         for client in self._own.values():
             client.close()
         self._own.clear()
 
-    def _enqueue(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
+    def request(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
+        """A new request."""
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
         return self._client().with_new_key(_calls.enqueue(queue, sent, None, False))
 
-    def _carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
+    def repeat(self, request: UnknownRequest) -> ClientCall[Enqueued]:
+        """A request that may be stored, to be sent again. Raises OutcomeUnknown if servers may have forgotten its key, and its jobs have no
+        unique keys."""
+        jobs = request.call.args[0].jobs
+        if self.monotonic() + self._client().call_timeout_s <= repeats_end_at(request.began_s):
+            return request.call.as_repeat()
+        if any(job.uniqueKey is None for job in jobs):
+            raise OutcomeUnknown(
+                f"{counted(len(jobs), 'job')} may be stored or not, and it is too late to send them again under their request key. "
+                "Look for them; as a list, `enqueue_many(list(rest))`, they are enqueued anew"
+            )
+        return self._client().with_new_key(request.call)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def _carry_out(
+        self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None, sending: _JobsToSend | None = None
+    ) -> T:
         waiting = self._of_a_job(call)
         if waiting is None:
             return self._wait(call, meanwhile)
+        if sending is not None:
+            sending.waiting = waiting
         with contextlib.closing(waiting):
             while True:
                 try:
@@ -159,10 +191,12 @@ class Enqueuer:
                     pause_s = waiting.pause_s(error)
                 time.sleep(pause_s)
 
-    async def _carry_out_async(self, call: ClientCall[T]) -> T:
+    async def _carry_out_async(self, call: ClientCall[T], sending: _JobsToSend | None = None) -> T:
         waiting = self._of_a_job(call)
         if waiting is None:
             return await asyncio.wrap_future(self._client().submit(call))
+        if sending is not None:
+            sending.waiting = waiting
         with contextlib.closing(waiting):
             while True:
                 try:
@@ -194,18 +228,6 @@ class Enqueuer:
         return own
 
 
-@contextlib.contextmanager
-def _explained(queue: str, requests: _Requests) -> Iterator[None]:
-    """Says what to do about a missing token, and which task has the priority that the server lacks: only it knows them."""
-    try:
-        yield
-    except PriorityNotSupported as error:
-        raise adding(error, _job_with_priority(queue, requests.sent, error)) from None
-    except TokenRequired as error:
-        error.add_note(WHERE_FROM)
-        raise
-
-
 def _job_with_priority(queue: str, request: ClientCall[Enqueued] | None, error: PriorityNotSupported) -> str:
     """The first job of a request whose priority the error names, by its task."""
     jobs = [] if request is None else request.args[0].jobs
@@ -221,24 +243,6 @@ def _placed(enqueued: Enqueued) -> list[Placed]:
     return [Placed(descriptor, index in existing) for index, descriptor in enumerate(enqueued.descriptors)]
 
 
-def _parts(jobs: Iterable[Job], queue: str, tasks: Mapping[str, object] | None) -> Iterator[list[Job]]:
-    part: list[Job] = []
-    size = 0
-    for index, job in enumerate(jobs):
-        if not isinstance(job, Job):
-            raise TypeError(f"jobs[{index}] must be a Job, not {type(job).__name__}")
-        if tasks is not None and job.headers and job.headers.get(envelope.TASK_HEADER, "") not in tasks:
-            _check_task(index, job.headers, queue, tasks)
-        body = job.body if isinstance(job.body, bytes) else body_of(job.body, f"jobs[{index}].body")
-        if part and (len(part) >= _JOBS_A_REQUEST or size + len(body) > _BYTES_A_REQUEST):
-            yield part
-            part, size = [], 0
-        part.append(job)
-        size += len(body)
-    if part:
-        yield part
-
-
 def _check_task(index: int, headers: Mapping[str, str], queue: str, tasks: Mapping[str, object]) -> None:
     """Raises TypeError for a job of another queue's task. A job that names no task is the default task's."""
     task = headers.get(envelope.TASK_HEADER)
@@ -246,20 +250,31 @@ def _check_task(index: int, headers: Mapping[str, str], queue: str, tasks: Mappi
         raise TypeError(f"jobs[{index}] is a job of task {task}, which queue {queue} does not have: {', '.join(tasks)}")
 
 
-class _Requests:
-    """Requests in order. `take` raises the error of preparing a request, so that the request under way is awaited first."""
+class _JobsToSend:
+    """One `send`: its requests in order, and what to tell of them if one fails."""
 
-    def __init__(self, requests: Iterator[ClientCall[Enqueued]]) -> None:
-        self._requests = requests
-        self._next: ClientCall[Enqueued] | BaseException | None = None
-        self.sent: ClientCall[Enqueued] | None = None  # the one that `take` returned last
+    def __init__(self, enqueuer: Enqueuer, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> None:
+        self.queue = queue
+        self.waiting: WaitingEnqueue | None = None  # how the request is sent, if a running job does it
+        self._enqueuer = enqueuer
+        self._tasks = tasks
+        self._repeated = jobs.unknown if isinstance(jobs, RestOfJobs) else None
+        if isinstance(jobs, RestOfJobs) and jobs.queue != queue:
+            raise TypeError(f"the rest of the jobs is for queue {jobs.queue}, not {queue}")
+        self._jobs = iter(jobs)
+        self._read = 0
+        self._filling: list[Job] = []  # what is read for the request after the prepared one
+        self._next: tuple[list[Job], ClientCall[Enqueued]] | BaseException | None = None
+        self._sent: tuple[list[Job], ClientCall[Enqueued]] | None = None  # and not answered yet
+        self._began_s = 0.0
+        self._answers: list[Enqueued] = []
 
     def prepare(self) -> None:
-        """Prepares the next one now."""
+        """Prepares the next request now."""
         if self._next is None:
             try:
-                self._next = next(self._requests, None)
-            except Exception as error:  # noqa: BLE001 - raised by `take`
+                self._next = self._prepared()
+            except Exception as error:  # noqa: BLE001 - raised by `take`, so that the request under way is awaited first
                 self._next = error
 
     def take(self) -> ClientCall[Enqueued] | None:
@@ -268,8 +283,72 @@ class _Requests:
         request, self._next = self._next, None
         if isinstance(request, BaseException):
             raise request
-        self.sent = request
-        return request
+        if request is None:
+            return None
+        self._sent, self.waiting, self._began_s = request, None, self._enqueuer.monotonic()
+        return request[1]
+
+    def answered(self, answer: Enqueued) -> None:
+        self._sent = self._repeated = None
+        self._answers.append(answer)
+
+    def placed(self) -> list[Placed]:
+        return [placed for enqueued in self._answers for placed in _placed(enqueued)]
+
+    def explained(self, error: E) -> E:
+        """The error with what is stored, with what to do about a missing token, and with the task that has a priority which the server
+        lacks: only it knows them."""
+        request = self._sent and self._sent[1]
+        explained: BaseException = error
+        if isinstance(error, PriorityNotSupported):
+            explained = adding(error, _job_with_priority(self.queue, request, error))
+        if isinstance(error, TokenRequired):
+            error.add_note(WHERE_FROM)
+        unsent = self._next[0] if isinstance(self._next, tuple) else []
+        read = [*(self._sent[0] if self._sent else []), *unsent, *self._filling]
+        unknown = self._unknown(error)
+        rest = RestOfJobs(self.queue, read, self._jobs, unknown)
+        return cast("E", telling(explained, PartlyEnqueued(self.placed(), rest.may_be_stored, rest)))
+
+    def _unknown(self, error: BaseException) -> UnknownRequest | None:
+        """The request that may be stored although it ended with this error, or has not been sent again."""
+        if self._sent is None:
+            return self._repeated
+        call, began_s, tried_before = self._sent[1], self._began_s, False
+        if self.waiting is not None:
+            call, began_s, tried_before = self.waiting.call, self.waiting.began_s, self.waiting.may_be_stored
+        if self._repeated is not None:
+            began_s, tried_before = self._repeated.began_s, True
+        return UnknownRequest(call, began_s) if tried_before or may_be_stored(error, call.all_or_nothing) else None
+
+    def _prepared(self) -> tuple[list[Job], ClientCall[Enqueued]] | None:
+        if self._repeated is not None and self._sent is None:
+            call = self._enqueuer.repeat(self._repeated)
+            return list(islice(self._jobs, len(call.args[0].jobs))), call
+        part = self._part()
+        return (part, self._enqueuer.request(self.queue, part)) if part else None
+
+    def _part(self) -> list[Job]:
+        """The jobs of the next request; none at the end."""
+        size = sum(len(job.body) for job in self._filling)
+        for job in self._jobs:
+            self._check(job)
+            body = job.body if isinstance(job.body, bytes) else body_of(job.body, f"jobs[{self._read}].body")
+            self._read += 1
+            if self._filling and (len(self._filling) >= _JOBS_A_REQUEST or size + len(body) > _BYTES_A_REQUEST):
+                part, self._filling = self._filling, [job]
+                return part
+            self._filling.append(job)
+            size += len(body)
+        part, self._filling = self._filling, []
+        return part
+
+    def _check(self, job: object) -> None:
+        if not isinstance(job, Job):
+            raise TypeError(f"jobs[{self._read}] must be a Job, not {type(job).__name__}")
+        tasks = self._tasks
+        if tasks is not None and job.headers and job.headers.get(envelope.TASK_HEADER, "") not in tasks:
+            _check_task(self._read, job.headers, self.queue, tasks)
 
 
 def _on_a_loop() -> bool:

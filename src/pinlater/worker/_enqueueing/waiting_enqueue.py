@@ -63,14 +63,14 @@ class WaitingEnqueue:
     ) -> None:
         """`new_request`: the same jobs under a new request key. `timeout_s`: how long the client may take until it sends a try."""
         self.call = call
+        self.began_s = monotonic()
+        self.may_be_stored = False  # by a try before the last one
         self._job = job
         self._monotonic = monotonic
         self._log = log
         self._new_request = new_request
         self._timeout_s = timeout_s
-        self._began_s = monotonic()
         self._failures = 0
-        self._may_be_stored = False
 
     def pause_s(self, error: PinLaterError) -> float:
         """How long to wait after this failure. Raises it if no further try is to be made."""
@@ -94,17 +94,17 @@ class WaitingEnqueue:
         nothing_done = has_done_nothing(error, self.call.all_or_nothing)
         if not nothing_done and not (passes_by_waiting(error) or outcome_is_unknown(error)):
             return False
-        self._may_be_stored = self._may_be_stored or not nothing_done
-        if not self._may_be_stored:
-            self._began_s = self._monotonic()
+        self.may_be_stored = self.may_be_stored or not nothing_done
+        if not self.may_be_stored:
+            self.began_s = self._monotonic()
             self.call = self._new_request(self.call)
             return True
-        if self._monotonic() + pause + self._timeout_s <= repeats_end_at(self._began_s):
+        if self._monotonic() + pause + self._timeout_s <= repeats_end_at(self.began_s):
             self.call = self.call.as_repeat()
             return True
         if any(job.uniqueKey is None for job in self.call.args[0].jobs):
             return False  # the server may have forgotten the request key
-        self._may_be_stored = False
-        self._began_s = self._monotonic()
+        self.may_be_stored = False
+        self.began_s = self._monotonic()
         self.call = self._new_request(self.call)
         return True
