@@ -96,3 +96,15 @@ async def test_a_database_that_has_lost_changes_is_used_as_it_is_after_the_time_
     assert again.key == moved.held.key
     await desk.shard.ping()
     assert (await desk.succeed(again.key, token=again.holder.token)).outcome is Outcome.APPLIED
+
+
+async def test_a_change_on_an_open_connection_is_refused_if_the_database_behind_it_is_an_older_one(
+    database: ProxiedMysql, desk: Desk
+) -> None:
+    """A proxy that shares connections may lead the next transaction elsewhere. Each must find the number of the one before."""
+    await desk.put(b"stored")
+    await database.ask("UPDATE writers SET newest = newest - 1")
+    with pytest.raises(ShardConnectionFailed, match="lacks changes"):
+        await desk.put(b"refused")
+    await database.ask("UPDATE writers SET newest = newest + 1")
+    await desk.put(b"stored, too")

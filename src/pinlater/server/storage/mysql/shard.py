@@ -170,7 +170,13 @@ class MysqlShard(RelationalShard):
             if lost == self._membership.slot:
                 logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
                 self._membership.lost.add(lost)
-                await self._join()
+                try:
+                    await self._join()
+                except BaseException:
+                    self._membership.lost.discard(
+                        lost
+                    )  # as long as there is no other slot, this one may turn out to be kept
+                    raise
 
     async def close(self) -> None:
         if self._is_open:
