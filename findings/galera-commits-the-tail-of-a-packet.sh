@@ -23,8 +23,8 @@ cd "$folder"
 
 apt-get -qq download mariadb-server-core=1:10.11.19-0+deb12u1 mariadb-client-core=1:10.11.19-0+deb12u1 galera-4=26.4.23-0+deb12u1 \
   liburing2 libaio1 libnuma1 2>/dev/null
-for package in *.deb; do dpkg -x "$package" root; done
-export LD_LIBRARY_PATH=$folder/root/usr/lib/x86_64-linux-gnu
+for package in *.deb; do dpkg -x "$package" packages; done
+export LD_LIBRARY_PATH=$folder/packages/usr/lib/x86_64-linux-gnu
 python3 -m venv venv
 venv/bin/pip -q install PyMySQL==1.1.1
 
@@ -56,10 +56,10 @@ if [ "$(id -u)" = 0 ]; then as_root=(--user=root); fi
 
 start() { # node cluster-address
   local node=$1 sql=${ports[$1]} group=${ports[$1 + 2]} transfer=${ports[$1 + 4]}
-  root/usr/sbin/mariadbd --no-defaults --basedir="$folder/root/usr" --datadir="$folder/data$node" "${as_root[@]}" --skip-name-resolve \
+  packages/usr/sbin/mariadbd --no-defaults --basedir="$folder/packages/usr" --datadir="$folder/data$node" "${as_root[@]}" --skip-name-resolve \
     --bind-address=127.0.0.1 --port="$sql" --socket="$folder/$node.sock" --pid-file="$folder/$node.pid" --log-error="$folder/$node.log" \
     --innodb-buffer-pool-size=32M --innodb-log-file-size=16M --innodb-flush-log-at-trx-commit=0 --binlog-format=ROW \
-    --innodb-autoinc-lock-mode=2 --wsrep-on=ON --wsrep-provider="$folder/root/usr/lib/galera/libgalera_smm.so" \
+    --innodb-autoinc-lock-mode=2 --wsrep-on=ON --wsrep-provider="$folder/packages/usr/lib/galera/libgalera_smm.so" \
     --wsrep-cluster-address="$2" --wsrep-node-address=127.0.0.1 --wsrep-sst-method=position \
     --wsrep-provider-options="base_host=127.0.0.1;base_port=$group;gmcast.listen_addr=tcp://127.0.0.1:$group;ist.recv_addr=127.0.0.1:$transfer;gcache.size=8M" \
     >/dev/null 2>&1 &
@@ -74,7 +74,7 @@ start() { # node cluster-address
   exit 1
 }
 
-root/usr/bin/mariadb-install-db --no-defaults --basedir="$folder/root/usr" --datadir="$folder/data0" "${as_root[@]}" --skip-test-db \
+packages/usr/bin/mariadb-install-db --no-defaults --basedir="$folder/packages/usr" --datadir="$folder/data0" "${as_root[@]}" --skip-test-db \
   --auth-root-authentication-method=normal --skip-name-resolve --innodb-log-file-size=16M >install.log 2>&1
 start 0 gcomm://
 kill "${pids[0]}" && wait "${pids[0]}" || true

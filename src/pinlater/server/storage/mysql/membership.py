@@ -126,7 +126,7 @@ class Membership:
         }
         for name, node in sorted(others - self._told):
             logger.warning(
-                "%s: this server writes to %s, and the server %s to %s: unless a fail-over is under way, send all servers of a shard to "
+                "%s: this server writes to %s, and the server %s to %s: unless a failover is under way, send all servers of a shard to "
                 "one node, since their locks hold on one node only",
                 connection.endpoint,
                 connection.node,
