@@ -172,7 +172,7 @@ class DatabaseServer(ServerProcess):
         if tls is not None:
             options |= {"ssl_ca": str(tls.authority), "ssl_cert": str(tls.certificate), "ssl_key": str(tls.key)}
         program_first, *rest = self.command()
-        arguments = [_argument(name, value) for name, value in (options | self._options).items()]
+        arguments = [argument(name, value) for name, value in (options | self._options).items()]
         self.socket.unlink(missing_ok=True)
         for log in self._logs:
             log.unlink(missing_ok=True)
@@ -197,6 +197,6 @@ class DatabaseServer(ServerProcess):
                 return False
 
 
-def _argument(name: str, value: Option) -> str:
+def argument(name: str, value: Option) -> str:
     text = {True: "ON", False: "OFF"}[value] if isinstance(value, bool) else str(value)
     return f"--{name.replace('_', '-')}={text}"

@@ -20,6 +20,7 @@ import pytest
 
 from tests.databases.database import DatabaseServer
 from tests.databases.disk import NoSmallDisk
+from tests.databases.galera import GaleraNode
 from tests.databases.guard import Guard
 from tests.databases.mariadb import MariaDb
 from tests.databases.mysql import MySql8
@@ -99,6 +100,19 @@ async def mysql8_prefix(mysql8: MySql8) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="session")
+def galera(database_servers: DatabaseServers) -> tuple[GaleraNode, GaleraNode]:
+    """The two nodes of a cluster, for all tests that leave it as it is, or restore it. They flush nothing."""
+
+    def make() -> GaleraNode:
+        return make_or_skip(database_servers, GaleraNode, innodb_flush_log_at_trx_commit=0, innodb_doublewrite=False)
+
+    first, second = make(), make()
+    first.found()
+    second.join(first)
+    return first, second
+
+
+@pytest.fixture(scope="session")
 def redis_server(database_servers: DatabaseServers) -> RedisServer:
     """One Redis for all tests that leave it as it is. It flushes nothing, since no test kills it."""
     return start_redis_or_skip(database_servers, appendonly=False)
@@ -162,8 +176,15 @@ def start_redis_or_skip(servers: DatabaseServers, *, tls: bool = False, **option
 def start_or_skip(
     servers: DatabaseServers, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option
 ) -> Kind:
+    return make_or_skip(servers, kind, tls=tls, disk_mib=disk_mib, **options).start()
+
+
+def make_or_skip(
+    servers: DatabaseServers, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option
+) -> Kind:
+    """Not yet started."""
     try:
-        return servers.start(kind, tls=tls, disk_mib=disk_mib, **options)
+        return servers.make(kind, tls=tls, disk_mib=disk_mib, **options)
     except NoSmallDisk as missing:
         pytest.skip(str(missing))
     except ServerMissing as missing:

@@ -14,7 +14,9 @@ from tests.shared_shards.changes import CHANGES, Change, assert_done_once, prepa
 from tests.shared_shards.proxied_database import gathered, stats_of, until
 
 NO_COMMIT = b";DO   0"
+NO_ROLLBACK = b"DO     0"
 ERROR_DURING_COMMIT, LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED, DEADLOCK = 1180, 1026, 1105, 1205, 3100, 1213
+READ_ONLY, NODE_NOT_READY = 1290, 1047
 
 
 @pytest.fixture(params=list(CHANGES))
@@ -42,14 +44,44 @@ async def test_an_error_that_answers_a_commit_which_was_carried_out_is_none(
     await assert_done_once(database, desk, change.name, held)
 
 
-@pytest.mark.parametrize("code", [LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED])
+@pytest.mark.parametrize("code", [LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED, READ_ONLY])
 async def test_whatever_error_leaves_a_commit_open_the_database_is_asked(
     database: ProxiedMysql, desk: Desk, code: int
 ) -> None:
+    """A proxy says that the server is read-only, if it loses the server while the COMMIT is under way."""
     trap = database.proxy.fail_answer(COMMIT, code)
     assert await desk.put(b"new")
     assert (trap.sprung, stats_of(desk).settled) == (True, 1)
     await assert_done_once(database, desk, "insert")
+
+
+async def test_a_commit_to_a_node_that_takes_no_commands_is_sent_again_on_another_connection(
+    database: ProxiedMysql, desk: Desk
+) -> None:
+    """A Galera node without a quorum refuses all commands before it begins them, a ROLLBACK too."""
+    await desk.put(b"connects")
+    before = database.proxy.connections
+    trap = database.proxy.fail_answer(COMMIT, NODE_NOT_READY, "not prepared", instead=NO_COMMIT)
+    assert await desk.put(b"new")
+    assert (trap.sprung, stats_of(desk).settled, stats_of(desk).lost_connections) == (True, 0, 1)
+    assert database.proxy.connections == before + 1
+    assert len(await desk.claim(10)) == 2
+    await database.assert_consistent()
+
+
+async def test_a_transaction_whose_rollback_is_answered_with_an_error_is_no_part_of_the_next(
+    database: ProxiedMysql, desk: Desk
+) -> None:
+    """Galera tells a rollback of its own to the next command, whatever it is. The connection is kept."""
+    await desk.put(b"connects")
+    before = database.proxy.connections
+    commit = database.proxy.fail_answer(COMMIT, DEADLOCK, instead=NO_COMMIT)
+    rollback = database.proxy.fail_answer(b"ROLLBACK", DEADLOCK, instead=NO_ROLLBACK)
+    assert await desk.put(b"new")
+    assert (commit.sprung, rollback.sprung, stats_of(desk).deadlocks) == (True, True, 1)
+    assert database.proxy.connections == before
+    assert len(await desk.claim(10)) == 2
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize(

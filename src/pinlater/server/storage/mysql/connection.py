@@ -42,6 +42,24 @@ _WRITERS_SESSION = ", SESSION wait_timeout = {idle_s} /*M! , SESSION max_stateme
 _READERS_SESSION = (
     " /*M! , SESSION max_statement_time = {limit_s:g} */ /*!80000 , SESSION max_execution_time = {limit_ms} */"
 )
+# A Galera node without a quorum, or one that still joins, answers logins and looks without tables as if it were well, and everything else
+# with this: the command was not begun.
+NODE_NOT_READY = 1047
+_LOCK_WAIT = 1205
+_NO_TABLE = 1146
+# For clusters, whose nodes apply changes some time after they were committed, by the variable that tells one: what makes the statements of
+# a session wait until the node has applied all that was committed before, and what ends that.
+_CATCH_UP = {
+    "wsrep_on": (
+        b"SET SESSION wsrep_dirty_reads = 0, SESSION wsrep_sync_wait = 1",
+        b"SET SESSION wsrep_sync_wait = @@global.wsrep_sync_wait",
+    ),
+    "group_replication_group_name": (
+        b"SET SESSION group_replication_consistency = 'BEFORE'",
+        b"SET SESSION group_replication_consistency = @@global.group_replication_consistency",
+    ),
+}
+_SHOW_CLUSTER = f"SHOW SESSION VARIABLES WHERE Variable_name IN ({', '.join(map(repr, _CATCH_UP))})"
 
 
 class Result(NamedTuple):
@@ -73,8 +91,18 @@ class MysqlConnection:
         self._too_slow = False
         self._packet_max = 1_000_000
         self.name = f"pinlater-{secrets.token_hex(12)}"
+        self.node = ""  # the machine and port of the database
+        self.commits_alone = False  # a COMMIT must be a packet of its own
+        self.several_nodes = False  # the database may be a cluster
         self.open = True
         self.unanswered = 0  # statements of the last `run` without an answer, or with an error for one
+
+    def is_known(self, packet_bytes: int, node: str, clusters: Sequence[str]) -> None:
+        """Notes what the database has said of itself. Connections to another node are not used any longer."""
+        self._packet_max = packet_bytes - _PACKET_SLACK_BYTES
+        self.node = self._stats.node = node
+        self.several_nodes = bool(clusters)
+        self.commits_alone = "wsrep_on" in clusters
 
     @property
     def packet_bytes_max(self) -> int:
@@ -83,8 +111,9 @@ class MysqlConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether it is open, and the driver has not seen its stream break."""
-        return self.open and not self._raw._stream_broken  # noqa: SLF001 it has no other word for it
+        """Whether it is open, the driver has not seen its stream break, and no newer connection of this shard leads to another node."""
+        # SLF001: the driver has no other word for it.
+        return self.open and not self._raw._stream_broken and self.node == self._stats.node  # noqa: SLF001
 
     @property
     def usable(self) -> bool:
@@ -230,23 +259,48 @@ async def connect(
         limit_ms=settings.statement_timeout_ms,
     )
     try:
-        [*_, answer] = await connection.run(
+        [*_, answer, cluster] = await connection.run(
             [
                 session.encode(),
                 b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-                f"SELECT @@max_allowed_packet, GET_LOCK('{connection.name}', 0)".encode(),
+                f"SELECT @@max_allowed_packet, CONCAT(@@hostname, ':', @@port), GET_LOCK('{connection.name}', 0)".encode(),
+                _SHOW_CLUSTER.encode(),
             ]
         )
+        clusters = [as_text(name) for name, value in cluster.rows if as_text(value) not in ("", "OFF")]
+        for name in clusters if database else ():
+            await _catch_up(connection, *_CATCH_UP[name])
     except BaseException:
         connection.close()
         raise
-    connection._packet_max = int(answer.rows[0][0]) - _PACKET_SLACK_BYTES  # noqa: SLF001 known only now
+    packet_bytes, node, _ = answer.rows[0]
+    connection.is_known(int(packet_bytes), as_text(node), clusters)
     return connection
 
 
-def code_of(error: BaseException) -> int:
+async def _catch_up(connection: MysqlConnection, wait: bytes, end: bytes) -> None:
+    """Waits until the node has applied all that was committed on others before. Raises `MysqlConnectionLost` if it can't do that."""
+    try:
+        await connection.run([wait, b"SELECT 1 FROM writers LIMIT 1"])
+    except driver.MySQLError as error:
+        if code_of(error) not in (_LOCK_WAIT, _NO_TABLE):
+            raise
+        if code_of(error) == _LOCK_WAIT:
+            reason = f"the node does not catch up with its cluster ({text_of(error)}); has it a quorum?"
+            raise MysqlConnectionLost(f"{connection.endpoint}: {reason}") from error
+    await connection.run([b"ROLLBACK", end])
+
+
+def code_of(error: BaseException | None) -> int:
     """The database's number for an error; 0 for none."""
+    if error is None:
+        return 0
     return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
+
+
+def as_text(value: object) -> str:
+    """A string that the database may give as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def text_of(error: BaseException) -> str:
@@ -255,8 +309,27 @@ def text_of(error: BaseException) -> str:
 
 
 _ENDED = 2013
-# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's word that it ends this one.
-_LOST = {1053, 1077, 1079, 1080, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031}
+# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's word that it ends this one, or serves nobody.
+_LOST = {
+    NODE_NOT_READY,
+    1053,
+    1077,
+    1079,
+    1080,
+    1152,
+    1154,
+    1155,
+    1156,
+    1157,
+    1158,
+    1159,
+    1160,
+    1161,
+    1184,
+    1927,
+    3169,
+    4031,
+}
 
 
 def is_lost(error: driver.MySQLError) -> bool:

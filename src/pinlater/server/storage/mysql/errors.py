@@ -5,11 +5,11 @@ from __future__ import annotations
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import CallerError, ShardConnectionFailed, ShardRefused, StoreFull, Unavailable
-from pinlater.server.storage.mysql.connection import MysqlConnectionLost, code_of, text_of
+from pinlater.server.storage.mysql.connection import NODE_NOT_READY, MysqlConnectionLost, code_of, text_of
 from pinlater.server.storage.mysql.settings import MysqlEndpoint
 
 DUPLICATE = 1062
-# Also at the COMMIT, where several servers write: the transaction was rolled back.
+# Also at a COMMIT, where several servers write: the transaction was rolled back. On Galera only if the COMMIT was a packet of its own.
 DEADLOCKS = {1213, 3101}
 LOCK_WAIT = 1205
 NO_PARENT = {1216, 1452}
@@ -19,9 +19,10 @@ OUT_OF_RANGE = 1690
 QUEUE_GONE = NO_PARENT | {OUT_OF_RANGE}
 # read-only servers (innodb_read_only, too), read-only transactions, replicas after a failover
 READ_ONLY = {1036, 1290, 1792, 1836, 3100}
-# Answers to a COMMIT that prove a rollback: the server checks these conditions before it commits. Any other error may occur during the
-# COMMIT (a failure of the binary log or of a replication plugin), and leaves the outcome unknown.
-UNDONE = DEADLOCKS | {1290, 1792, 1836}
+# Answers to a COMMIT that prove that nothing was committed: the conflict of two nodes, and a node that takes no commands. Every other
+# error leaves the outcome open. It may occur during the COMMIT (a failure of the binary log or of a replication plugin; 1180 on a Galera
+# node that loses the quorum meanwhile), or a proxy may say it: MaxScale answers 1290 if the server is lost while the COMMIT is under way.
+UNDONE = DEADLOCKS | {NODE_NOT_READY}
 # a disk or a table space is full; the server can't write a file
 _FULL = {3, 1021, 1026, 1030, 1114, 3675}
 _TOO_MANY = {1040, 1203, 1226}
@@ -52,6 +53,13 @@ class SlotLost(ShardConnectionFailed):
     def __init__(self, endpoint: MysqlEndpoint, writer: int = 0) -> None:
         super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
         self.writer = writer
+
+
+def lacks_changes(endpoint: MysqlEndpoint) -> MysqlConnectionLost:
+    """For a connection to a database that must not be asked."""
+    return MysqlConnectionLost(
+        f"{endpoint} lacks changes that were answered as stored; is it a replica that has not applied all of them?"
+    )
 
 
 def translate(error: Exception, endpoint: MysqlEndpoint, tries: int = 1) -> Unavailable:

@@ -6,17 +6,21 @@ and still counts in an older range, is refused (`transaction`).
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.leases import each_once, is_alive, log_jump, no_free_slot, shard_time, time_to_tell
-from pinlater.server.storage.mysql.connection import MysqlConnection
+from pinlater.server.storage.mysql.connection import MysqlConnection, as_text
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
+
+logger = logging.getLogger(__name__)
 
 _NOW = sql("now")
 _CURRENT_META = sql("current_meta")
@@ -25,6 +29,8 @@ _LOCK_WRITERS = sql("lock_writers")
 _SAVE_WRITERS = sql("save_writers")
 _SAVE_SERVER = sql("save_server")
 _RENEW_SERVER = sql("renew_server")
+_SAVE_NODE = sql("save_node")
+_LIST_OTHER_NODES = sql("list_other_nodes")
 _ANNOUNCE_SERVER = sql("announce_server")
 _MAKE_META = sql("make_meta")
 _LOAD_META = sql("load_meta")
@@ -50,6 +56,7 @@ class Membership:
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.address = ""
         self.slot = 0
+        self._told: set[tuple[str, str]] = set()  # servers on other nodes that a warning has named
 
     async def join(self, transaction: Transaction) -> tuple[int, int]:
         """Leases the lowest free slot; returns it and the first number of its writers. One server at a time.
@@ -76,6 +83,7 @@ class Membership:
                 seen_at_ms=now_ms,
             )
         )
+        transaction.change(_SAVE_NODE(slot=slot, incarnation=self.incarnation, node=transaction.node))
         return slot, first
 
     async def announce(self, connection: MysqlConnection, address: str) -> str:
@@ -93,7 +101,15 @@ class Membership:
         """Stores a heartbeat; with `time_ms`, also how far this server's time is ahead. False if the slot is lost."""
         asked_ms = 0 if time_ms is None else time_ms()
         slot = {"slot": self.slot, "incarnation": self.incarnation}
-        renewed, clock = await connection.run([_RENEW_SERVER(**slot), _FIND_CLOCK(**slot)])
+        renewed, clock, _, elsewhere = await connection.run(
+            [
+                _RENEW_SERVER(**slot),
+                _FIND_CLOCK(**slot),
+                _SAVE_NODE(**slot, node=connection.node),
+                _LIST_OTHER_NODES(slot=self.slot, node=connection.node),
+            ]
+        )
+        self._compare_nodes(connection, elsewhere.rows)
         if time_ms is not None and renewed.affected == 1:
             [(now_ms, known_ms)] = clock.rows
             ahead_ms = time_to_tell(known_ms, asked_ms, time_ms(), now_ms)
@@ -101,6 +117,23 @@ class Membership:
                 log_jump(f"{connection.endpoint}: the database's clock", known_ms, ahead_ms)
                 await connection.run([_SAVE_CLOCK(**slot, ahead_ms=ahead_ms)])
         return renewed.affected == 1
+
+    def _compare_nodes(self, connection: MysqlConnection, elsewhere: Sequence[tuple[Any, ...]]) -> None:
+        others = {
+            (as_text(name), as_text(node))
+            for name, node, seen_ms, now_ms in elsewhere
+            if is_alive(seen_ms, now_ms, self._lease_ms)
+        }
+        for name, node in sorted(others - self._told):
+            logger.warning(
+                "%s: this server writes to %s, and the server %s to %s: unless a failover is under way, send all servers of a shard to "
+                "one node, since their locks hold on one node only",
+                connection.endpoint,
+                connection.node,
+                name,
+                node,
+            )
+        self._told = others
 
     async def shard_time(self, connection: MysqlConnection) -> ShardTime:
         now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])

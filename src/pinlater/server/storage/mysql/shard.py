@@ -29,6 +29,7 @@ from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
 from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, connect
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.server.storage.mysql.errors import is_ours, translate
+from pinlater.server.storage.mysql.freshness import Freshness
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.membership import Membership, change_owners, members, owners
 from pinlater.server.storage.mysql.partition_schedule import PartitionSchedule
@@ -118,6 +119,7 @@ class MysqlShard(RelationalShard):
             finishing=self._new_writer(),
             other=self._new_writer(),
         )
+        self._freshness = Freshness(endpoint, self._settings.lease_ms, self._committed, monotonic)
         self._joining = asyncio.Lock()
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = garbage.GarbageMemory()
@@ -169,7 +171,13 @@ class MysqlShard(RelationalShard):
             if lost == self._membership.slot:
                 logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
                 self._membership.lost.add(lost)
-                await self._join()
+                try:
+                    await self._join()
+                except BaseException:
+                    self._membership.lost.discard(
+                        lost
+                    )  # as long as there is no other slot, this one may turn out to be kept
+                    raise
 
     async def close(self) -> None:
         if self._is_open:
@@ -260,22 +268,35 @@ class MysqlShard(RelationalShard):
             self.stats,
         )
 
+    def _committed(self) -> Mapping[int, int]:
+        """What is known to be committed by each writer of the slot, once there is one."""
+        return {writer.number: writer.committed for writer in self._connections.writers if writer.committed}
+
+    async def _connect(self, settings: MysqlSettings, *, autocommit: bool) -> MysqlConnection:
+        connection = await connect(self.endpoint, settings, autocommit=autocommit, stats=self.stats)
+        try:
+            await self._freshness.check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     async def _connect_writer(self) -> MysqlConnection:
-        return await connect(self.endpoint, self._settings, autocommit=False, stats=self.stats)
+        return await self._connect(self._settings, autocommit=False)
 
     async def _connect_claimer(self) -> MysqlConnection:
         settings = replace(self._settings, lock_wait_ms=min(self._settings.lock_wait_ms, _CLAIMS_LOCK_WAIT_MS))
-        return await connect(self.endpoint, settings, autocommit=False, stats=self.stats)
+        return await self._connect(settings, autocommit=False)
 
     async def _connect_reader(self) -> MysqlConnection:
-        connection = await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)
+        connection = await self._connect(self._settings, autocommit=True)
         self.capabilities = self.capabilities._replace(body_bytes_max=body_bytes_max(connection.packet_bytes_max))
         return connection
 
     async def _connect_hasty(self) -> MysqlConnection:
         """For changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
         settings = replace(self._settings, statement_timeout_ms=ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
-        return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
+        return await self._connect(settings, autocommit=True)
 
     async def _refresh(self) -> None:
         """Reads the queue cache anew."""

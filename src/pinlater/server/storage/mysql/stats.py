@@ -20,6 +20,7 @@ class Stats:
         self.settled = 0  # outcomes that were found out after a lost answer
         self.slots_lost = 0
         self.connections = 0  # open now
+        self.node = ""  # that the newest connection leads to
 
     def figures(self) -> Mapping[str, float]:
         return {

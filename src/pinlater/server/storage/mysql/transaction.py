@@ -1,9 +1,14 @@
 """Runs each call in one transaction, retries it if the database asks for that, and never carries it out twice.
 
-Every transaction that changes something writes its number into its writer's row, mostly first. When a connection is lost between COMMIT
-and its answer, or the answer is an error that leaves it open, the next connection ends the old one and reads the number: if it is
-the transaction's, the transaction was carried out, and else it never will be. So no transaction is carried out twice, and none that was
+Every transaction that changes something writes its number into its writer's row, mostly first, where it must find the last number that
+was committed. When a connection is lost between COMMIT and its answer, or the answer is an error that leaves it open, the next connection
+ends the old one and reads the number: if it is the transaction's, the transaction was carried out; if it is the last one before, it never
+will be. A lower one is that of a database that lacks changes, and says nothing. So no transaction is carried out twice, and none that was
 carried out counts as failed.
+
+In a cluster, the next connection may lead to another node, which can't end the old one. There the next number is committed into the row:
+then the old transaction, which changes the same row, can't be any more. Galera rolls a transaction back between two statements of a packet,
+and commits those after: so a COMMIT is a packet of its own there, which is answered with the error.
 
 The database may keep a lost connection, with its locks. So the next connection is used only after the database has ended the old one.
 
@@ -11,7 +16,7 @@ A transaction takes queues from the queue cache, and fails if one of them is gon
 it counts for, a statement before the COMMIT the others. Then the cache is read anew, and the transaction runs again. So the cache
 never decides that a queue, or anything in it, is absent.
 
-The numbers are in the range that came with the lease of the server's slot. If the row's number is in another range, another server has
+The numbers are in the range that came with the lease of the server's slot. If the row has another number than it must, another server has
 the slot, and the transaction fails. Then this server leases another slot and runs it again.
 """
 
@@ -43,6 +48,7 @@ from pinlater.server.storage.mysql.errors import (
     UNDONE,
     SlotLost,
     is_ours,
+    lacks_changes,
     translate,
 )
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache, QueueEntry
@@ -100,6 +106,11 @@ class Transaction:
     def endpoint(self) -> MysqlEndpoint:
         """The database, for errors."""
         return self._connection.endpoint
+
+    @property
+    def node(self) -> str:
+        """The machine and port of the database."""
+        return self._connection.node
 
     @property
     def statement_bytes_max(self) -> int:
@@ -190,19 +201,28 @@ class Transaction:
             self._waiting.append(_CHECK_QUEUES(ids=sorted(uncounted), count=len(uncounted)))
         if not self._used and not self._waiting and not last:
             return []
+        alone, answers = self._connection.commits_alone, list[Result]()
+        if alone and (self._waiting or last):
+            answers = await self._flush([*last])
+        if self.marked:
+            self._writer.begin_commit()
         try:
-            return (await self._flush([*last, b"COMMIT"]))[-1 - len(last) : -1]
+            answers += (await self._flush([b"COMMIT"] if alone else [*last, b"COMMIT"]))[:-1]
         except (MysqlConnectionLost, driver.MySQLError) as error:
             if not self.marked or not self._leaves_open(error):
+                self._writer.end_commit(committed=False)
                 raise
             self._connection.close()  # together with its open transaction
             await self._writer.settle(error)
             return await self._writer.ask_again(last, error) if last else []
+        if self.marked:
+            self._writer.end_commit(committed=True)
+        return answers[len(answers) - len(last) :]
 
     def _leaves_open(self, error: Exception) -> bool:
         """Whether the transaction may have been carried out all the same."""
         if isinstance(error, MysqlConnectionLost):
-            return True
+            return code_of(error.__cause__) not in UNDONE
         return self._connection.unanswered == 1 and code_of(error) not in UNDONE
 
     async def _flush(self, more: list[bytes]) -> list[Result]:
@@ -243,14 +263,18 @@ class Writer:
         self._connection: MysqlConnection | None = None
         self._numbers = (0, 0)
         self._newest = 0
+        self._open: int | None = None  # the number of a transaction with an open outcome
+        self._exact = False  # the row must have the number `committed`
+        self.committed = 0  # the highest number of this writer that is known to be committed
         self.number = 0
 
     async def become(self, number: int, first: int) -> None:
         """Another writer from the next transaction on, with numbers from `first` on."""
         async with self._turn:
             self.number = number
-            self._newest = first
+            self._newest = self.committed = first
             self._numbers = (first, first + NUMBERS - 1)
+            self._open, self._exact = None, True
 
     async def become_unnumbered(self, number: int) -> None:
         """A writer whose row others may share: with random numbers, whatever the row says."""
@@ -281,8 +305,18 @@ class Writer:
     def mark(self, condition: Sql = _ALWAYS) -> bytes:
         """The statement that numbers a transaction. It fails if `condition` doesn't hold."""
         self._newest += 1
-        first, last = self._numbers
-        return _MARK_WRITER(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
+        known = Sql(b"newest = %d" % self.committed) if self._exact else _ALWAYS
+        return _MARK_WRITER(writer=self.number, newest=self._newest, known=known, condition=condition)
+
+    def begin_commit(self) -> None:
+        """The COMMIT of the transaction with the newest number is about to be sent."""
+        self._open = self._newest
+
+    def end_commit(self, *, committed: bool) -> None:
+        """It is known whether that transaction was committed."""
+        if committed and self._open is not None:
+            self.committed = self._open
+        self._open = None
 
     async def _in_turn(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async with self._turn:
@@ -316,6 +350,8 @@ class Writer:
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()
+        if self._open is not None:  # the call that committed was cancelled, or could not ask
+            await self._find_number(connection)
         transaction = Transaction(self, connection, self._queue_cache, careful=careful)
         began = time.perf_counter()
         try:
@@ -400,10 +436,10 @@ class Writer:
         Raises `OutcomeUnknown` if the database can't be asked in that time, or another server has written over the number.
         """
         give_up_at = self._settle_until()
+        asked = self._open
         for attempt in count():
             try:
-                connection = await self._usable_connection()
-                found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
+                newest = await self._find_number(await self._usable_connection())
                 break
             except (MysqlConnectionLost, driver.MySQLError) as error:
                 logger.log(
@@ -416,10 +452,9 @@ class Writer:
                     unknown = f"{text_of(cause)}; whether the transaction was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
-        newest, (first, last) = found.rows[0][0] if found.rows else self._numbers[0], self._numbers
-        if not first <= newest <= last:
+        if newest is None:
             raise OutcomeUnknown(f"{text_of(cause)}; meanwhile another server took this one's slot") from cause
-        if newest != self._newest:
+        if newest != asked:
             if not isinstance(cause, MysqlConnectionLost):
                 raise cause
             raise MysqlConnectionLost(f"{cause}; the transaction was not carried out") from cause
@@ -428,6 +463,25 @@ class Writer:
             logger.warning(
                 "%s: a COMMIT was answered with an error and carried out: %s", self._endpoint, text_of(cause)
             )
+
+    async def _find_number(self, connection: MysqlConnection) -> int | None:
+        """Finds out, and notes, which number this writer committed last, and sees to it that the open transaction never is if it wasn't.
+        None if another server has the slot. Raises `MysqlConnectionLost` if this database lacks what was committed."""
+        found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
+        first, last = self._numbers
+        newest = int(found.rows[0][0]) if found.rows else first
+        if not first <= newest <= last:
+            self._open = None
+            return None
+        if self._exact and newest < self.committed:
+            connection.close()
+            raise lacks_changes(self._endpoint)
+        if self._exact and newest == self.committed and connection.several_nodes:
+            await connection.run([self.mark()])
+            await connection.run([b"COMMIT"])
+            newest = self._newest
+        self.committed, self._open = newest, None
+        return newest
 
     async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
         """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` if that can't be asked for as long as
@@ -454,8 +508,16 @@ class Writer:
         if isinstance(error, asyncio.CancelledError):
             connection.close()
         elif connection.open and connection is self._connection:
-            with contextlib.suppress(MysqlConnectionLost, driver.MySQLError):
-                await connection.run([b"ROLLBACK"])
+            # Galera tells a rollback of its own to the next command, even to this one, and has this one then do nothing.
+            for _ in range(2):
+                try:
+                    await connection.run([b"ROLLBACK"])
+                except MysqlConnectionLost:
+                    return
+                except driver.MySQLError:
+                    continue
+                return
+            connection.close()
 
     async def _may_retry(self, error: driver.MySQLError) -> bool:
         code = code_of(error)

@@ -47,6 +47,16 @@ SELECT servers.seen_at_ms, clocks.ahead_ms
 FROM servers JOIN clocks ON clocks.slot = servers.slot AND clocks.incarnation = servers.incarnation
 WHERE servers.slot <> :slot;
 
+-- name: save_node(slot, incarnation, node)
+-- Which machine and port of the database this server is connected to.
+REPLACE INTO nodes (slot, incarnation, node) VALUES (:slot, :incarnation, :node);
+
+-- name: list_other_nodes(slot, node)
+-- The servers that are connected elsewhere.
+SELECT servers.name, nodes.node, servers.seen_at_ms, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)
+FROM servers JOIN nodes ON nodes.slot = servers.slot AND nodes.incarnation = servers.incarnation
+WHERE servers.slot <> :slot AND nodes.node <> :node;
+
 -- name: lock_writers(first, last)
 -- The slot's. Waits for the transactions that its server before still has under way.
 SELECT newest FROM writers WHERE writer BETWEEN :first AND :last FOR UPDATE;
@@ -55,11 +65,16 @@ SELECT newest FROM writers WHERE writer BETWEEN :first AND :last FOR UPDATE;
 -- Higher numbers than the server before had: its next transaction fails.
 INSERT INTO writers (writer, newest) VALUES :rows ON DUPLICATE KEY UPDATE newest = VALUES(newest);
 
--- name: mark_writer(writer, condition, newest, first, last)
+-- name: mark_writer(writer, condition, newest, known)
 -- Among the changes of every transaction: a transaction that asks for this row later waits until this one has ended.
--- Gives NULL, which the column refuses, where the slot is another server's now (its numbers are higher), or where :condition fails.
+-- Gives NULL, which the column refuses, where :known fails (the row has another number than the last one that this writer committed: the
+-- slot is another server's now, or this database lacks changes), or where :condition fails.
 INSERT INTO writers (writer, newest) VALUES (:writer, IF(:condition, :newest, NULL))
-ON DUPLICATE KEY UPDATE newest = IF(newest BETWEEN :first AND :last AND :condition, :newest, NULL);
+ON DUPLICATE KEY UPDATE newest = IF(:known AND :condition, :newest, NULL);
+
+-- name: list_newest(first, last)
+-- What this database knows of the slot's writers. Locks nothing.
+SELECT writer, newest FROM writers WHERE writer BETWEEN :first AND :last;
 
 -- name: find_writer(writer)
 -- Waits until the writer's transaction has ended, and tells whether it was committed.
