@@ -84,7 +84,7 @@ class Reporter:
         if ending.kind is Kind.SUCCEEDED:
             report = Report(job, Ack(job.descriptor, token=job.token), lease, task_counts)
         elif ending.kind is Kind.SNOOZED:
-            await self.release([(job, lease)], ending.delay_ms)
+            await self.release([(job, lease)], max(1, ending.delay_ms))  # 0 is for jobs that have not run
             return
         elif ending.kind is Kind.RESCHEDULED and ending.rescheduling is not None:
             at_ms, body = ending.rescheduling
