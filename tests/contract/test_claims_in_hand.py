@@ -144,6 +144,18 @@ async def test_a_released_job_waits_again_with_its_attempts_as_they_were(desk: D
     await desk.assert_counters_exact()
 
 
+async def test_a_job_released_without_a_delay_keeps_its_place(desk: Desk) -> None:
+    first = await desk.put_and_take()
+    desk.clock.advance(seconds=2)
+    await desk.put()
+
+    released = await desk.release(first.ref)
+
+    assert released.due_at_ms == first.job.run_after_ms
+    assert (await desk.take()).key == first.key
+    await desk.assert_counters_exact()
+
+
 async def test_a_job_released_twice_in_a_call_is_released_once(desk: Desk) -> None:
     held = await desk.put_and_take()
 

@@ -240,6 +240,16 @@ async def test_a_release_is_pending_due_after_its_delay_with_attempts_as_they_we
     assert await claims(here, "releaseJobs", mine) == [STALE_CLAIM]
 
 
+async def test_a_release_without_a_delay_keeps_the_jobs_place_and_leaves_the_rate_limit_as_it_was(here: Wire) -> None:
+    await here.configure("q", maxJobsPerSecond=1.0)
+    await here.enqueue("q", b"first")
+    await here.enqueue("q", b"second")
+    for _ in range(3):
+        [mine] = await here.claim("q", 1)
+        assert await claims(here, "releaseJobs", mine) == [APPLIED]
+    assert await here.bodies("q", 1) == [b"first"]
+
+
 async def test_a_claim_spends_nothing_and_a_failure_and_a_time_out_one_each(here: Wire, running: RunningServer) -> None:
     mine = await in_hand(here, numAttemptsAllowed=5)
     assert (await here.job(mine[0])).attemptsRemaining == 5

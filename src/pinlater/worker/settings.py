@@ -27,8 +27,8 @@ _PORT_MAX = 65_535
 class WorkerSettings:
     """How many jobs a worker takes, how long it waits, and when its processes are replaced.
 
-    `concurrency` bounds the jobs that run at once, of all queues together. `prefetch_max` bounds the jobs claimed ahead of free slots;
-    the worker prefetches only short jobs. `wait_ms` is how long a claim waits for jobs, `ack_flush_ms` how long an ack waits for the next
+    `concurrency` bounds the jobs that run at once, `prefetch_max` those claimed ahead of free slots, both of all queues together; the
+    worker prefetches only short jobs. `wait_ms` is how long a claim waits for jobs, `ack_flush_ms` how long an ack waits for the next
     claim. `grace_ms` is how long running jobs may take after a stop. Jobs of unknown tasks are given back for `unknown_task_delay_ms`.
 
     `child_start_ms` is how long a child process may take from its start until it begins a function. `child_jobs_max` and

@@ -169,7 +169,7 @@ class Worker:
 
     # --- registering ------------------------------------------------------------------------------------------------------
     def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
-        """Sets how many jobs of a queue run at once at most, and its weight when queues compete for the worker's slots.
+        """Sets how many jobs of a queue run at once at most, and its weight when queues compete for the time of the worker's slots.
 
         Raises TypeError or ValueError that names queue and argument.
         """

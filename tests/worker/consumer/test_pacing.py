@@ -1,14 +1,11 @@
-"""How many jobs a worker claims, and when it tries again."""
+"""When a worker tries again, and how it counts and buffers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from pinlater.client import ClaimedJob
 from pinlater.worker import WorkerSettings
-from pinlater.worker._consumer import pacing
 from pinlater.worker._leases.schedule import HeartbeatSchedule
 from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX, AckBuffer
 from pinlater.worker.context import attempt_number
@@ -17,19 +14,6 @@ from pinlater.worker.settings import backoff_ms
 
 def job(**known: Any) -> ClaimedJob:
     return ClaimedJob("d", "q", b"", "t")._replace(**known)
-
-
-@pytest.mark.parametrize(("mean_ms", "expected"), [(None, 0), (50.0, 0), (5_000.0, 0), (10.0, 40), (0.0, 100)])
-def test_only_short_jobs_are_claimed_ahead(mean_ms: float | None, expected: int) -> None:
-    assert pacing.prefetch_count(mean_ms, 8, 100) == expected
-
-
-def test_claims_stay_batches() -> None:
-    assert pacing.claim_limit(0, 8, 0) == 8
-    assert pacing.claim_limit(8, 8, 0) == 0
-    assert pacing.claim_limit(7, 8, 0) == 1
-    assert pacing.claim_limit(100, 8, 100) == 0
-    assert pacing.claim_limit(50, 8, 100) == 58
 
 
 def test_backoff_doubles_up_to_its_maximum_with_jitter() -> None:

@@ -305,15 +305,18 @@ class ClaimedJobs:
             lambda part: _claim_refs(claims, part, delay_ms),
             per_item_errors=per_item_errors,
         )
-        await in_turns(answers, lambda some: self._count_released(queue, some))
+        await in_turns(answers, lambda some: self._count_released(queue, some, untried=not delay_ms))
         return await ack_results(descriptors, answers)
 
-    def _count_released(self, queue: str, answers: Sequence[Acked | PinLaterError]) -> Sequence[None]:
+    def _count_released(self, queue: str, answers: Sequence[Acked | PinLaterError], *, untried: bool) -> Sequence[None]:
+        """A job that comes back `untried`, without a delay, counts no longer for the queue's rate limit."""
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         for acked in answers:
             if not isinstance(acked, PinLaterError) and acked.outcome is Outcome.APPLIED:
                 metrics.released += 1
+                if untried:
+                    self._dispatcher.limits.charge(queue, -1)
                 self._ready_again(queue, acked, now_ms)
         return ()
 

@@ -232,7 +232,10 @@ def renewed_deadline_ms(deadline_ms: int, timeout_ms: int, now_ms: int) -> int:
     return max(deadline_ms, later(now_ms, timeout_ms))
 
 
-def _released(_: JobRecord, release: Release, context: Context) -> Fields:
+def _released(job: JobRecord, release: Release, context: Context) -> Fields:
+    """Without a delay the job keeps its place in the queue."""
+    if not release.delay_ms and job.run_after_ms <= context.now_ms:
+        return {}
     return {"run_after_ms": later(context.now_ms, release.delay_ms)}
 
 

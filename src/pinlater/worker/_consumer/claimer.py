@@ -1,4 +1,4 @@
-"""Claims one queue's jobs while the worker runs: how many are needed now, acks of earlier jobs in the same request."""
+"""Claims one queue's jobs while the worker runs, when its slots allow it; acks of earlier jobs ride in the same request."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from pinlater.client.errors import DequeueRateLimited, PinLaterError, UnknownMethod
-from pinlater.client.values import AckResult, ClaimedJob, Dequeued
+from pinlater.client.values import AckBatch, AckResult, ClaimedJob, Dequeued
 from pinlater.worker._consumer.executor import Executor
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
-from pinlater.worker._consumer.pacing import Pacing, claim_limit, prefetch_count
+from pinlater.worker._consumer.pacing import Pacing
 from pinlater.worker._consumer.runner import AttemptRunner
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._leases.leases import Lease
-from pinlater.worker._reports.report import Report
 from pinlater.worker._reports.reporter import Reporter
 
 _log = logging.getLogger("pinlater.worker")
@@ -23,6 +22,11 @@ _log = logging.getLogger("pinlater.worker")
 ORIGINAL_CLAIM_MS = 180_000
 # Not 0, since a claim of a paused queue that does not wait is refused.
 _WAIT_AFTER_FAILURE_MS = 500
+# The wait of a claim that takes a part of the worker's allowance, and when it takes none any more.
+_SHORT_WAIT_MS = 1
+_OVERDUE_S = 1.0
+# A long poll answered within this time found jobs that waited.
+_AT_ONCE_S = 0.05
 
 
 class Claimer:
@@ -43,6 +47,7 @@ class Claimer:
         self._settings = run.settings
         self._clock = run.clock
         self._slots = run.slots
+        self._share = run.slots.share(queue)
         self._queue = queue
         self._jobs = jobs
         self._executor = executor
@@ -50,7 +55,7 @@ class Claimer:
         self._pacing = pacing
         self._runner = runner
         self._server_ahead_ms: int | None = None  # the server's clock against our monotonic one
-        self._asked = False
+        self._turn: asyncio.Future[int] | None = None
         self._failed = False  # the latest claim
         self.blocked_since_s: float | None = (
             None  # monotonic; since when abandoned functions use all of the queue's slots
@@ -67,73 +72,106 @@ class Claimer:
         return self._server_ahead_ms is not None
 
     async def claim_until_stopped(self) -> None:
-        """Claims whenever jobs are needed. Ends between two claims."""
+        """Claims whenever the worker's slots allow it. Ends between two claims."""
         while not self._run.stop.is_set():
-            limit = self._limit()
+            limit = await self._allowed()
             left = self._run.recycling.jobs_left(self._run.counts.claimed)
+            if self._run.stop.is_set():
+                return
             if left == 0:
                 self._run.recycle(f"{self._run.counts.claimed} jobs claimed")
-            elif limit:
-                await self._claim(limit if left is None else min(limit, left))
-            else:
+            elif self._is_blocked():
+                self._ended(backlogged=self._share.backlogged)
                 self._jobs.changed.clear()
                 await self._jobs.changed.wait()
+            else:
+                await self._claim(limit if left is None else min(limit, left))
 
-    def _limit(self) -> int:
+    async def _allowed(self) -> int:
+        """Waits until the queue may claim; returns how many jobs."""
+        self._turn = asyncio.get_running_loop().create_future()
+        self._slots.want_claim(self._share)
+        self._run.offer_claims()
+        return await self._turn
+
+    def begin(self, limit: int) -> None:
+        """The queue may claim up to `limit` jobs."""
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(limit)
+
+    def _is_blocked(self) -> bool:
+        """Whether abandoned functions use all of the queue's slots."""
         abandoned = self.abandoned_functions
-        if abandoned >= self._slots.most(self._queue):
-            if self.blocked_since_s is None:
-                self.blocked_since_s = self._clock.monotonic()
-                _log.error("queue %s: %d functions don't end; no more jobs until they do", self._queue, abandoned)
-            return 0
-        self.blocked_since_s = None
-        allowed = len(self._jobs.running) + self._slots.free_for(self._queue)
-        prefetch = prefetch_count(self._jobs.mean_ms, allowed, self._settings.prefetch_max)
-        limit = claim_limit(self._jobs.count, allowed, prefetch)
-        if not limit:
-            self._slots.wants(self._queue, True)
-        return limit
+        if abandoned < self._share.most:
+            self.blocked_since_s = None
+            return False
+        if self.blocked_since_s is None:
+            self.blocked_since_s = self._clock.monotonic()
+            _log.error("queue %s: %d functions don't end; no more jobs until they do", self._queue, abandoned)
+        return True
 
     async def _claim(self, limit: int) -> None:
-        acks = self._reporter.take()
         started = self._clock.monotonic()
+        # Another queue may need the slots, so that a queue that only seemed to have jobs must say soon that it has none.
+        seeks = bool(self._share.asked) and self._slots.is_shared and self._settings.wait_ms > _SHORT_WAIT_MS
+        overdue = asyncio.get_running_loop().call_later(_OVERDUE_S, self._is_overdue) if seeks else None
+        wait_ms = _SHORT_WAIT_MS if seeks else self._settings.wait_ms
+        reporter = self._run.reporter_with_acks(self._reporter) if seeks else self._reporter
+        acks = reporter.take()
+        if self._failed:  # soon an answer, so that the log says soon that the server answers again
+            wait_ms = min(wait_ms, _WAIT_AFTER_FAILURE_MS)
         try:
-            dequeued = await self._dequeue(limit, acks)
+            dequeued = await self._dequeue(limit, wait_ms, reporter.riding(acks))
         except PinLaterError as error:
-            self._reporter.undelivered(acks, error)
+            reporter.undelivered(acks, error if reporter is self._reporter else None)
             if self._run.stop.is_set():  # the worker hung up
                 return
             self._run.counts.claim_errors += 1
-            if not acks or not _may_be_due_to_acks(error):
+            due_to_acks = bool(acks) and _may_be_due_to_acks(error, are_others=reporter is not self._reporter)
+            self._ended(backlogged=due_to_acks and self._share.backlogged)
+            if not due_to_acks:
                 self._server_ahead_ms = None
                 self._failed = True
                 await self._pacing.failed(error)
             return
         except asyncio.CancelledError:  # the server may have the acks; sending them again is safe
-            self._reporter.undelivered(acks)
+            reporter.undelivered(acks)
             raise
+        finally:
+            if overdue is not None:
+                overdue.cancel()
         self._failed = False
-        self._reporter.delivered(acks, dequeued.ack_results)
-        self._jobs.backlogged = len(dequeued.jobs) >= limit
+        reporter.delivered(acks, dequeued.ack_results)
+        took_s = self._clock.monotonic() - started
+        self._ended(backlogged=self._seems_backlogged(dequeued, limit, took_s, seeks=seeks))
         self._accept(dequeued.jobs)
-        if dequeued.jobs and not self._jobs.backlogged:
-            await asyncio.sleep(0)  # quick jobs end now, and their acks ride on the next claim
-        await self._pacing.answered(dequeued, self._clock.monotonic() - started)
+        await self._pacing.answered(dequeued, took_s, None if seeks else wait_ms)
 
-    async def _dequeue(self, limit: int, acks: Sequence[Report]) -> Dequeued:
+    def _seems_backlogged(self, dequeued: Dequeued, limit: int, took_s: float, *, seeks: bool) -> bool:
+        """Claims of a worker without long polls always take a part of its allowance."""
+        if not self._settings.wait_ms:
+            return True
+        # Jobs that a long poll had to wait for have just come.
+        return len(dequeued.jobs) >= limit and (seeks or took_s < _AT_ONCE_S)
+
+    def _is_overdue(self) -> None:
+        """The claim is not answered soon: other queues may claim for the slots."""
+        self._ended(backlogged=False)
+
+    def _ended(self, *, backlogged: bool) -> None:
+        """The claim takes no part of the allowance any more."""
+        self._slots.claim_ended(self._share, backlogged=backlogged)
+        self._run.offer_claims()
+
+    async def _dequeue(self, limit: int, wait_ms: int, acks: AckBatch | None) -> Dequeued:
         self._pacing.claiming()
         if self._server_ahead_ms is None:
             await self._ask_clock()
-        # A queue's share of the slots is reserved until its first claim is answered, so that claim doesn't wait for jobs.
-        first, self._asked = not self._asked, True
-        wait_ms = 0 if first and len(self._run.consumers) > 1 else self._settings.wait_ms
-        if self._failed:  # soon an answer, so that the log says soon that the server answers again
-            wait_ms = min(wait_ms, _WAIT_AFTER_FAILURE_MS)
         return await self._client.dequeue(
             self._queue,
             limit,
             wait_ms=wait_ms,
-            acks=self._reporter.riding(acks),
+            acks=acks,
             process=self._run.introduction.about(self._queue),
         )
 
@@ -150,16 +188,16 @@ class Claimer:
 
     def _accept(self, jobs: Sequence[ClaimedJob]) -> None:
         now_ms = round(self._clock.monotonic() * 1000) + (self._server_ahead_ms or 0)
+        accepted = []
         for job in jobs:
             held = HeldJob(job)
             if (job.token or self._reporter.original_server) and not self._lease(held, now_ms):
                 self._run.counts.released += 1
                 continue
-            self._jobs.waiting.append(held)
+            accepted.append(held)
         self._run.counts.claimed += len(jobs)
-        self._executor.start_waiting()
-        if self._slots.wants(self._queue, self._jobs.wants_slots):
-            self._run.offer_slots()
+        self._jobs.wait(accepted)
+        self._run.jobs_came()
 
     def _lease(self, held: HeldJob, now_ms: int) -> bool:
         """Has the claim renewed; False if it was given back unread, while the event loop was blocked."""
@@ -175,9 +213,9 @@ class Claimer:
         return held.lease is not None
 
 
-def _may_be_due_to_acks(error: PinLaterError) -> bool:
+def _may_be_due_to_acks(error: PinLaterError, *, are_others: bool) -> bool:
     """Whether a server without per-item errors may have refused the claim because of an ack that rode on it.
 
-    Those acks are sent separately now, so the claim is made again at once.
+    Those acks are sent separately now, so the claim is made again at once. `are_others`: they are of another queue, which may be gone.
     """
-    return error.code is not None and error.retryable and not isinstance(error, DequeueRateLimited)
+    return error.code is not None and (error.retryable or are_others) and not isinstance(error, DequeueRateLimited)

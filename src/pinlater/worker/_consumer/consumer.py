@@ -32,8 +32,8 @@ class Consumer:
     ) -> None:
         self._run = run
         self.queue = queue
-        self.jobs = jobs or HeldJobs()
-        self._reporter = Reporter(run.client, queue, run.settings, run.counts, run.clock, run.leases.drop)
+        self.jobs = jobs or run.new_jobs(queue)
+        self.reporter = Reporter(run.client, queue, run.settings, run.counts, run.clock, run.leases.drop)
         children = ChildPool(
             start_ms=run.settings.child_start_ms,
             jobs_max=run.settings.child_jobs_max,
@@ -41,11 +41,12 @@ class Consumer:
             setups=run.child_setups,
             servers=run.servers_of_children,
         )
-        self.runner = AttemptRunner(queue, self._reporter.checkpoint, run.middleware, children, run.clock)
-        self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self._reporter)
+        self.runner = AttemptRunner(queue, self.reporter.checkpoint, run.middleware, children, run.clock)
+        self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self.reporter)
         pacing = pacing or PollingPace(queue, run.settings, run.stop, run.outage)
-        self.claimer = Claimer(run, queue, self.jobs, self._executor, self._reporter, pacing, self.runner)
-        self._shutdown = Shutdown(run, queue, self.jobs, self._executor.stopper, self._reporter)
+        self.claimer = Claimer(run, queue, self.jobs, self._executor, self.reporter, pacing, self.runner)
+        self._shutdown = Shutdown(run, queue, self.jobs, self._executor.stopper, self.reporter)
+        run.slots.share(queue).holder = self
 
     async def run(self) -> None:
         """Claims and executes jobs until the worker stops. Raises only if the worker itself has a defect.
@@ -55,22 +56,28 @@ class Consumer:
         self.runner.threads.ended = self.jobs.changed.set  # perhaps an abandoned one
         try:
             async with asyncio.TaskGroup() as group:
-                flushing = group.create_task(self._reporter.flush_until_cancelled())
+                flushing = group.create_task(self.reporter.flush_until_cancelled())
                 await self._shutdown.end_claiming(group.create_task(self.claimer.claim_until_stopped()))
                 await self._shutdown.finish(flushing)
         finally:
             self._cancel_jobs()
             self.runner.close()
 
-    def wake(self) -> None:
-        """Slots may be free."""
-        self._executor.start_waiting()
-        self.jobs.changed.set()
+    def start_next(self) -> None:
+        """Starts the job that has waited longest; a slot is free."""
+        self._executor.start_next()
+
+    def give_back_newest(self, jobs: int) -> None:
+        """Gives back jobs that were claimed last, for other workers."""
+        self.reporter.release_soon([held.hand_over_lease() for held in self.jobs.pop_newest(jobs)])
+
+    def claim(self, limit: int) -> None:
+        """Begins the claim that the claimer has asked for."""
+        self.claimer.begin(limit)
 
     def _cancel_jobs(self) -> None:
-        for held in [*self.jobs.waiting, *self.jobs.running]:
+        for held in [*self.jobs.drop_waiting(), *self.jobs.running]:
             held.stopped = held.stopped or StopReason.GIVEN_BACK
             self._run.end_lease(held)
             if held.task is not None:
                 held.task.cancel()
-        self.jobs.waiting.clear()

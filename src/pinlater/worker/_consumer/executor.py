@@ -65,16 +65,12 @@ class Executor:
             run, jobs, ended=self._count, abandon=self._abandon, report_time_limit=self._report_time_limit
         )
 
-    def start_waiting(self) -> None:
-        """Starts waiting jobs while the queue may take slots."""
-        slots = self._run.slots
-        while self._jobs.waiting and not self._run.stop.is_set() and slots.free_for(self._queue):
-            held = self._jobs.waiting.popleft()
-            self._jobs.running.add(held)
-            slots.take(self._queue)
-            self._run.counts.running += 1
-            name, context = f"job {held.job.descriptor}", self._context.copy()
-            held.task = asyncio.create_task(self._execute(held), name=name, context=context)
+    def start_next(self) -> None:
+        """Starts the job that has waited longest; a slot is free."""
+        held = self._jobs.start()
+        self._run.counts.running += 1
+        name, context = f"job {held.job.descriptor}", self._context.copy()
+        held.task = asyncio.create_task(self._execute(held), name=name, context=context)
 
     async def _execute(self, held: HeldJob) -> None:
         try:
@@ -124,7 +120,7 @@ class Executor:
         result: AttemptResult | None = None
         try:
             result = await self._runner.run(task, attempt, limit, partial(self._result_of_stop, held))
-            self._jobs.took((self._clock.monotonic() - held.started_s) * 1000)
+            self._jobs.ran(self._clock.monotonic() - held.started_s)
         except asyncio.CancelledError:
             if held.stopped is None:
                 raise
@@ -218,11 +214,9 @@ class Executor:
 
     # --- slots ------------------------------------------------------------------------------------------------------------
     def _free_slot(self, held: HeldJob) -> None:
-        self._jobs.running.discard(held)
-        self._run.slots.give_back(self._queue)
+        self._jobs.end(held)
         self._run.counts.running -= 1
-        self.start_waiting()
-        self._run.slots.wants(self._queue, self._jobs.wants_slots)
+        self._run.start_waiting()
         self._run.on_slot_freed()
 
     def _abandon(self, held: HeldJob) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 
 from pinlater.client.values import ClaimedJob
-from pinlater.worker._consumer.pacing import smoothed_ms
+from pinlater.domain.clock import Clock
+from pinlater.worker._consumer.slots import Share, Slots
 from pinlater.worker.counts import TaskCounts
 
 
@@ -31,6 +33,7 @@ class HeldJob:
         "lease",
         "log_level",
         "reporting",
+        "slot_since_ms",
         "started_s",
         "stopped",
         "task",
@@ -43,6 +46,7 @@ class HeldJob:
         self.lease: int | None = None  # the heartbeater's number for it
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None  # of its time limit
+        self.slot_since_ms = 0.0  # by the time of the slots
         self.started_s = 0.0  # monotonic
         self.counts: TaskCounts | None = None  # known once its task is known
         self.task_name = ""
@@ -59,25 +63,58 @@ class HeldJob:
 
 
 class HeldJobs:
-    """The jobs that wait for a slot, and those that run."""
+    """The jobs that wait for a slot, and those that run. Tells the worker's slots of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Slots, share: Share, clock: Clock) -> None:
+        self._slots = slots
+        self._share = share
+        self._clock = clock
         self.waiting: deque[HeldJob] = deque()
         self.running: set[HeldJob] = set()
         self.abandoned = 0
-        self.changed = asyncio.Event()  # set when the consumer may be able to claim again
-        self.backlogged = True  # until a claim returns fewer jobs than it asked for
-        self.mean_ms: float | None = None  # moving mean of how long jobs take
+        self.changed = asyncio.Event()  # set when a function has ended
 
     @property
     def count(self) -> int:
         """All of them."""
         return len(self.waiting) + len(self.running)
 
-    @property
-    def wants_slots(self) -> bool:
-        """Whether the queue has, or may have, jobs that wait for a slot."""
-        return self.backlogged or bool(self.waiting)
+    def wait(self, jobs: Sequence[HeldJob]) -> None:
+        """These jobs wait for slots."""
+        self.waiting.extend(jobs)
+        self._slots.add_waiting(self._share, len(jobs), self._clock.monotonic() * 1000)
+
+    def start(self) -> HeldJob:
+        """Gives a slot to the job that has waited longest."""
+        held = self.waiting.popleft()
+        held.slot_since_ms = self._slots.start(self._share, self._clock.monotonic() * 1000)
+        self.running.add(held)
+        return held
+
+    def end(self, held: HeldJob) -> None:
+        """A running job gives back its slot."""
+        self.running.discard(held)
+        self._slots.end(self._share, held.slot_since_ms, self._clock.monotonic() * 1000)
+
+    def ran(self, took_s: float) -> None:
+        """A job's function ran so long."""
+        self._slots.ran(self._share, took_s * 1000)
+
+    def drop(self, held: HeldJob) -> None:
+        """A waiting job is held no longer."""
+        self.waiting.remove(held)
+        self._slots.withdraw(self._share)
+
+    def pop_newest(self, jobs: int) -> list[HeldJob]:
+        """Waiting jobs that were claimed last, and that the slots count no longer."""
+        return [self.waiting.pop() for _ in range(jobs)]
+
+    def drop_waiting(self) -> list[HeldJob]:
+        """All waiting jobs are held no longer. Returns them."""
+        dropped = list(self.waiting)
+        for held in dropped:
+            self.drop(held)
+        return dropped
 
     def abandoned_functions(self, busy_threads: int) -> int:
         """Functions that still run although the worker gave up their jobs: in threads, or coroutines that ignore cancellation."""
@@ -87,7 +124,3 @@ class HeldJobs:
     def stoppable(self) -> list[HeldJob]:
         """Running jobs whose functions have neither ended nor been stopped."""
         return [held for held in self.running if held.stopped is None and not held.reporting]
-
-    def took(self, took_ms: float) -> None:
-        """A job took this long."""
-        self.mean_ms = smoothed_ms(self.mean_ms, took_ms)

@@ -45,7 +45,7 @@ class JobStopper:
     def lose(self, held: HeldJob, result: AckResult) -> None:
         """The claim has ended: this worker must neither run nor report the job any more."""
         if held in self._jobs.waiting:
-            self._jobs.waiting.remove(held)
+            self._jobs.drop(held)
         elif held not in self._jobs.running or held.stopped is not None or held.reporting:
             return
         _log.warning("job %s: claim lost: %s", result.descriptor, why_lost(result), extra=fields_of(held.job))
@@ -56,10 +56,10 @@ class JobStopper:
     def given_back(self, held: HeldJob) -> None:
         """The heartbeater gave the job back because the event loop was blocked. A job with a task finds out as it starts."""
         if held in self._jobs.waiting:
-            self._jobs.waiting.remove(held)
+            self._jobs.drop(held)
             self._run.end_lease(held)
             self._run.counts.released += 1
-            self._jobs.changed.set()
+            self._run.offer_claims()
 
     def stop(self, held: HeldJob, why: StopReason) -> None:
         """Cancels the job's task. Does nothing if its function has ended or was stopped before."""

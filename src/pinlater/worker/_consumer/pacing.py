@@ -1,8 +1,4 @@
-"""How many jobs a consumer claims and when it claims again.
-
-The plain functions decide; `Pacing` and its implementations act. A worker claims about 50 ms of work ahead, which keeps its slots busy
-during a claim's round trip; a longer look-ahead would hold jobs that other workers could run.
-"""
+"""When a consumer claims again after an answer or a failure. How many jobs, and which consumer first, is decided in `slots`."""
 
 from __future__ import annotations
 
@@ -19,26 +15,6 @@ from pinlater.worker._enqueueing.server_access import WHERE_FROM
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")
-LOOK_AHEAD_MS = 50.0
-_SMOOTHING = 0.1
-
-
-def smoothed_ms(mean_ms: float | None, sample_ms: float) -> float:
-    """A moving mean; the first sample starts it."""
-    return sample_ms if mean_ms is None else mean_ms + _SMOOTHING * (sample_ms - mean_ms)
-
-
-def prefetch_count(mean_ms: float | None, concurrency: int, prefetch_max: int) -> int:
-    """How many jobs to claim beyond the free slots. 0 if jobs take longer than the look-ahead, or if no job has ended yet."""
-    if mean_ms is None or mean_ms >= LOOK_AHEAD_MS:
-        return 0
-    return min(prefetch_max, int(concurrency * LOOK_AHEAD_MS / max(mean_ms, 0.01)))
-
-
-def claim_limit(held: int, concurrency: int, prefetch: int) -> int:
-    """How many jobs to claim now; 0 while more than half of the prefetched jobs are waiting, so that claims stay batches."""
-    limit = concurrency + prefetch - held
-    return limit if limit > prefetch // 2 else 0
 
 
 class Pacing(Protocol):
@@ -48,8 +24,8 @@ class Pacing(Protocol):
         """A claim starts."""
         ...
 
-    async def answered(self, dequeued: Dequeued, took_s: float) -> None:
-        """A claim was answered."""
+    async def answered(self, dequeued: Dequeued, took_s: float, wait_ms: int | None) -> None:
+        """A claim was answered. `wait_ms`: how long the server should have waited for jobs; None if another claim follows that waits."""
         ...
 
     async def failed(self, error: PinLaterError) -> None:
@@ -72,13 +48,15 @@ class PollingPace:
 
     def claiming(self) -> None: ...
 
-    async def answered(self, dequeued: Dequeued, took_s: float) -> None:
+    async def answered(self, dequeued: Dequeued, took_s: float, wait_ms: int | None) -> None:
         """A draining server answers early, and an original server always does."""
         self._outage.ends()
         if self._said:
             _log.info("queue %s: %s", self._queue, "it exists now" if self._missing else "the server answers again")
         self._failures, self._said = 0, False
-        if dequeued.jobs or took_s * 2000 >= self._settings.wait_ms > 0:
+        if wait_ms is None:
+            return
+        if dequeued.jobs or took_s * 2000 >= wait_ms > 0:
             self._early_answers = 0
             return
         self._early_answers += 1

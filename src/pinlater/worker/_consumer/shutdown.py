@@ -34,6 +34,7 @@ class Shutdown:
     async def end_claiming(self, claiming: asyncio.Task[None]) -> None:
         """Waits for the worker to stop, then ends the claim under way."""
         await first_of(self._run.stop.wait(), asyncio.wait({claiming}))
+        self._run.offer_claims()  # which ends those that wait to claim
         await asyncio.wait({claiming}, timeout=_BUSY_CLAIM_S)
         self._run.client.hang_up()
         await asyncio.wait({claiming}, timeout=_HANG_UP_S)
@@ -52,9 +53,7 @@ class Shutdown:
         await first_of(self._reporter.flush_the_rest(timeout_s), self._stopped_now())
 
     async def _give_back_waiting(self) -> None:
-        waiting = [held.hand_over_lease() for held in self._jobs.waiting]
-        self._jobs.waiting.clear()
-        await self._reporter.release(waiting)
+        await self._reporter.release([held.hand_over_lease() for held in self._jobs.drop_waiting()])
 
     async def _wait_for_running(self) -> None:
         tasks = [held.task for held in self._jobs.running if held.task is not None]

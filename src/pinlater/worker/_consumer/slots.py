@@ -1,65 +1,377 @@
-"""A worker's slots, shared among its queues by weight. A job needs a slot to run.
+"""Shares a worker's slots among its queues: whose job starts next, which queue may claim how many jobs, and which jobs are too many.
 
-A queue with jobs may use its share of the slots, and what the other queues leave of theirs until they need it.
+A job needs a slot to run. The measure of a share is slot time: how long a queue's jobs have had slots, divided by its weight. The queue
+that has had the least is the next to start a job and the next to claim, with what it runs and holds counted at its expected length. A
+queue that had no jobs for a while competes at the level of the others: it saves up nothing.
+
+All claims share one allowance, the work of the next 50 ms of the slots that are free by then. So long jobs are claimed for free slots
+only, and short ones ahead. A claim of a queue that seems to have jobs takes its part of the allowance when it is sent. A queue that
+seems to be empty has a long poll, which can be answered at any time and takes no part: what is too much by then goes back.
+
+Weakness: the expected length of a job is the mean of its queue. Where it fails, `look` gives back what waits behind jobs that last.
 """
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
+from math import inf, sqrt
+from typing import NamedTuple, Protocol
+
+LOOK_AHEAD_MS = 50.0
+# A job that would wait for a slot so long goes back. A queue of whose jobs none has ended for so long has long ones.
+LASTING_MS = 1_000.0
+_SMOOTHING = 0.1
+_SHORTEST_MS = 0.01
+
+
+class JobHolder(Protocol):
+    """Holds one queue's jobs."""
+
+    def start_next(self) -> None:
+        """Starts the job that has waited longest."""
+        ...
+
+    def give_back_newest(self, jobs: int) -> None:
+        """Gives back the waiting jobs that were claimed last."""
+        ...
+
+    def claim(self, limit: int) -> None:
+        """Begins the claim that the queue has asked for."""
+        ...
+
+
+class Share:
+    """What one queue has of the slots.
+
+    `used_ms`: the slot time of its ended jobs, divided by its weight, and at least what others had when it began to compete.
+    `mean_ms`: moving mean of how long its jobs run; None until one has ended.
+    `asked`: jobs that its claim under way may bring, as far as they take a part of the allowance.
+    `backlogged`: whether the queue seems to have more jobs at the server; True until a claim tells.
+    `ended`: jobs that have given their slots back.
+    """
+
+    __slots__ = (
+        "_starts_ms", "asked", "backlogged", "ended", "ended_before", "holder", "mean_ms", "most", "queue", "running",
+        "used_ms", "waiting", "weight",
+    )  # fmt: skip
+
+    def __init__(self, queue: str, weight: int, most: int) -> None:
+        self.queue = queue
+        self.weight = weight
+        self.most = most
+        self.holder: JobHolder
+        self.used_ms = 0.0
+        self.mean_ms: float | None = None
+        self.running = self.waiting = self.asked = 0
+        self.backlogged = True
+        self.ended = self.ended_before = 0
+        self._starts_ms = 0.0  # the sum of when the running jobs started
+
+    @property
+    def is_short(self) -> bool:
+        """Whether its jobs take so little time that they are claimed ahead."""
+        return self.mean_ms is not None and self.mean_ms < LOOK_AHEAD_MS
+
+    @property
+    def cost_ms(self) -> float:
+        """What one of its jobs takes of the allowance: its expected length, or a whole slot."""
+        return max(self.mean_ms, _SHORTEST_MS) if self.mean_ms is not None and self.is_short else LOOK_AHEAD_MS
+
+    @property
+    def waits_ms(self) -> float:
+        """Slot time that its waiting jobs need within a second; a long one needs a slot."""
+        return self.waiting * (self.cost_ms if self.is_short else LASTING_MS)
+
+    @property
+    def ahead(self) -> int:
+        """Its jobs without a slot."""
+        return self.waiting + self.asked
+
+    @property
+    def has_most(self) -> bool:
+        """Whether it has as many slots as it may."""
+        return self.running >= self.most
+
+    def soon(self, soon: int) -> int:
+        """How many of the slots that are free `soon` its waiting jobs may have."""
+        return max(0, min(soon, self.most - (0 if self.is_short else self.running)))
+
+    def start(self, now_ms: float) -> None:
+        """A waiting job gets a slot."""
+        self.waiting -= 1
+        self.running += 1
+        self._starts_ms += now_ms
+
+    def end(self, started_ms: float, now_ms: float) -> None:
+        """A job gives back its slot."""
+        self.running -= 1
+        self.ended += 1
+        self._starts_ms = self._starts_ms - started_ms if self.running else 0.0
+        self.used_ms += (now_ms - started_ms) / self.weight
+
+    def had_ms(self, now_ms: float) -> float:
+        """Slot time until now, by weight."""
+        return self.used_ms + (self.running * now_ms - self._starts_ms) / self.weight
+
+    def will_have_ms(self, now_ms: float, expected_ms: float, *, ahead: int = 0) -> float:
+        """Slot time when its running jobs, and `ahead` others, have ended. `expected_ms`: of a job, as long as none has ended."""
+        expected_ms = self.mean_ms or expected_ms
+        running_ms = max(self.running * expected_ms, self.running * now_ms - self._starts_ms)
+        return self.used_ms + (running_ms + ahead * expected_ms) / self.weight
+
+
+class _Allowance(NamedTuple):
+    """`soon`: slots that are free, or will be within the look-ahead. `left_ms`: what is left of their time."""
+
+    soon: int
+    left_ms: float
+
 
 class Slots:
-    """`total` slots; each queue has a weight and a maximum."""
+    """`total` slots; at most `prefetch_max` jobs are claimed ahead of free ones. Times are monotonic milliseconds."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, prefetch_max: int = 0) -> None:
         self.total = total
-        self._weight: dict[str, int] = {}
-        self._most: dict[str, int] = {}
-        self._taken: dict[str, int] = {}
-        self._free = total
-        self._wanting: set[str] = set()
+        self.prefetch_max = prefetch_max
+        self.running = self.waiting = 0
+        self._asked = 0
+        self._shares: dict[str, Share] = {}
+        self._competing: dict[Share, None] = {}  # those that wait for slots, or would if they could claim
+        self._ready: dict[Share, None] = {}  # those with waiting jobs
+        self._claiming: dict[Share, None] = {}  # those that want to claim
+        self._asking: dict[Share, None] = {}  # those whose claims under way take a part of the allowance
+        self._mean_ms: float | None = None
+        self._running: dict[Share, None] = {}  # those with running jobs
+        self._last_ms = 0.0  # monotonic
+        self._now_ms = 0.0  # without the time for which the process stood still
+        self._level_ms = 0.0  # slot time of a queue that begins to compete, as long as no other does
+        self._highest_ms = 0.0
 
-    def add(self, queue: str, weight: int, most: int | None) -> None:
-        """Adds a queue, which may have `most` slots at once. It counts as one with jobs until it says otherwise."""
-        self._weight[queue] = weight
-        self._most[queue] = min(self.total, most or self.total)
-        self._taken[queue] = 0
-        self._wanting.add(queue)
+    def add(self, queue: str, weight: int, most: int | None) -> Share:
+        """Adds a queue, which may have `most` slots at once."""
+        share = self._shares[queue] = Share(queue, weight, min(self.total, most or self.total))
+        self._competing[share] = None
+        return share
 
-    def most(self, queue: str) -> int:
-        """How many slots the queue may have at once."""
-        return self._most[queue]
+    def share(self, queue: str) -> Share:
+        """A queue's share."""
+        return self._shares[queue]
 
-    def wants(self, queue: str, wants: bool) -> bool:
-        """Sets whether the queue has jobs that need slots. True if it had and no longer has, so that others may use its share."""
-        if wants:
-            self._wanting.add(queue)
-            return False
-        leaves = queue in self._wanting
-        self._wanting.discard(queue)
-        return leaves
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are several queues."""
+        return len(self._shares) > 1
 
-    def free_for(self, queue: str) -> int:
-        """How many slots the queue may take now: at least one if it has none and any is free."""
-        taken = self._taken[queue]
-        allowed = self._free
-        others = self._wanting - {queue}
-        if others:
-            weights = sum(self._weight[name] for name in (queue, *others))
-            allowed -= sum(
-                max(0, min(self._most[name], self._share(name, weights)) - self._taken[name]) for name in others
-            )
-            if not taken:
-                allowed = max(allowed, min(1, self._free))
-        return max(0, min(allowed, self._most[queue] - taken))
+    # --- jobs -------------------------------------------------------------------------------------------------------------
+    def add_waiting(self, share: Share, jobs: int, now_ms: float) -> None:
+        """The queue's claim has brought jobs."""
+        self._tick(now_ms)
+        if jobs:
+            self._compete(share)
+            share.waiting += jobs
+            self.waiting += jobs
+            self._ready[share] = None
 
-    def _share(self, queue: str, weights: int) -> int:
-        return max(1, self.total * self._weight[queue] // weights)
+    def next_start(self) -> Share | None:
+        """The queue whose job gets the next free slot."""
+        if self.running >= self.total:
+            return None
+        ready = [share for share in self._ready if not share.has_most]
+        return min(ready, key=self._order) if len(ready) > 1 else ready[0] if ready else None
 
-    def take(self, queue: str) -> None:
-        """A job starts."""
-        self._taken[queue] += 1
-        self._free -= 1
+    def start(self, share: Share, now_ms: float) -> float:
+        """Its waiting job gets a slot. Returns what `end` wants."""
+        self._tick(now_ms)
+        self._level_ms = max(self._level_ms, share.had_ms(self._now_ms))
+        share.start(self._now_ms)
+        self.running += 1
+        self._running[share] = None
+        self._no_longer_waiting(share, 1)
+        if share.has_most and share.most < self.total:
+            self._competing.pop(share, None)
+        return self._now_ms
 
-    def give_back(self, queue: str) -> None:
-        """A job ended."""
-        self._taken[queue] -= 1
-        self._free += 1
+    def withdraw(self, share: Share, jobs: int = 1) -> None:
+        """Waiting jobs are given back, or lost."""
+        share.waiting -= jobs
+        self._no_longer_waiting(share, jobs)
+
+    def _no_longer_waiting(self, share: Share, jobs: int) -> None:
+        self.waiting -= jobs
+        if not share.waiting:
+            del self._ready[share]
+            if not share.backlogged:
+                self._competing.pop(share, None)
+
+    def end(self, share: Share, started_ms: float, now_ms: float) -> None:
+        """A job gives back its slot."""
+        self._tick(now_ms)
+        self.running -= 1
+        had_most = share.has_most
+        share.end(started_ms, self._now_ms)
+        if not share.running:
+            del self._running[share]
+        if had_most and (share.waiting or share.backlogged):
+            self._compete(share)
+        self._highest_ms = max(self._highest_ms, share.used_ms)
+        if not self.running and not self.waiting:  # all begin anew
+            self._level_ms = self._highest_ms
+
+    def ran(self, share: Share, took_ms: float) -> None:
+        """A job's function ran so long."""
+        share.mean_ms = smoothed_ms(share.mean_ms, took_ms)
+        self._mean_ms = smoothed_ms(self._mean_ms, took_ms)
+
+    def _tick(self, now_ms: float) -> None:
+        """Time passes, but not much longer than the shortest job that runs should take: a busy machine stops the process for many times the
+        length of a short job, which must not be charged to the queues that happen to have slots then."""
+        passed_ms, self._last_ms = now_ms - self._last_ms, now_ms
+        expected_ms = min([share.mean_ms or inf for share in self._running], default=0.0)
+        self._now_ms += min(passed_ms, 2 * expected_ms)
+
+    def _compete(self, share: Share) -> None:
+        if share not in self._competing:
+            level_ms = min([other.had_ms(self._now_ms) for other in self._competing], default=self._level_ms)
+            share.used_ms += max(0.0, level_ms - share.had_ms(self._now_ms))
+            self._competing[share] = None
+
+    def _order(self, share: Share) -> float:
+        return share.will_have_ms(self._now_ms, self._mean_ms or 1.0)
+
+    def _order_ahead(self, share: Share) -> float:
+        return share.will_have_ms(self._now_ms, self._mean_ms or 1.0, ahead=share.ahead)
+
+    # --- claims -----------------------------------------------------------------------------------------------------------
+    def want_claim(self, share: Share) -> None:
+        """The queue has no claim under way and may make one."""
+        self._claiming[share] = None
+
+    def claims(self, now_ms: float) -> list[tuple[Share, int]]:
+        """The claims to begin now, with their limits."""
+        if not self._claiming:
+            return []
+        self._tick(now_ms)
+        allowance = self._allowance()
+        claims = self._claims_of_backlogged(allowance)
+        claims.update(self._polls(self._allowance() if claims else allowance))
+        for share in claims:
+            del self._claiming[share]
+        return list(claims.items())
+
+    def claim_ended(self, share: Share, *, backlogged: bool) -> None:
+        """The claim has been answered, has failed, or takes too long. `backlogged`: whether the queue seems to have more jobs."""
+        self._ask(share, -share.asked)
+        share.backlogged = backlogged
+        if backlogged:
+            self._compete(share)
+        elif not share.waiting:
+            self._competing.pop(share, None)
+
+    def _ask(self, share: Share, jobs: int) -> None:
+        share.asked += jobs
+        self._asked += jobs
+        if share.asked:
+            self._asking[share] = None
+        else:
+            self._asking.pop(share, None)
+
+    def _claims_of_backlogged(self, allowance: _Allowance) -> dict[Share, int]:
+        """Hands out the allowance, in the order of slot time."""
+        claims: dict[Share, int] = {}
+        soon, left_ms = allowance
+        queues = len(self._competing)
+        if left_ms < LOOK_AHEAD_MS and left_ms < soon * LOOK_AHEAD_MS / sqrt(max(1, queues)) / 2:
+            return claims  # too few for any, so don't ask hundreds
+        claiming = [
+            (self._order_ahead(share), place, share) for place, share in enumerate(self._claiming) if share.backlogged
+        ]
+        heapify(claiming)
+        while claiming:
+            _, place, share = heappop(claiming)
+            most = self._limit(share, soon)
+            batch = self._batch(share, soon, queues)
+            too_few = self._too_few(share, batch)
+            if most <= too_few:
+                continue
+            limit = min(most, int(left_ms / share.cost_ms), self._limit_of_all())
+            if limit <= too_few:
+                break
+            limit = limit if len(self._shares) == 1 else min(limit, batch)
+            claims[share] = claims.get(share, 0) + limit
+            self._ask(share, limit)
+            left_ms -= limit * share.cost_ms
+            heappush(claiming, (self._order_ahead(share), place, share))
+        return claims
+
+    def _polls(self, allowance: _Allowance) -> dict[Share, int]:
+        """Long polls of queues that seem to be empty."""
+        polls: dict[Share, int] = {}
+        for share in self._claiming:
+            if share.backlogged:
+                continue
+            soon = share.soon(allowance.soon)
+            part = int(soon * LOOK_AHEAD_MS / sqrt(len(self._shares)) / share.cost_ms)
+            if soon and share.waiting <= self._too_few(share, part):
+                left = min(int(allowance.left_ms / share.cost_ms), self._limit_of_all())
+                polls[share] = max(1, min(left, part, self._limit(share, allowance.soon)))
+        return polls
+
+    def _batch(self, share: Share, soon: int, queues: int) -> int:
+        """How many jobs one claim brings while other queues have jobs, too: long ones singly, short ones in batches. With the number of
+        queues the batches become smaller, but not as small as an equal part, so that claims stay few."""
+        if not share.is_short:
+            return 1
+        in_time = share.soon(soon) * LOOK_AHEAD_MS / share.cost_ms
+        return max(1, int(min(in_time, self.prefetch_max + self.total - self.running) / sqrt(max(1, queues))))
+
+    def _too_few(self, share: Share, batch: int) -> int:
+        """So that claims stay batches."""
+        return min(batch, self.prefetch_max) // 2 if share.is_short else 0
+
+    def _limit(self, share: Share, soon: int) -> int:
+        """How many jobs the queue may claim if the others have none."""
+        in_time = int(share.soon(soon) * LOOK_AHEAD_MS / share.cost_ms) - share.ahead
+        return min(in_time, share.most - share.running - share.ahead + self.prefetch_max)
+
+    def _limit_of_all(self) -> int:
+        return self.total - self.running - self.waiting - self._asked + self.prefetch_max
+
+    def _allowance(self) -> _Allowance:
+        soon = self.total - self.running + sum([share.running for share in self._running if share.is_short])
+        waiting_ms = sum([share.waiting * share.cost_ms for share in self._ready])
+        asked_ms = sum([share.asked * share.cost_ms for share in self._asking])
+        return _Allowance(soon, soon * LOOK_AHEAD_MS - waiting_ms - asked_ms)
+
+    # --- too many jobs ----------------------------------------------------------------------------------------------------
+    def take_surplus(self) -> dict[Share, int]:
+        """How many waiting jobs of which queues are to go back now. They count no longer."""
+        surplus: dict[Share, int] = {}
+        while (share := self._has_too_many()) is not None:
+            share.backlogged = True
+            self.withdraw(share)
+            surplus[share] = surplus.get(share, 0) + 1
+        return surplus
+
+    def _has_too_many(self) -> Share | None:
+        """The queue whose newest waiting job is to go back: one over its own bound, or else the one that has had the most."""
+        soon = self._allowance().soon
+        for share in self._ready:
+            free = max(0, share.most - share.running)
+            if share.waits_ms > share.soon(soon) * LASTING_MS or share.waiting > free + self.prefetch_max:
+                return share
+        waits_ms = sum([share.waits_ms for share in self._ready])
+        if waits_ms <= soon * LASTING_MS and self.waiting <= self.total - self.running + self.prefetch_max:
+            return None
+        return max(self._ready, key=self._order_ahead)
+
+    def look(self) -> None:
+        """Once a second while jobs wait: a queue of whose running jobs none has ended since has long ones, whatever its mean says."""
+        for share in self._shares.values():
+            if share.running and share.ended == share.ended_before:
+                share.mean_ms = max(share.mean_ms or 0.0, LASTING_MS)
+            share.ended_before = share.ended
+
+
+def smoothed_ms(mean_ms: float | None, sample_ms: float) -> float:
+    """A moving mean; the first sample starts it."""
+    return sample_ms if mean_ms is None else mean_ms + _SMOOTHING * (sample_ms - mean_ms)

@@ -53,7 +53,7 @@ class Idleness:
 
     def add_consumer(self, queue: str, tasks: Mapping[str, Task[..., Any]], default: Task[..., Any] | None) -> None:
         """Adds a queue to the run."""
-        jobs = HeldJobs()
+        jobs = self._run.new_jobs(queue)
         self._run.consumers.append(Consumer(self._run, queue, tasks, default, IdlePace(self, jobs), jobs))
 
     def found_nothing(self, pace: IdlePace) -> None:
@@ -70,11 +70,16 @@ class Idleness:
     def _job_ended(self) -> None:
         self.jobs_ended += 1
         self._idle.clear()
-        self._run.wake_consumers()
+        self._wake_consumers()
 
     def _stop(self) -> None:
         self._run.stop.set()
-        self._run.wake_consumers()
+        self._wake_consumers()
+
+    def _wake_consumers(self) -> None:
+        for consumer in self._run.consumers:
+            consumer.jobs.changed.set()
+        self._run.offer_claims()
 
 
 class IdlePace:
@@ -88,8 +93,8 @@ class IdlePace:
     def claiming(self) -> None:
         self._ended_before = self._idleness.jobs_ended
 
-    async def answered(self, dequeued: Dequeued, took_s: float) -> None:
-        del took_s
+    async def answered(self, dequeued: Dequeued, took_s: float, wait_ms: int | None) -> None:
+        del took_s, wait_ms
         if dequeued.jobs or self._ended_before != self._idleness.jobs_ended:
             return
         self._jobs.changed.clear()
@@ -99,6 +104,6 @@ class IdlePace:
 
     async def failed(self, error: PinLaterError) -> None:
         if isinstance(error, DequeueRateLimited):  # paused, or its limit is used up: as good as empty
-            await self.answered(Dequeued(), 0)
+            await self.answered(Dequeued(), 0, 0)
         else:
             self._idleness.failed(error)

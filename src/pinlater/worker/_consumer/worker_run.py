@@ -13,10 +13,10 @@ from pinlater.client.values import ClaimedJob, WorkerInfo
 from pinlater.domain.clock import Clock
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import ChildSetup
-from pinlater.worker._consumer.held_jobs import HeldJob
+from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
 from pinlater.worker._consumer.outage import Outage
 from pinlater.worker._consumer.recycling import Recycling
-from pinlater.worker._consumer.slots import Slots
+from pinlater.worker._consumer.slots import LASTING_MS, Slots
 from pinlater.worker._leases.heartbeater import Heartbeater
 from pinlater.worker._leases.introduction import Introduction, new_number, own_info
 from pinlater.worker.counts import WorkerCounts
@@ -26,6 +26,7 @@ from pinlater.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from pinlater.worker._consumer.consumer import Consumer
+    from pinlater.worker._reports.reporter import Reporter
 
 _log = logging.getLogger("pinlater.worker")
 # Called as an attempt ends, with the exception if it is in this process.
@@ -66,12 +67,13 @@ class WorkerRun:
         self.outage = Outage(clock)
         self.recycling = Recycling()
         self.recycled = ""  # why the worker ends so that another replaces it
-        self.slots = Slots(settings.concurrency)
+        self.slots = Slots(settings.concurrency, settings.prefetch_max)
         self.stop = asyncio.Event()
         self.stop_now = asyncio.Event()
         self.consumers: list[Consumer] = []
         self.on_end: OnEnd | None = None
-        self.on_slot_freed: Callable[[], None] = self.offer_slots
+        self.on_slot_freed: Callable[[], None] = self.offer_claims
+        self._offers_claims = self._looks = False  # soon
         self.introduction = Introduction(
             number or new_number(),
             info or own_info(clock, settings.concurrency),
@@ -98,12 +100,57 @@ class WorkerRun:
             self.leases.drop([held.lease])
             held.lease = None
 
-    def offer_slots(self) -> None:
-        """Slots may be free for other queues."""
-        if len(self.consumers) > 1:
-            self.wake_consumers()
+    def reporter_with_acks(self, own: Reporter) -> Reporter:
+        """Whose acks ride on a claim: those of its own queue, or if there are none, of the queue with the most."""
+        if own.waiting_acks or len(self.consumers) == 1:
+            return own
+        return max([consumer.reporter for consumer in self.consumers], key=lambda reporter: reporter.waiting_acks)
 
-    def wake_consumers(self) -> None:
-        """Each consumer checks for free slots."""
-        for consumer in self.consumers:
-            consumer.wake()
+    # --- slots ------------------------------------------------------------------------------------------------------------
+    def new_jobs(self, queue: str) -> HeldJobs:
+        """No jobs of a queue, yet."""
+        return HeldJobs(self.slots, self.slots.share(queue), self.clock)
+
+    def jobs_came(self) -> None:
+        """A claim has brought jobs: starts those for which there are slots, and gives back what is too much."""
+        self.start_waiting()
+        if self.slots.waiting:
+            self._give_back_surplus()
+            self._look_later()
+
+    def start_waiting(self) -> None:
+        """Starts waiting jobs while slots are free."""
+        while not self.stop.is_set() and (share := self.slots.next_start()) is not None:
+            share.holder.start_next()
+
+    def offer_claims(self) -> None:
+        """The worker may need more jobs: begins claims once what is ready to run has run."""
+        if not self._offers_claims:
+            self._offers_claims = True
+            asyncio.get_running_loop().call_soon(self._begin_claims)
+
+    def _begin_claims(self) -> None:
+        self._offers_claims = False
+        if self.stop.is_set():
+            for consumer in self.consumers:
+                consumer.claim(0)
+            return
+        for share, limit in self.slots.claims(self.clock.monotonic() * 1000):
+            share.holder.claim(limit)
+
+    def _give_back_surplus(self) -> None:
+        for share, jobs in self.slots.take_surplus().items():
+            share.holder.give_back_newest(jobs)
+
+    def _look_later(self) -> None:
+        if not self._looks:
+            self._looks = True
+            asyncio.get_running_loop().call_later(LASTING_MS / 1000, self._look)
+
+    def _look(self) -> None:
+        self._looks = False
+        if self.slots.waiting and not self.stop.is_set():
+            self.slots.look()
+            self._give_back_surplus()
+            self._look_later()
+            self.offer_claims()

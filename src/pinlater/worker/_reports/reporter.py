@@ -65,6 +65,11 @@ class Reporter:
         self._delivery.original_server = is_original
 
     @property
+    def waiting_acks(self) -> int:
+        """Acks that may ride on a claim."""
+        return len(self._acks)
+
+    @property
     def undelivered_count(self) -> int:
         """Reports that the server has not taken or refused yet."""
         return len(self._acks) + sum(map(len, self._retries.values()))
@@ -79,7 +84,7 @@ class Reporter:
         if ending.kind is Kind.SUCCEEDED:
             report = Report(job, Ack(job.descriptor, token=job.token), lease, task_counts)
         elif ending.kind is Kind.SNOOZED:
-            await self.release([(job, lease)], ending.delay_ms)
+            await self.release([(job, lease)], max(1, ending.delay_ms))  # 0 is for jobs that have not run
             return
         elif ending.kind is Kind.RESCHEDULED and ending.rescheduling is not None:
             at_ms, body = ending.rescheduling
@@ -140,13 +145,21 @@ class Reporter:
 
     async def release(self, claims: Sequence[tuple[ClaimedJob, int | None]], delay_ms: int = 0) -> None:
         """Gives jobs back, each with its lease, so that they keep their attempts. Retried as long as the worker runs."""
-        await self._send_now(
-            [
-                Report(job, GiveBack(Claim(job.descriptor, job.token), delay_ms), lease)
-                for job, lease in claims
-                if job.token or self.original_server
-            ]
-        )
+        await self._send_now(self._give_backs(claims, delay_ms))
+
+    def release_soon(self, claims: Sequence[tuple[ClaimedJob, int | None]]) -> None:
+        """The same, without waiting for the server."""
+        if self._retrying is None:  # the worker is about to send all that is left
+            self._keep(self._give_backs(claims), at_once=True)
+        else:
+            self._retrying.create_task(self.release(claims), name=f"jobs of {self._queue} go back")
+
+    def _give_backs(self, claims: Sequence[tuple[ClaimedJob, int | None]], delay_ms: int = 0) -> list[Report]:
+        return [
+            Report(job, GiveBack(Claim(job.descriptor, job.token), delay_ms), lease)
+            for job, lease in claims
+            if job.token or self.original_server
+        ]
 
     # --- acks that ride on a claim ----------------------------------------------------------------------------------------
     def take(self) -> list[Report]:

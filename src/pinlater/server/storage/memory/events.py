@@ -87,9 +87,10 @@ def extend(job: MemoryJob, now_ms: int) -> None:
 
 
 def release(job: MemoryJob, delay_ms: int, now_ms: int) -> None:
-    """Given back untried: attempts as they were, nothing in the history."""
+    """Given back untried: attempts as they were, nothing in the history. Without a delay the job keeps its place in the queue."""
     _to_pending(job, now_ms)
-    job.run_after_ms = now_ms + delay_ms
+    if delay_ms or job.run_after_ms > now_ms:
+        job.run_after_ms = now_ms + delay_ms
 
 
 def cancel(job: MemoryJob, now_ms: int) -> None:
