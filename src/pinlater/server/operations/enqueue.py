@@ -13,6 +13,7 @@ from hashlib import blake2b
 from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import descriptor_prefix
+from pinlater.domain.durations import YEAR_MS, due_fault
 from pinlater.domain.errors import (
     BodyTooLarge,
     EnqueueRejected,
@@ -28,7 +29,6 @@ from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.queues import YEAR_MS
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -85,7 +85,7 @@ class Enqueue:
             raise RequestTooOld
         known = self._queue_cache.get(queue) or await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        unique = self._check(jobs, request_key)
+        unique = self._check(jobs, request_key, now_ms)
         if len(jobs) > ITEMS_A_TURN:
             await asyncio.sleep(0)
         request: KeyedRequest | None = None
@@ -116,7 +116,7 @@ class Enqueue:
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def _check(self, jobs: Sequence[Job], request_key: str | None) -> bool:
+    def _check(self, jobs: Sequence[Job], request_key: str | None, now_ms: int) -> bool:
         """Raises if the request can't be stored. Returns whether any of its jobs has a unique key."""
         settings = self._settings
         if len(jobs) > settings.max_jobs_per_request:
@@ -133,12 +133,16 @@ class Enqueue:
         body_max = limit.bytes
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
         any_unique = False
+        latest_ms = now_ms + YEAR_MS
         for index, job in enumerate(jobs):
-            body, priority, _, attempts_allowed, _, headers, unique, claim_timeout_ms, _ = job
+            body, priority, run_after_ms, attempts_allowed, _, headers, unique, claim_timeout_ms, _ = job
             if not 1 <= priority <= levels:
                 raise PriorityNotSupported.of(priority, levels)
             if len(body) > body_max:
                 raise BodyTooLarge.of(index, len(body), body_max, limit.bound_by)
+            if run_after_ms is not None and run_after_ms > latest_ms:
+                fault = due_fault(run_after_ms, now_ms)
+                raise InvalidArgument(f"Job {index}: runAfterTimestampMillis {run_after_ms} {fault}")
             if attempts_allowed is not None and not 1 <= attempts_allowed <= ATTEMPTS_ALLOWED_MAX:
                 raise InvalidArgument(
                     f"Job {index}: attempts allowed must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts_allowed}"
