@@ -24,7 +24,7 @@ from tests.promises.wire import (
 TOO_LONG_MS = {"by a millisecond": YEAR_MS + 1, "by ten years": 11 * YEAR_MS, "to the end of time": 2**63 - 1}
 
 
-@pytest.fixture(params=TOO_LONG_MS.values(), ids=TOO_LONG_MS)
+@pytest.fixture(params=list(TOO_LONG_MS.values()), ids=list(TOO_LONG_MS))
 def delay_ms(request: pytest.FixtureRequest) -> int:
     """A delay of more than a year."""
     return int(request.param)

@@ -400,7 +400,9 @@ def test_busy_queues_of_one_owner_get_different_owners_and_then_stay() -> None:
 
         async def enqueue(client: Process, queue: str) -> None:
             while True:
-                await client.client.enqueue(queue, [Job(b"", run_after_ms=scene.cluster.wall_ms() + YEAR_MS // 2)] * 200)
+                await client.client.enqueue(
+                    queue, [Job(b"", run_after_ms=scene.cluster.wall_ms() + YEAR_MS // 2)] * 200
+                )
                 await asyncio.sleep(1.0)
 
         for client, queue in zip(clients, busy.values(), strict=True):

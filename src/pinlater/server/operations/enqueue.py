@@ -32,6 +32,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -132,6 +133,7 @@ class Enqueue:
         levels, limit = settings.priority_levels, self._body_limit
         body_max = limit.bytes
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
+        header_bytes_checked = 0
         any_unique = False
         latest_ms = now_ms + YEAR_MS
         for index, job in enumerate(jobs):
@@ -147,18 +149,26 @@ class Enqueue:
                 raise InvalidArgument(
                     f"Job {index}: attempts allowed must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts_allowed}"
                 )
-            if headers and headers != checked:
-                self._check_headers(index, headers)
-                checked = headers
+            if headers:
+                if headers != checked:
+                    header_bytes_checked = self._check_headers(index, headers)
+                    checked = headers
+                if len(body) + header_bytes_checked + JOB_BYTES > settings.max_frame_bytes:
+                    raise InvalidArgument(
+                        f"Job {index}: body and headers do not fit a frame of {settings.max_frame_bytes} bytes together, so that no "
+                        "dequeue could hand them out"
+                    )
             if unique is not None or claim_timeout_ms is not None:
                 self._check_additions(index, job)
                 any_unique = any_unique or unique is not None
         return any_unique
 
-    def _check_headers(self, index: int, headers: Mapping[str, str]) -> None:
+    def _check_headers(self, index: int, headers: Mapping[str, str]) -> int:
+        """How many bytes of an answer they take."""
         size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
         if size > self._settings.max_header_bytes:
             raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {self._settings.max_header_bytes}")
+        return header_bytes(headers)
 
     def _check_additions(self, index: int, job: Job) -> None:
         settings = self._settings
