@@ -194,6 +194,20 @@ def test_other_states_are_counted_and_left_unless_work_in_progress_is_wanted(
     assert [job.body for job in jobs_of(pinlater.address, name)] == [b"0", b"1"]
 
 
+def test_a_job_that_is_due_in_more_than_a_year_is_left_and_counted(
+    old: OldServer, name: str, pinlater: Pinlater, run: Callable[..., Any]
+) -> None:
+    """No server takes it; one with a time that its producer gave in seconds is due, as it was in the original."""
+    far_s = SystemClock().now_ms() // 1000 + 3 * 366 * 86_400
+    old.make(name, [OldRow(b"far", PENDING, 2, "", far_s), OldRow(b"1970", PENDING, 2, "", 1_900_000), OldRow(b"now")])
+    done = pinlater(*old.arguments())
+    assert done.code == 0
+    assert done.err.startswith("note: 1 job left in the original")
+    (row,) = run()
+    assert (row["found"], row["already_there"], row["left"]["due_in_more_than_a_year"]) == (2, 2, 1)
+    assert [job.body for job in jobs_of(pinlater.address, name)] == [b"1970", b"now"]
+
+
 def test_ten_thousand_jobs_come_once_though_they_are_imported_twice(
     run: Callable[..., Any], old: OldServer, name: str, pinlater: Pinlater
 ) -> None:

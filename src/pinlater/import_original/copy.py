@@ -125,7 +125,7 @@ class Copy:
         return Job(
             old.body,
             priority=table.priority,
-            run_after_ms=None if old.run_after_ms and is_in_seconds(old.run_after_ms) else old.run_after_ms,
+            run_after_ms=0 if old.run_after_ms and is_in_seconds(old.run_after_ms) else old.run_after_ms,
             attempts_allowed=min(max(1, old.attempts_remaining), _ATTEMPTS_MAX),
             custom_status=old.custom_status,
             unique=UniqueKey(name, UniqueScope.TIME, self._plan.remember_ms),

@@ -297,6 +297,7 @@ def check_config(config: QueueConfig) -> None:
         ("max_backlog", 0, 2**53),
         ("default_attempts", 1, ATTEMPTS_ALLOWED_MAX),
         ("default_expiry_ms", 1, 10 * YEAR_MS),
+        ("burst", 1, 2**31 - 1),
     ):
         value = getattr(config, field)
         if value is not None and not least <= value <= most:
