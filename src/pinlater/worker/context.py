@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
 from pinlater.domain.job import PROGRESS_MARK, Outcome
-from pinlater.worker.durations import as_delay_ms, as_time_ms, check_due_ms
+from pinlater.worker.durations import as_delay_ms, as_time_ms
 from pinlater.worker.errors import ClaimLost
 
 # Makes the body of the next attempt of a value, for the method of that name. Raises TypeError if the task can't be called with it.
@@ -114,7 +114,7 @@ class JobContext:
         it keeps its attempts.
 
         Takes effect when the function returns; if it raises, the attempt fails as usual. Raises TypeError like `checkpoint`, and TypeError
-        or ValueError for what is no time, or is more than a year ahead.
+        or ValueError for what is no time. A time that is more than a year ahead makes the attempt fail.
         """
         new_body = self._as_body(body, "reschedule")
         argument = f"task {self.task}: reschedule: at"
@@ -122,7 +122,6 @@ class JobContext:
             at_ms = self._server.now_ms() + as_delay_ms(at, argument)
         else:
             at_ms = as_time_ms(at, argument, "a duration is a timedelta or text such as '5m'")
-            check_due_ms(at_ms, self._server.now_ms(), argument)
         self.rescheduling = Rescheduling(at_ms, new_body)
 
     def _as_body(self, body: Any, method: str) -> bytes | None:

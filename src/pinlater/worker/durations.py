@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from pinlater.domain.durations import delay_fault, due_fault, duration_ms, is_in_seconds
+from pinlater.domain.durations import delay_fault, duration_ms, is_in_seconds
 
 Duration = float | timedelta | str
 # In 1973. A smaller number was meant as seconds, or as a duration; 0 is "at once".
@@ -33,12 +33,6 @@ def as_delay_ms(value: Duration, argument: str) -> int:
     if fault := delay_fault(delay_ms, "seconds"):
         raise ValueError(f"{argument}: {value} {fault}")
     return delay_ms
-
-
-def check_due_ms(at_ms: int, now_ms: int, argument: str) -> None:
-    """Raises ValueError, which begins with `argument`, for a time that is more than a year ahead."""
-    if fault := due_fault(at_ms, now_ms):
-        raise ValueError(f"{argument}: {at_ms} {fault}")
 
 
 def as_time_ms(at: object, argument: str, hint: str) -> int:

@@ -13,7 +13,7 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
-from pinlater.worker.durations import Duration, as_delay_ms, as_duration_ms, as_time_ms, check_due_ms
+from pinlater.worker.durations import Duration, as_delay_ms, as_duration_ms, as_time_ms
 from pinlater.worker.envelope import RESERVED_HEADERS
 from pinlater.worker.middleware import Middleware
 
@@ -138,12 +138,9 @@ def check_options(task: str, options: JobOptions) -> JobTimes:
     return times
 
 
-def check_times(task: str, options: JobOptions, times: JobTimes, now_ms: int) -> None:
-    """Raises ValueError if a job that is enqueued now expires before it is due, or is due in more than a year."""
-    if times.at_ms is None:
-        return
-    check_due_ms(times.at_ms, now_ms, f"task {task}: at")
-    if times.expires_in_ms is not None and now_ms + times.expires_in_ms < times.at_ms:
+def check_expiry(task: str, options: JobOptions, times: JobTimes, now_ms: int) -> None:
+    """Raises ValueError if a job that is enqueued now expires before it is due."""
+    if times.at_ms is not None and times.expires_in_ms is not None and now_ms + times.expires_in_ms < times.at_ms:
         raise ValueError(
             f"task {task}: expires_in ({duration_text(times.expires_in_ms)}) ends before the job is due (at {options.at}), "
             "so that the job would never run"

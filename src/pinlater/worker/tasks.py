@@ -23,7 +23,7 @@ from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
-from pinlater.worker.option_checks import check_options, check_times
+from pinlater.worker.option_checks import check_expiry, check_options
 from pinlater.worker.other_names import method_hint, producer_hint, using_option_hint
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
@@ -260,7 +260,7 @@ class Producer(Generic[P]):
         """When the job runs, and when it expires."""
         times, now_ms = self._times_of, self._enqueuer.now_ms()
         run_after_ms = times.at_ms if times.delay_ms is None else now_ms + times.delay_ms
-        check_times(self._task.name, self._options, times, now_ms)
+        check_expiry(self._task.name, self._options, times, now_ms)
         return run_after_ms, None if times.expires_in_ms is None else now_ms + times.expires_in_ms
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
