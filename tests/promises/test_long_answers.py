@@ -175,6 +175,8 @@ async def test_a_single_job_that_is_longer_than_answers_may_be_is_handed_out_wit
     assert (await wire.job(name)).jobState == IN_PROGRESS
     page = await wire.scan("q", IN_PROGRESS, includeBody=True, limit=10)
     assert sum(len(each.body) for each in page.scannedJobs) <= 300_001
+    page = await wire.scan("q", IN_PROGRESS, includeBody=True, limit=1, paged=True)
+    assert [each.jobDescriptor for each in page.scannedJobs] != []
 
 
 async def test_a_job_whose_body_and_headers_no_frame_could_bring_back_is_refused(start: Start) -> None:

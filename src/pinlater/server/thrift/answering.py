@@ -55,6 +55,8 @@ NO_ANSWER = b""
 # Of a dequeue for which the quota has no poll, but whose acks are to be carried out. Without any wait a paused queue would refuse it.
 WAIT_OVER_QUOTA_MS = 1
 _QUEUES_SHOWN = 3
+# The methods whose answers may show a single job of any length, and the field of the answer that has the jobs ('' if it is the answer).
+_JOBS_SHOWN = {"dequeueJobs": "jobs", "scanJobs": "scannedJobs", "lookupJobs": "", "findUniqueKey": "jobs"}
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
 # Of its calls the handler is told when they arrived.
 METHOD_WITH_KEYS = "enqueueJobs"
@@ -321,9 +323,9 @@ class Answering:
         """Raises `AnswerTooLarge` for an answer that is too long, unless it is a single job that fits a frame. That would stay in its queue
         for ever.
         """
-        method = call.method
-        shown = answer if method.returns_many else getattr(answer, method.list_field or "jobs", answer)
-        if size_bytes > self._settings.max_frame_bytes or not isinstance(shown, list | dict) or len(shown) != 1:
+        field = _JOBS_SHOWN.get(call.method.name)
+        jobs = () if field is None else getattr(answer, field, answer)
+        if size_bytes > self._settings.max_frame_bytes or len(jobs) != 1:
             raise AnswerTooLarge.of(size_bytes, self._settings.answer_bytes_max)
         self._warn_of_size(
             "an answer with a single job is longer than answers may be; many clients can't read it", call, size_bytes
