@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -403,7 +404,8 @@ def test_a_time_may_be_given_instead_of_a_delay(pinlater: Pinlater, queue: str) 
     at = SystemClock().now_ms() + 1_000_000
     (descriptor,) = pinlater.ok("enqueue", queue, "--body", "x", "--at", str(at)).out.split()
     assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["run_after_ms"] == at
-    pinlater.ok("enqueue", queue, "--body", "x", "--at", "2040-01-31T12:00:00Z")
+    in_a_hundred_days = datetime.now(UTC) + timedelta(days=100)
+    pinlater.ok("enqueue", queue, "--body", "x", "--at", f"{in_a_hundred_days:%Y-%m-%dT12:00:00Z}")
     assert pinlater.ok("count", queue, "--future").out == "2\n"
     for command in ("count", "scan"):
         refused = pinlater(command, queue, "--future", "--state", "failed")
@@ -436,9 +438,10 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     pinlater.ok("queue", "resume", queue)
     changed = pinlater.ok("queue", "config", queue, "--claim-timeout", "5m", "--max-backlog", "9", "--json").json
     assert (changed["claim_timeout_ms"], changed["max_backlog"], changed["failed_ttl_ms"]) == (300_000, 9, None)
-    pinlater.ok("queue", "config", queue, "--max-backlog", "default", "--max-jobs-per-second", "0.5")
+    pinlater.ok("queue", "config", queue, "--max-backlog", "default", "--max-jobs-per-second", "0.5", "--burst", "3")
     now = pinlater.ok("queue", "config", queue, "--json").json
     assert (now["claim_timeout_ms"], now["max_backlog"], now["max_jobs_per_second"]) == (300_000, None, 0.5)
+    assert now["burst"] == 3
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import pytest
 
 from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
+from pinlater.domain.clock import SystemClock
 from pinlater.import_original import source as reading
 from pinlater.import_original.copy import Copy, CopyPlan
 from pinlater.import_original.old_server import OriginalTls, server_of
@@ -149,7 +150,7 @@ def test_a_waiting_job_comes_as_it_was(
     run: Callable[..., Any], old: OldServer, name: str, pinlater: Pinlater, tmp_path: Path
 ) -> None:
     """Bytes, priority, time, remaining attempts, status; from every shard and priority."""
-    late_s = 4_000_000_000 // 2
+    late_s = SystemClock().now_ms() // 1000 + 300 * 86_400
     status = "é" * 5000
     old.make(
         name, [OldRow(bytes(range(256)), PENDING, 3, status, late_s), OldRow(None, PENDING, 0, None, 0)], shard="1d2"
@@ -191,6 +192,20 @@ def test_other_states_are_counted_and_left_unless_work_in_progress_is_wanted(
     assert (row["found"], row["copied"], row["already_there"]) == (2, 1, 1)
     assert row["left"] == {"in_progress": 0, "succeeded": 2, "failed": 1, "other": 1}
     assert [job.body for job in jobs_of(pinlater.address, name)] == [b"0", b"1"]
+
+
+def test_a_job_that_is_due_in_more_than_a_year_is_left_and_counted(
+    old: OldServer, name: str, pinlater: Pinlater, run: Callable[..., Any]
+) -> None:
+    """No server takes it; one with a time that its producer gave in seconds is due, as it was in the original."""
+    far_s = SystemClock().now_ms() // 1000 + 3 * 366 * 86_400
+    old.make(name, [OldRow(b"far", PENDING, 2, "", far_s), OldRow(b"1970", PENDING, 2, "", 1_900_000), OldRow(b"now")])
+    done = pinlater(*old.arguments())
+    assert done.code == 0
+    assert done.err.startswith("note: 1 job left in the original")
+    (row,) = run()
+    assert (row["found"], row["already_there"], row["left"]["due_in_more_than_a_year"]) == (2, 2, 1)
+    assert [job.body for job in jobs_of(pinlater.address, name)] == [b"1970", b"now"]
 
 
 def test_ten_thousand_jobs_come_once_though_they_are_imported_twice(
@@ -457,7 +472,7 @@ def test_into_several_mysql_shards_too_each_job_comes_once(
 async def test_an_original_server_is_refused_as_the_one_to_copy_into() -> None:
     """It knows no unique keys, so a second run would double everything."""
     async with FakeServer() as server, AsyncClient(server.address, request_keys=False) as client:
-        copy = Copy(CopyPlan(), client, lambda _: None, lambda *_: None, lambda: 0.0)
+        copy = Copy(CopyPlan(), client, lambda _: None, lambda *_: None, SystemClock())
         with pytest.raises(CallerError, match="is an original PinLater"):
             await copy.run([])
         assert server.called("enqueueJobs") == []

@@ -72,6 +72,23 @@ def test_what_does_not_exist_is_told_by_an_answer_that_does_not_need_it(pinlater
     assert (muted.code, muted.err) == (0, f"note: {queue} has no group {GROUP} now\n")
 
 
+def test_a_delay_of_more_than_a_year_is_refused_by_each_command_that_has_one(pinlater: Pinlater, queue: str) -> None:
+    """And jobs are as they were."""
+    held, failed = [pinlater.ok("enqueue", queue, "--body", "x").out.strip() for _ in range(2)]
+    pinlater.ok("dequeue", queue, "--limit", "2")
+    pinlater.ok("ack", failed, "--failed", "--final")
+    for arguments in (
+        ("enqueue", queue, "--body", "x", "--delay", "367d"),
+        ("enqueue", queue, "--body", "x", "--at", "2999-01-01"),
+        ("ack", held, "--failed", "--retry-delay", "367d"),
+        ("retry-failed", queue, "--delay", "367d"),
+        ("retry-failed", "--descriptor", failed, "--delay", "367d"),
+    ):
+        done = pinlater(*arguments)
+        assert done.code != 0, arguments
+        assert "a job waits for a year (366 days) at most" in done.err, arguments
+
+
 def test_a_mute_says_in_a_line_what_it_did(pinlater: Pinlater, queue: str) -> None:
     """The list of all groups is `failures` without --mute; with --json it stays the answer."""
     [line] = pinlater("failures", queue, "--mute", GROUP, "--for", "1h").out.splitlines()

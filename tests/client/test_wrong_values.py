@@ -27,11 +27,28 @@ from pinlater.domain import errors as domain_errors
 from tests.client.fake_server import FakeServer
 
 A_MINUTE: Any = "1m"
+SECONDS = 1_900_000_000
 Call = Callable[[Any], Any]
 
 
 def job(**fields: Any) -> Job:
     return Job(b"", **fields)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.enqueue("q", [job(run_after_ms=SECONDS)]),
+        lambda client: client.enqueue("q", [job(expires_at_ms=SECONDS)]),
+        lambda client: client.checkpoint("q", [Checkpoint("q:s1:p1:1", run_after_ms=SECONDS)]),
+        lambda client: client.retry_failed("q", priority=1, run_after_ms=SECONDS),
+        lambda client: client.run_jobs("q", ["q:s1:p1:1"], run_after_ms=SECONDS),
+    ],
+)
+def test_a_time_in_seconds_is_refused_before_anything_is_sent(call: Call) -> None:
+    """As milliseconds it would be in January 1970, and the job would run or end at once."""
+    with Client("nowhere.invalid:1") as client, pytest.raises(errors.InvalidArgument, match="multiply it by 1000"):
+        call(client)
 
 
 WRONG_TYPES: list[tuple[Call, str]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from pinlater.client._job_scan import PAGE_JOBS, ScanBounds
 from pinlater.console.endpoints import jobs
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.durations import YEAR_MS
 from tests.console.caller import Caller
 
 JOBS = "/v1/queues/mail/jobs"
@@ -88,6 +90,26 @@ async def test_several_jobs_are_stored_with_bodies_of_all_kinds(caller: Caller) 
     assert found[3]["body"] == "null"
 
 
+@pytest.mark.parametrize(
+    ("field", "value_of", "says"),
+    [
+        ("run_after_ms", lambda now_ms: now_ms + YEAR_MS + 1, "a job waits for a year (366 days) at most"),
+        ("run_after_ms", lambda now_ms: now_ms * 1000, "is it in microseconds?"),
+        ("run_after_ms", lambda now_ms: now_ms // 1000 + 60, "seems to be in seconds"),
+        ("expires_at_ms", lambda now_ms: now_ms // 1000 + 60, "seems to be in seconds"),
+        ("delay_ms", lambda _: YEAR_MS + 1, "a job waits for a year (366 days) at most"),
+    ],
+)
+async def test_a_time_too_far_ahead_or_in_another_unit_is_refused_with_what_is_wrong(
+    caller: Caller, clock: ManualClock, field: str, value_of: Callable[[int], int], says: str
+) -> None:
+    jobs = [{"body": "x"}, {"body": "y", field: value_of(clock.now_ms())}]
+    problem = await caller.refused("POST", f"{JOBS}/batch", {"jobs": jobs})
+    assert (problem["status"], problem["reason"]) == (400, "INVALID_ARGUMENT")
+    assert says in problem["detail"]
+    assert await caller.ok("GET", f"{JOBS}/count") == {"jobs": 0, "incomplete": False}
+
+
 async def test_a_repeat_with_an_idempotency_key_stores_nothing(caller: Caller) -> None:
     first = await caller.send("POST", JOBS, b"x", idempotency_key="order-1")
     second = await caller.send("POST", JOBS, b"x", idempotency_key="order-1")
@@ -98,7 +120,9 @@ async def test_a_repeat_with_an_idempotency_key_stores_nothing(caller: Caller) -
 
 
 @pytest.mark.parametrize(("span", "moment"), [("delay_ms", "run_after_ms"), ("expires_in_ms", "expires_at_ms")])
-async def test_a_request_with_an_idempotency_key_says_moments(caller: Caller, span: str, moment: str) -> None:
+async def test_a_request_with_an_idempotency_key_says_moments(
+    caller: Caller, clock: ManualClock, span: str, moment: str
+) -> None:
     single = await caller.send("POST", f"{JOBS}?{span}=60000", b"x", idempotency_key="order-1")
     batch = json.dumps({"jobs": [{"body": "x", span: 60_000}]}).encode()
     several = await caller.send(
@@ -106,7 +130,9 @@ async def test_a_request_with_an_idempotency_key_says_moments(caller: Caller, sp
     )
     for answer, field in ((single, span), (several, f"jobs[0].{span}")):
         assert (answer.status, answer.json["field"]) == (400, field)
-    repeats = [await caller.send("POST", f"{JOBS}?{moment}=4102444800000", b"x", idempotency_key="k") for _ in range(2)]
+    url = f"{JOBS}?{moment}={clock.now_ms() + 60_000}"
+    repeats = [await caller.send("POST", url, b"x", idempotency_key="k") for _ in range(2)]
+    assert repeats[0].status < 400
     assert repeats[0].json == repeats[1].json
 
 

@@ -36,6 +36,7 @@ async def test_settings_are_replaced_and_changed(caller: Caller) -> None:
     changed = await caller.ok("PATCH", f"{MAIL}/settings", {"max_backlog": None, "max_jobs_per_second": 2.5})
     assert changed["settings"] == {
         "max_jobs_per_second": 2.5,
+        "burst": None,
         "claim_timeout_ms": 5000,
         "succeeded_ttl_ms": None,
         "failed_ttl_ms": None,

@@ -12,6 +12,7 @@ from pinlater.client.errors import PinLaterError, UnknownMethod, error_for
 from pinlater.client.values import Scanned
 from pinlater.console.job_search import JobSearch, SearchBounds, SearchResult
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.durations import YEAR_MS
 from pinlater.server.main.core import Core
 from tests.console.caller import Caller
 
@@ -50,7 +51,7 @@ async def search(client: AsyncClient, text: str, *, queue: str = "", **bounds: f
 async def test_a_text_is_found_wherever_it_is_in_all_queues_and_states(caller: Caller, client: AsyncClient) -> None:
     by_key = await put(client, "orders", unique=UniqueKey("Order-7"))
     by_header = await put(client, headers={"tenant": "about order-7"}, priority=3)
-    later = await put(client, body=b"<order-7>", run_after_ms=2_000_000_000_000)
+    later = await put(client, body=b"<order-7>", run_after_ms=ManualClock().now_ms() + YEAR_MS)
     await put(client, "orders", body=b"order-8")
     failed = await put(client, "orders", body=b"x", priority=2)
     [first, second] = (await client.dequeue("orders", 2)).jobs

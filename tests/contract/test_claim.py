@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
@@ -159,6 +161,22 @@ async def test_an_answer_stops_at_its_bytes(desk: Desk) -> None:
     assert claimed.next_due_ms == desk.now, "there is more to have at once"
     counts = await desk.counts()
     assert (counts.pending, counts.in_progress) == (7, 3)
+
+
+@pytest.mark.differs("the length of headers, before a job is read")
+@pytest.mark.parametrize("headers", [{"trace": "é" * 450}, {f"{number:02}": "" for number in range(90)}])
+async def test_headers_count_as_bytes_of_an_answer(desk: Desk, headers: dict[str, str]) -> None:
+    """Also those of a job that has failed before, and as long as their encoding is."""
+    await desk.insert(*[desk.job(b"x" * 100, headers=headers, attempts=3) for _ in range(6)])
+    await desk.fail((await desk.take()).key)
+    call = ClaimCall(10, desk.holder(), max_bytes=3_500)
+
+    peeked = await desk.shard.peek_jobs(QUEUE, 10, desk.now, 3_500)
+    claimed = await desk.order(ClaimOrder(QUEUE, [call], TIMEOUT_MS))
+
+    assert [job.headers for job in claimed.jobs[0]] == [headers] * len(claimed.jobs[0])
+    assert 2 <= len(claimed.jobs[0]) <= len(peeked) == 3  # type: ignore[arg-type]
+    assert claimed.next_due_ms == desk.now
 
 
 async def test_one_job_always_fits(desk: Desk) -> None:

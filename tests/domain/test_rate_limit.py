@@ -22,6 +22,16 @@ def test_a_full_bucket_holds_one_seconds_worth() -> None:
     assert not bucket.available(0)
 
 
+def test_a_bucket_with_a_burst_holds_that_and_never_less_than_a_job() -> None:
+    for rate, burst, held in ((10.0, 3.0, 3), (10.0, 30.0, 30), (0.1, 5.0, 5), (10.0, 0.5, 1)):
+        bucket = TokenBucket(rate, 0, burst)
+        assert bucket.whole(1_000) == held
+        bucket.charge(held, 1_000)
+        wait_ms = bucket.retry_after_ms(1_000)
+        assert wait_ms is not None
+        assert bucket.whole(1_000 + wait_ms / 1000) >= 1
+
+
 def test_a_fraction_lets_one_job_through_at_once_and_the_next_after_its_time() -> None:
     bucket = TokenBucket(0.1, now=0)
     assert bucket.available(0)

@@ -130,6 +130,7 @@ async def test_configure_queue_covers_all_settings_and_replaces_them_whole(wire:
         "maxBacklog": 4,
         "defaultAttempts": 5,
         "defaultExpiryMillis": 6,
+        "burst": 7,
     }
     await wire.configure(queue, **everything)
     config = await wire.call("getQueueConfig", queueName=queue)

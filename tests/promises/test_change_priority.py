@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.durations import YEAR_MS
 from tests.promises.test_queues import refused
 from tests.promises.wire import ALREADY_FINAL, APPLIED, FAILED, NOT_FOUND, PENDING, STALE_CLAIM, Wire, ttypes
 
-FAR_MS = 4_000_000_000_000
+FAR_MS = ManualClock().now_ms() + YEAR_MS
 
 
 async def change(wire: Wire, priority: int, *descriptors: str) -> list[tuple[int, str | None]]:

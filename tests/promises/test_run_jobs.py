@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.durations import YEAR_MS
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import ALREADY_FINAL, APPLIED, NOT_FOUND, PENDING, STALE_CLAIM, Wire, ttypes
 
-FAR_MS = 4_000_000_000_000
+FAR_MS = ManualClock().now_ms() + YEAR_MS
 
 
 async def run(wire: Wire, *descriptors: str, **more: object) -> list[int]:

@@ -252,6 +252,37 @@ async def test_a_limit_is_charged_by_jobs_and_one_request_may_overdraw_so_the_ne
     assert len(await here.bodies("q", 1)) == 1
 
 
+@pytest.mark.parametrize(("burst", "at_once"), [(None, 20), (3, 3), (50, 50)])
+async def test_a_limit_saves_up_a_seconds_worth_while_its_queue_is_quiet_or_its_burst(
+    here: Wire, running: RunningServer, burst: int | None, at_once: int
+) -> None:
+    await here.configure("q", maxJobsPerSecond=20.0, burst=burst)
+    await here.enqueue("q", *[b"x"] * 100)
+    running.clock.advance(seconds=60)
+    assert len(await here.bodies("q", 100, waitMillis=1)) == at_once
+    running.clock.advance(ms=50)
+    assert len(await here.bodies("q", 100, waitMillis=1)) == 1
+
+
+async def test_servers_share_the_burst_of_a_queue_and_each_saves_up_a_job_at_least(
+    here: Wire, running: RunningServer
+) -> None:
+    limits = running.core.dispatcher.limits
+    await here.configure("q", maxJobsPerSecond=20.0, burst=5)
+    await here.enqueue("q", *[b"x"] * 100)
+    for servers, at_once in ((2, 2), (50, 1), (1, 5)):
+        limits._servers = {"q": servers}.__getitem__
+        limits.share_again()
+        running.clock.advance(seconds=60)
+        assert len(await here.bodies("q", 100, waitMillis=1)) == at_once
+
+
+async def test_a_burst_of_no_job_is_refused(here: Wire) -> None:
+    error = await refused(here.configure("q", maxJobsPerSecond=20.0, burst=0))
+    assert error.detail == "INVALID_ARGUMENT"
+    assert "burst must be from 1" in error.message
+
+
 async def test_empty_dequeues_cost_nothing_of_the_limit(here: Wire) -> None:
     await here.configure("q", maxJobsPerSecond=1.0)
     for _ in range(20):

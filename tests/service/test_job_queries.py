@@ -172,7 +172,7 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     for _ in range(3):
         descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
     read = count_lookups(world, monkeypatch)
-    with pytest.raises(InvalidArgument, match="more than a frame"):
+    with pytest.raises(InvalidArgument, match="max_answer_bytes"):
         await world.service.job_queries.lookup(descriptors, bodies=True)
     assert sum(read) < 3_000
     found = await world.service.job_queries.lookup(descriptors[:70], bodies=True)

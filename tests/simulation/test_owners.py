@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import Job
+from pinlater.domain.durations import YEAR_MS
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
@@ -419,7 +420,9 @@ def test_busy_queues_of_one_owner_get_different_owners_and_then_stay() -> None:
 
         async def enqueue(client: Process, queue: str) -> None:
             while True:
-                await client.client.enqueue(queue, [Job(b"", run_after_ms=10**15)] * 200)
+                await client.client.enqueue(
+                    queue, [Job(b"", run_after_ms=scene.cluster.wall_ms() + YEAR_MS // 2)] * 200
+                )
                 await asyncio.sleep(1.0)
 
         for client, queue in zip(clients, busy.values(), strict=True):

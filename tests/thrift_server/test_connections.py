@@ -673,7 +673,7 @@ async def test_requests_beyond_the_bound_behind_a_long_poll_are_refused_in_order
 
 
 async def test_calls_that_show_jobs_reserve_memory_before_they_start(start: Start) -> None:
-    desk = await start(max_buffered_bytes=70_000_000)
+    desk = await start(max_buffered_bytes=90_000_000)
     gate = Gate("scan")
     desk.operations.before = gate
     clients = [await desk.connect() for _ in range(4)]

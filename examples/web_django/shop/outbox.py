@@ -7,6 +7,7 @@ between enqueues the same rows again; their unique keys make the second enqueue 
 from __future__ import annotations
 
 import logging
+import time
 from itertools import groupby
 from operator import attrgetter
 
@@ -19,6 +20,7 @@ from shop.models import OutboxEntry
 _log = logging.getLogger("shop.outbox")
 _AT_A_TIME = 500
 _DAY_MS = 24 * 3_600_000
+_YEAR_MS = 366 * _DAY_MS  # the longest that a job waits
 
 
 def put(queue: str, job: Job) -> None:
@@ -27,6 +29,8 @@ def put(queue: str, job: Job) -> None:
         raise RuntimeError("call put in a transaction: use transaction.atomic()")
     if job.unique is not None:
         raise ValueError("the outbox sets the unique key of its jobs")
+    if job.run_after_ms is not None and job.run_after_ms > time.time() * 1000 + _YEAR_MS:
+        raise ValueError("the server would refuse the job, which is due in more than a year")
     OutboxEntry.objects.create(queue=queue, job=msgspec.json.encode(job).decode())
 
 

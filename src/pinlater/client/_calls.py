@@ -19,6 +19,7 @@ from pinlater.client._thrift import check_encodable, types
 from pinlater.client._unique_keys import check_unique_types
 from pinlater.client._wrong_values import wrong_items
 from pinlater.client.errors import InvalidArgument
+from pinlater.domain.durations import is_in_seconds
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.setting_types import check_integer
@@ -99,7 +100,7 @@ def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
     return types.PinLaterJob(
         body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"{name}.body"),
         priority=job.priority,
-        runAfterTimestampMillis=job.run_after_ms,
+        runAfterTimestampMillis=_time_ms(job.run_after_ms, name, "run_after_ms"),
         numAttemptsAllowed=job.attempts_allowed,
         customStatus=job.custom_status,
         headers=_headers(job.headers, name) if job.headers else None,
@@ -107,8 +108,16 @@ def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
         uniqueScope=int(unique.scope) if unique else None,
         uniqueForMillis=unique.for_ms if unique and unique.for_ms else None,
         claimTimeoutMillis=job.claim_timeout_ms,
-        expiresAtMillis=job.expires_at_ms,
+        expiresAtMillis=_time_ms(job.expires_at_ms, name, "expires_at_ms"),
     )
+
+
+def _time_ms(at_ms: int | None, owner: str, field: str) -> int | None:
+    """Raises InvalidArgument for a time in seconds. As milliseconds it would be in January 1970, and the job would run or end at once."""
+    if at_ms is not None and isinstance(at_ms, int) and is_in_seconds(at_ms):
+        name = f"{owner}.{field}"
+        raise InvalidArgument(f"{name} is in milliseconds, and {at_ms} seems to be in seconds: multiply it by 1000")
+    return at_ms
 
 
 def _headers(headers: Mapping[str, str], name: str) -> dict[str, str]:
@@ -261,7 +270,7 @@ def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpoint
         jobDescriptor=item.descriptor,
         newBody=None if item.new_body is None else body_of(item.new_body, f"items[{index}].new_body"),
         moveToPending=item.move_to_pending,
-        runAfterTimestampMillis=item.run_after_ms,
+        runAfterTimestampMillis=_time_ms(item.run_after_ms, f"items[{index}]", "run_after_ms"),
         numOfAttemptsAllowed=item.attempts_allowed,
         prependCustomStatus=item.prepend_status or None,
         claimToken=item.token or None,
@@ -374,7 +383,7 @@ def retry_failed(
         queueName=queue,
         priority=priority,
         attemptsToAllow=attempts,
-        runAfterTimestampMillis=run_after_ms,
+        runAfterTimestampMillis=_time_ms(run_after_ms, "retry_failed", "run_after_ms"),
         limit=limit,
         skipCancelled=None if cancelled else True,
     )
@@ -384,7 +393,9 @@ def retry_failed(
 def run_jobs(
     queue: str, descriptors: Sequence[str], *, attempts: int, run_after_ms: int | None
 ) -> ClientCall[list[values.AckResult]]:
-    request = types.RunJobsRequest(queue, _descriptors(descriptors), run_after_ms, attempts)
+    request = types.RunJobsRequest(
+        queue, _descriptors(descriptors), _time_ms(run_after_ms, "run_jobs", "run_after_ms"), attempts
+    )
     return ClientCall("runJobs", (request,), _parsing.ack_results)
 
 

@@ -15,6 +15,15 @@ _UNITS_MS = {
 
 
 _MS_MAX = 2**53  # beyond this a float does not hold every millisecond
+YEAR_MS = 366 * 86_400_000
+"""The longest delay of a job, claim timeout and life of a unique key that a server takes."""
+_YEAR = "a year (366 days)"
+_TIME_S_MIN, _TIME_S_MAX = 10**9, 4 * 10**9  # in 2001 and in 2096: a number that is taken for a time
+_SMALLER_UNITS = (
+    ("milliseconds", 10**3),
+    ("microseconds", 10**6),
+    ("nanoseconds", 10**9),
+)  # and how many of them are a second
 
 
 def duration_ms(text: str) -> int:
@@ -37,3 +46,42 @@ def duration_text(span_ms: int) -> str:
         if span_ms and span_ms % unit_ms == 0:
             return f"{span_ms // unit_ms}{unit}"
     return f"{span_ms}ms"
+
+
+def delay_fault(delay_ms: int, unit: str = "milliseconds") -> str:
+    """What is wrong with a job's delay, in words that follow its value; '' if nothing is. `unit`: of a plain number."""
+    if delay_ms <= YEAR_MS:
+        return ""
+    given = delay_ms if unit == "milliseconds" else delay_ms // 1000
+    is_time = any(_is_time_s(given // a_second) for a_second in (1, *dict(_SMALLER_UNITS).values()))
+    hint = "is it a time? A delay counts from now" if is_time else f"a number is in {unit}"
+    return f"would be {_long(delay_ms)}, and a job waits for {_YEAR} at most; {hint}"
+
+
+def due_fault(at_ms: int, now_ms: int) -> str:
+    """What is wrong with the time at which a job is to be due, in words that follow its value; '' if nothing is. A time in the past is
+    good."""
+    if at_ms - now_ms <= YEAR_MS:
+        return ""
+    hint = "times are in milliseconds since 1970"
+    for unit, a_second in _SMALLER_UNITS[1:]:
+        if _is_time_s(at_ms // a_second):
+            hint = f"is it in {unit}? Divide it by {a_second // 1000:,}"
+    return f"would be in {_long(at_ms - now_ms)}, and a job waits for {_YEAR} at most; {hint}"
+
+
+def is_in_seconds(at_ms: int) -> bool:
+    """Whether a time in milliseconds, which would be at the beginning of 1970, was meant in seconds."""
+    return _is_time_s(at_ms)
+
+
+def _is_time_s(number: int) -> bool:
+    return _TIME_S_MIN <= number < _TIME_S_MAX
+
+
+def _long(span_ms: int) -> str:
+    """A span of more than a year, for people."""
+    years = span_ms // YEAR_MS
+    if years > 1_000:
+        return "more than 1,000 years"
+    return f"{years} years" if years > 10 else f"{-(-span_ms // 86_400_000):,} days"

@@ -261,6 +261,22 @@ class ClientClosed(CallerError):
     """The client was closed, or not opened yet."""
 
 
+class AnswerTooLarge(InvalidArgument):
+    """The answer would be longer than the server's answers may be."""
+
+    detail = "ANSWER_TOO_LARGE"
+    size_bytes = 0
+
+    @classmethod
+    def of(cls, size_bytes: int, limit_bytes: int) -> Self:
+        error = cls(
+            f"The answer has {size_bytes} bytes or more; this server's answers have at most {limit_bytes} (settings "
+            "thrift.max_answer_bytes and thrift.max_frame_bytes); ask for less"
+        )
+        error.size_bytes = size_bytes
+        return error
+
+
 # --- limits -------------------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from pinlater.domain.durations import YEAR_MS
+
 
 class JobState(IntEnum):
     """The four states of the wire contract. How a job moves between them: `transitions`."""
@@ -55,7 +57,7 @@ CLAIM_TIMED_OUT_TEXT = "the claim timed out"
 QUARANTINED = "Quarantined"
 QUARANTINE_MS = 24 * 3_600_000  # time-outs that are older do not count
 ATTEMPTS_ALLOWED_MAX = 2**31 - 1
-UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
+UNIQUE_FOR_MS_MAX = YEAR_MS
 
 
 def quarantine_text(attempts: int) -> str:

@@ -40,6 +40,7 @@ class QueueConfig(NamedTuple):
     max_backlog: int | None = None
     default_attempts: int | None = None
     default_expiry_ms: int | None = None
+    burst: int | None = None
 
 
 _NOTHING_SET = QueueConfig()

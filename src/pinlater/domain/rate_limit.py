@@ -23,12 +23,13 @@ def lower_limit(in_file: float | None, in_store: float | None) -> float | None:
 
 
 class TokenBucket:
-    """The state of one queue's limit on this server. Starts full: one second's worth, at least one job."""
+    """The state of one queue's limit on this server. Starts full. `burst`: the most that it saves up; by default one second's worth, at
+    least one job."""
 
-    __slots__ = ("_rate", "_then", "_tokens")
+    __slots__ = ("_burst", "_rate", "_then", "_tokens")
 
-    def __init__(self, rate: float, now: float) -> None:
-        self._rate = _checked(rate)
+    def __init__(self, rate: float, now: float, burst: float | None = None) -> None:
+        self._rate, self._burst = _checked(rate), burst
         self._then = now
         self._tokens = self.burst
 
@@ -40,7 +41,7 @@ class TokenBucket:
     @property
     def burst(self) -> float:
         """The most that can be saved up."""
-        return max(1.0, self._rate)
+        return max(1.0, self._rate if self._burst is None else self._burst)
 
     def available(self, now: float, spoken_for: int = 0) -> bool:
         """Whether a request may claim now, beside `spoken_for` tokens. It may then take more than is there."""
@@ -64,14 +65,14 @@ class TokenBucket:
             return 0
         if self._rate <= 0:
             return None
-        wanted = max(1.0, self._rate * _WORTHWHILE_S)
+        wanted = min(max(1.0, self._rate * _WORTHWHILE_S), self.burst)
         seconds = min((wanted - self._tokens) / self._rate, _RETRY_MS_MAX / 1000)
         return max(1, math.ceil(seconds * 1000))
 
-    def set_rate(self, rate: float, now: float) -> None:
-        """A new rate from now on. A debt is never paid off more slowly than it would have been at the old rate."""
+    def set_rate(self, rate: float, now: float, burst: float | None = None) -> None:
+        """A new rate and burst from now on. A debt is never paid off more slowly than it would have been at the old rate."""
         self._refill(now)
-        old, self._rate = self._rate, _checked(rate)
+        old, self._rate, self._burst = self._rate, _checked(rate), burst
         if self._tokens < 0 and 0 < self._rate < old:
             self._tokens *= self._rate / old
         self._tokens = min(self._tokens, self.burst)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pinlater.client import AsyncClient, Job, JobState, ServerInfo, UniqueKey, UniqueScope
 from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
+from pinlater.domain.clock import Clock
+from pinlater.domain.durations import due_fault, is_in_seconds
 from pinlater.import_original.old_server import SourceFailed
 
 if TYPE_CHECKING:  # its driver is an extra
@@ -28,6 +30,7 @@ _JOBS_PER_REQUEST = 500
 _BYTES_PER_REQUEST = 4 * 1024 * 1024
 _ATTEMPTS_MAX = 2**31 - 1
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
+TOO_FAR = "due_in_more_than_a_year"
 
 
 class CopyPlan(NamedTuple):
@@ -42,7 +45,8 @@ class CopyPlan(NamedTuple):
 
 @dataclass
 class CopyCounts:
-    """Counts of one queue's jobs of one priority. `found`: the jobs to copy; `left`: the others, by their state."""
+    """Counts of one queue's jobs of one priority. `found`: the jobs to copy; `left`: the others, by their state, and as `TOO_FAR` those
+    that are due in more than a year, of which the new server takes none."""
 
     found: int = 0
     copied: int = 0
@@ -64,14 +68,12 @@ Shown = Callable[["Table", CopyCounts], None]
 class Copy:
     """One run; without a client a dry one, which only counts. `counts` may be read at any time, also after it failed."""
 
-    def __init__(
-        self, plan: CopyPlan, client: AsyncClient | None, told: Told, shown: Shown, monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, plan: CopyPlan, client: AsyncClient | None, told: Told, shown: Shown, clock: Clock) -> None:
         self._plan = plan
         self._client = client
         self._told = told
         self._shown = shown
-        self._monotonic = monotonic
+        self._clock = clock
         self._made: set[str] = set()
         self.counts: dict[tuple[str, int], CopyCounts] = {}
 
@@ -94,14 +96,19 @@ class Copy:
         next_id: int | None = 0
         while next_id is not None:
             page = await self._patiently(partial(original.page, table, next_id, plan.states, bodies=client is not None))
+            jobs = [job for job in page.jobs if not self._is_too_far(job)]
             counts.left += page.others
-            counts.found += len(page.jobs)
+            counts.left[TOO_FAR] += len(page.jobs) - len(jobs)
+            counts.found += len(jobs)
             if client is not None and info is not None:
-                _check_jobs(table, page.jobs, info)
-                for batch in _batches(page.jobs, info):
+                _check_jobs(table, jobs, info)
+                for batch in _batches(jobs, info):
                     await self._send(client, table, batch, counts)
             self._shown(table, counts)
             next_id = page.next_id
+
+    def _is_too_far(self, job: OldJob) -> bool:
+        return bool(job.run_after_ms and due_fault(job.run_after_ms, self._clock.now_ms()))
 
     async def _send(self, client: AsyncClient, table: Table, batch: Sequence[OldJob], counts: CopyCounts) -> None:
         jobs = [self._job(table, old) for old in batch]
@@ -118,7 +125,7 @@ class Copy:
         return Job(
             old.body,
             priority=table.priority,
-            run_after_ms=old.run_after_ms,
+            run_after_ms=0 if old.run_after_ms and is_in_seconds(old.run_after_ms) else old.run_after_ms,
             attempts_allowed=min(max(1, old.attempts_remaining), _ATTEMPTS_MAX),
             custom_status=old.custom_status,
             unique=UniqueKey(name, UniqueScope.TIME, self._plan.remember_ms),
@@ -126,13 +133,13 @@ class Copy:
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
         """Repeats `action` while its error is temporary, for at most `retry_for_s`. Only for an action that may take effect twice."""
-        started, pause_s = self._monotonic(), _PAUSE_S
+        started, pause_s = self._clock.monotonic(), _PAUSE_S
         while True:
             try:
                 return await action()
             except (PinLaterError, SourceFailed) as error:
                 passing = error.passing if isinstance(error, SourceFailed) else error.retryable
-                if not passing or self._monotonic() + pause_s - started > self._plan.retry_for_s:
+                if not passing or self._clock.monotonic() + pause_s - started > self._plan.retry_for_s:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)

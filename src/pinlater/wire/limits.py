@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # unless it is configured otherwise
+# The same for answers. With their defaults, libraries of Apache Thrift take frames of up to 16,384,000 bytes.
+ANSWER_BYTES_MAX = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)

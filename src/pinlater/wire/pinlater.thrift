@@ -431,6 +431,8 @@ struct QueueConfig {
   7: optional i64 defaultExpiryMillis
   // Said by getQueueConfig. configureQueue doesn't look at it: pauseQueue and resumeQueue change it.
   8: optional bool paused
+  // The most jobs that a limited queue saves up while it is quiet, and then hands out at once. Absent: those of a second, at least one.
+  100: optional i32 burst
 }
 
 // Jobs of one priority of a queue, from counters that change with the jobs. The totals count since the queue was made.

@@ -14,6 +14,7 @@ WIRE_NAMES = {
     "max_backlog": "maxBacklog",
     "default_attempts": "defaultAttempts",
     "default_expiry_ms": "defaultExpiryMillis",
+    "burst": "burst",
 }
 """The names of the settings in the struct, by their names in `QueueConfig`."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
 from pinlater.domain.job import PROGRESS_MARK, Outcome
-from pinlater.worker.durations import as_duration_ms, as_time_ms
+from pinlater.worker.durations import as_delay_ms, as_time_ms
 from pinlater.worker.errors import ClaimLost
 
 # Makes the body of the next attempt of a value, for the method of that name. Raises TypeError if the task can't be called with it.
@@ -114,12 +114,12 @@ class JobContext:
         it keeps its attempts.
 
         Takes effect when the function returns; if it raises, the attempt fails as usual. Raises TypeError like `checkpoint`, and TypeError
-        or ValueError for what is no time.
+        or ValueError for what is no time. A time that is more than a year ahead makes the attempt fail.
         """
         new_body = self._as_body(body, "reschedule")
         argument = f"task {self.task}: reschedule: at"
         if isinstance(at, timedelta | str):
-            at_ms = self._server.now_ms() + as_duration_ms(at, argument)
+            at_ms = self._server.now_ms() + as_delay_ms(at, argument)
         else:
             at_ms = as_time_ms(at, argument, "a duration is a timedelta or text such as '5m'")
         self.rescheduling = Rescheduling(at_ms, new_body)

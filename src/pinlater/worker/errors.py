@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec
 
-from pinlater.worker.durations import Duration, as_duration_ms
+from pinlater.worker.durations import Duration, as_delay_ms
 from pinlater.worker.other_names import ending_option_hint
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ class Retry(Exception):
 
     @_with_hints
     def __init__(self, after: Duration, reason: str = "") -> None:
-        self.delay_ms = as_duration_ms(after, "after")
+        self.delay_ms = as_delay_ms(after, "Retry: after")
         self.reason = reason
         again = f"again in {self.delay_ms / 1000:g} s"
         super().__init__(f"{reason}; {again}" if reason else again)
@@ -58,7 +58,7 @@ class Snooze(Exception):
 
     @_with_hints
     def __init__(self, delay: Duration) -> None:
-        self.delay_ms = as_duration_ms(delay, "delay")
+        self.delay_ms = as_delay_ms(delay, "Snooze: delay")
         super().__init__(f"again in {self.delay_ms / 1000:g} s")
 
 

@@ -13,7 +13,7 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
-from pinlater.worker.durations import Duration, as_duration_ms, as_time_ms
+from pinlater.worker.durations import Duration, as_delay_ms, as_duration_ms, as_time_ms
 from pinlater.worker.envelope import RESERVED_HEADERS
 from pinlater.worker.middleware import Middleware
 
@@ -125,7 +125,7 @@ def check_options(task: str, options: JobOptions) -> JobTimes:
     _check_unique(task, options.unique)
     _check_headers(task, options.headers)
     times = JobTimes(
-        duration_of(task, "delay", options.delay),
+        None if options.delay is None else as_delay_ms(options.delay, f"task {task}: delay"),
         _at_ms(task, options.at),
         duration_of(task, "expires_in", options.expires_in),
         positive_duration_of(task, "claim_timeout", options.claim_timeout),

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pinlater.worker.durations import Duration, as_duration_ms
+from pinlater.domain.durations import YEAR_MS
+from pinlater.worker.durations import Duration, as_delay_ms
 
 _log = logging.getLogger("pinlater.worker")
-_LONGEST_MS = 365 * 24 * 3_600_000
 
 
 class RetryPolicy(Protocol):
@@ -42,7 +42,7 @@ def delay_of(retry: RetryPolicy, attempt: int, error: BaseException, spread: flo
     """The policy's delay, within what can be sent, since policies are user code. A policy that raises counts as `linear(1)`."""
     try:
         delay_ms = retry.delay_ms(attempt, error, spread)
-        return None if delay_ms is None else min(max(0, int(delay_ms)), _LONGEST_MS)
+        return None if delay_ms is None else min(max(0, int(delay_ms)), YEAR_MS)
     except Exception:  # noqa: BLE001 - the job's own failure must be reported
         _log.exception("the retry policy %s failed", type(retry).__name__)
         return linear(1).delay_ms(attempt, error, spread)
@@ -125,13 +125,13 @@ def by_error(
 
 
 def _growing(seconds: Duration, step: Duration, factor: float, longest: Duration, jitter: float) -> RetryPolicy:
-    first_ms, step_ms = as_duration_ms(seconds, "seconds"), as_duration_ms(step, "step")
-    longest_ms = _LONGEST_MS if longest == math.inf else as_duration_ms(longest, "max")
+    first_ms, step_ms = as_delay_ms(seconds, "seconds"), as_delay_ms(step, "step")
+    longest_ms = YEAR_MS if longest == math.inf else as_delay_ms(longest, "max")
     if factor < 1:
         raise ValueError(f"factor must be at least 1, not {factor}")
     if not 0 <= jitter <= 1:
         raise ValueError(f"jitter must be from 0 to 1, not {jitter}")
-    return _Growing(first_ms, step_ms, factor, min(longest_ms, _LONGEST_MS), jitter)
+    return _Growing(first_ms, step_ms, factor, longest_ms, jitter)
 
 
 _MAKERS = (constant, linear, exponential, never, by_error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from pinlater.domain.durations import YEAR_MS
 from pinlater.domain.setting_types import check_integer, check_yes_or_no
 
 _AT_LEAST_ONE = frozenset(
@@ -20,7 +21,7 @@ _AT_LEAST_ONE = frozenset(
         "stuck_ms",
     }
 )
-_PORT_MAX = 65_535
+_AT_MOST = {"health_port": 65_535, "retry_delay_ms": YEAR_MS, "unknown_task_delay_ms": YEAR_MS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class WorkerSettings:
                 check_yes_or_no(field.name, value)
             elif value is not None or field.default is not None:
                 least = 1 if field.name in _AT_LEAST_ONE else 0
-                check_integer(field.name, value, least, _PORT_MAX if field.name == "health_port" else None)
+                check_integer(field.name, value, least, _AT_MOST.get(field.name))
 
 
 def backoff_ms(settings: WorkerSettings, failures: int, spread: float) -> int:

@@ -177,7 +177,7 @@ async def test_options_of_a_job(client: AsyncClient) -> None:
     assert info.headers == {"tenant": "a", "pinlater-task": "send", "content-type": "application/json"}
     assert info.attempts_allowed == 7
     assert (info.run_after_ms or 0) - (info.created_at_ms or 0) == pytest.approx(3_600_000, abs=5_000)
-    later = datetime(2040, 1, 1, 9, tzinfo=UTC)
+    later = datetime.now(UTC).replace(microsecond=0) + timedelta(days=100)
     at = await send.using(at=later, priority=3).enqueue_async("at")
     assert (await client.lookup([at.descriptor]))[at.descriptor].run_after_ms == later.timestamp() * 1000
     assert [placed.descriptor.split(":")[2] for placed in (first, at)] == ["p2", "p3"]

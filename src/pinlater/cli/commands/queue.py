@@ -342,6 +342,10 @@ def config(
     max_jobs_per_second: Annotated[
         str | None, typer.Option(help="Jobs handed out per second; 0 stops dequeues.")
     ] = None,
+    burst: Annotated[
+        str | None,
+        typer.Option(help="Jobs that such a limit saves up while the queue is quiet; otherwise those of a second."),
+    ] = None,
     claim_timeout: Annotated[
         str | None, typer.Option(help="How long a claim lasts, of jobs that set no time: 90s, 5m.")
     ] = None,
@@ -362,6 +366,7 @@ def config(
     """
     given = {
         "max_jobs_per_second": max_jobs_per_second,
+        "burst": burst,
         "claim_timeout_ms": claim_timeout,
         "succeeded_ttl_ms": succeeded_ttl,
         "failed_ttl_ms": failed_ttl,

@@ -12,6 +12,7 @@ from pinlater.domain.durations import duration_ms, duration_text
 
 LABELS = {
     "max_jobs_per_second": "Jobs per second, at most",
+    "burst": "Jobs saved up for a burst, at most",
     "max_backlog": "Pending jobs, at most",
     "claim_timeout_ms": "Claim timeout",
     "default_attempts": "Attempts of a job",
@@ -39,7 +40,7 @@ def fields_shown(answer: SettingsAnswer) -> list[SettingField]:
             name,
             label,
             _text(name, getattr(answer.settings, name)),
-            _text(name, getattr(answer.in_force, name)) or "no limit",
+            _text(name, getattr(answer.in_force, name)) or ("those of a second" if name == "burst" else "no limit"),
             answer.origins.get(name, ""),
         )
         for name, label in LABELS.items()

@@ -20,8 +20,12 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Attempts = Annotated[int, Meta(ge=1, le=I32_MAX)]
 Moment = Annotated[int, Meta(ge=0, le=MS_MAX)]
 Span = Annotated[int, Meta(ge=0, le=MS_MAX)]
-RunAfter = Annotated[Moment | None, Meta(description="The job is due from this time on. Not with `delay_ms`.")]
-Delay = Annotated[Span | None, Meta(description="The job is due after this span. Not with `run_after_ms`.")]
+RunAfter = Annotated[
+    Moment | None, Meta(description="The job is due from this time on, at most 366 days ahead. Not with `delay_ms`.")
+]
+Delay = Annotated[
+    Span | None, Meta(description="The job is due after this span, at most 366 days. Not with `run_after_ms`.")
+]
 Token = Annotated[
     str | None, Meta(description="The claim token. Without it the request counts for any holder of the job.")
 ]

@@ -51,6 +51,10 @@ class SettingsValues(RequestShape, frozen=True, kw_only=True):
     """The settings of a queue. Null leaves a setting to the server."""
 
     max_jobs_per_second: Rate = None
+    burst: Annotated[
+        Attempts | None,
+        Meta(description="Jobs that the limit saves up while the queue is quiet; null: those of a second."),
+    ] = None
     claim_timeout_ms: Annotated[Span | None, Meta(description="Of jobs that set none.")] = None
     succeeded_ttl_ms: Annotated[Span | None, Meta(description="How long succeeded jobs are kept.")] = None
     failed_ttl_ms: Annotated[Span | None, Meta(description="How long failed jobs are kept.")] = None
@@ -63,6 +67,7 @@ class ChangedSettings(RequestShape, frozen=True, kw_only=True):
     """The settings to change. Null leaves a setting to the server; a setting that is left out does not change."""
 
     max_jobs_per_second: Rate | UnsetType = UNSET
+    burst: Attempts | UnsetType | None = UNSET
     claim_timeout_ms: Span | UnsetType | None = UNSET
     succeeded_ttl_ms: Span | UnsetType | None = UNSET
     failed_ttl_ms: Span | UnsetType | None = UNSET

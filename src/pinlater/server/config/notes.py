@@ -36,7 +36,10 @@ NOTES: Mapping[str, str] = {
     "thrift.max_connections": "Most open connections.",
     "thrift.max_connections_refused": "How many more are let in only to be told so at their first call.",
     "thrift.max_concurrent_requests": "Most requests under way at once, long polls excepted.",
-    "thrift.max_frame_bytes": "Longest request and longest answer. A longer request is refused and its connection closed.",
+    "thrift.max_frame_bytes": "Longest request, also longest answer if that is less than max_answer_bytes. A longer request is refused and "
+    "its connection closed.",
+    "thrift.max_answer_bytes": "Longest answer, unless it shows a single job: dequeues and scans stop there, other calls are refused. "
+    "Libraries of Apache Thrift take 16,384,000 bytes by default.",
     "thrift.max_container_items": "Most items of one list or map in a request.",
     "thrift.idle_timeout_s": "How long a connection may say nothing; a waiting dequeue is not idle.",
     "thrift.max_pipelined_requests": "Requests of one connection that wait behind the one under way before reading from it pauses.",

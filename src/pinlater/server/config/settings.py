@@ -56,6 +56,7 @@ INHERITED = {
 
 SHARED: Mapping[str, str] = {
     "jobs.max_frame_bytes": "thrift.max_frame_bytes",
+    "jobs.max_answer_bytes": "thrift.max_answer_bytes",
     "thrift.max_body_bytes": "jobs.max_body_bytes",
     "mysql.priority_levels": "jobs.priority_levels",
     "redis.priority_levels": "jobs.priority_levels",
@@ -74,6 +75,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "jobs.max_undo_bytes": (0, 2**50),
     "jobs.quarantine_after": (0, ATTEMPTS_KEPT_MAX),  # the history tells
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
+    "thrift.max_answer_bytes": (1024, 2**31 - 1),
     "thrift.backlog": (1, 2**31 - 1),  # an int of C
     "thrift.idle_timeout_s": (0.1, _TEN_YEARS_S),  # 0 would cut every connection at once
     "thrift.write_stall_timeout_s": (0.1, _TEN_YEARS_S),

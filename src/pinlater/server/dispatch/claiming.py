@@ -16,6 +16,7 @@ from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.server.sharding.guarded import shard_unreachable, slow_to_answer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.storage.claim_bytes import content_bytes
 from pinlater.server.storage.values import ClaimCall, Claimed
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,10 @@ class Claiming:
                 if found.next_due_ms is not None:
                     next_due_ms = _earliest(next_due_ms, found.next_due_ms)
                 [jobs] = found.jobs
+                if claimed and content_bytes(jobs) > bytes_left:
+                    # One job always fits into a call, but this one does not into the answer.
+                    self._give_back(request.queue, FromShard(shard.name, jobs, here.call.holder.token))
+                    break
                 if len(shards) > 1:
                     self._shards.oldest_jobs.note(request.queue, shard.name, jobs)
                 if jobs:
@@ -95,7 +100,7 @@ class Claiming:
                     left -= len(jobs)
                 if left <= 0 or shard is shards[-1]:
                     break
-                bytes_left -= sum([len(job.body) for job in jobs])
+                bytes_left -= content_bytes(jobs)
                 if bytes_left <= 0:
                     break
         except (Exception, asyncio.CancelledError):

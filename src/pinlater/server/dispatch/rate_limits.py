@@ -29,12 +29,13 @@ class Block(NamedTuple):
 
 
 class _Account:
-    """A limited queue's bucket, and how many jobs the claims under way may still take out of it. `limit`: of all servers together."""
+    """A limited queue's bucket, and how many jobs the claims under way may still take out of it. `limit`, `burst`: of all servers
+    together."""
 
-    __slots__ = ("bucket", "dequeued_s", "door", "limit", "settled", "under_way")
+    __slots__ = ("bucket", "burst", "dequeued_s", "door", "limit", "settled", "under_way")
 
-    def __init__(self, limit: float, bucket: TokenBucket) -> None:
-        self.limit = limit
+    def __init__(self, limit: float, burst: int | None, bucket: TokenBucket) -> None:
+        self.limit, self.burst = limit, burst
         self.bucket = bucket
         self.dequeued_s = -math.inf  # when a dequeue last asked
         self.under_way = 0
@@ -102,7 +103,7 @@ class RateLimits:
         for name, queue in queues.items():
             limit = lower_limit(file_limits.get(name), queue.config.max_jobs_per_second)
             if limit is not None:
-                accounts[name] = self._account(name, limit)
+                accounts[name] = self._account(name, limit, queue.config.burst)
         before, self._accounts = self._accounts, accounts
         for account in before.values():
             account.settled.set()
@@ -110,7 +111,7 @@ class RateLimits:
     def share_again(self) -> None:
         """Divides the limits anew: other servers hand out jobs of other queues than before."""
         for name, account in self._accounts.items():
-            self._account(name, account.limit)
+            self._account(name, account.limit, account.burst)
             account.settled.set()
 
     def add(self, queue: Queue) -> None:
@@ -119,7 +120,7 @@ class RateLimits:
             self._paused.add(queue.name)
         limit = lower_limit(self._file_limits().get(queue.name), queue.config.max_jobs_per_second)
         if limit is not None:
-            self._accounts[queue.name] = self._account(queue.name, limit)
+            self._accounts[queue.name] = self._account(queue.name, limit, queue.config.burst)
 
     def remove(self, queue: str) -> None:
         """Forgets a deleted queue."""
@@ -128,14 +129,14 @@ class RateLimits:
         if account is not None:
             account.settled.set()
 
-    def _account(self, queue: str, limit: float) -> _Account:
-        rate = limit / max(1, self._servers(queue))
+    def _account(self, queue: str, limit: float, burst: int | None) -> _Account:
+        servers = max(1, self._servers(queue))
+        rate, share = limit / servers, None if burst is None else burst / servers
         account = self._accounts.get(queue)
         if account is None:
-            return _Account(limit, TokenBucket(rate, self._clock.monotonic()))
-        account.limit = limit
-        if account.bucket.rate != rate:
-            account.bucket.set_rate(rate, self._clock.monotonic())
+            return _Account(limit, burst, TokenBucket(rate, self._clock.monotonic(), share))
+        account.limit, account.burst = limit, burst
+        account.bucket.set_rate(rate, self._clock.monotonic(), share)
         return account
 
     def is_open(self, queue: str) -> bool:

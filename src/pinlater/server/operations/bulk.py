@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from pinlater.domain.calls import AckResult, MovedJob
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.durations import due_fault
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, JobState, Outcome
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -101,7 +102,7 @@ class Bulk:
         check_attempts(attempts)
         await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        due_at_ms = now_ms if run_after_ms is None else run_after_ms
+        due_at_ms = _due_at_ms(run_after_ms, now_ms)
 
         stopped_at: dict[str, Position | None] = {}  # by shard
 
@@ -132,7 +133,7 @@ class Bulk:
         parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        due_at_ms = now_ms if run_after_ms is None else run_after_ms
+        due_at_ms = _due_at_ms(run_after_ms, now_ms)
 
         async def act(part: OnShard) -> Sequence[Acked]:
             orders = [RunOrder(key, attempts, due_at_ms, only_failed) for key in part.keys]
@@ -281,6 +282,15 @@ def check_attempts(attempts: int) -> None:
     """Raises `InvalidArgument` if a job that goes back to the queue would get none."""
     if not 1 <= attempts <= ATTEMPTS_ALLOWED_MAX:
         raise InvalidArgument(f"attemptsToAllow must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts}")
+
+
+def _due_at_ms(run_after_ms: int | None, now_ms: int) -> int:
+    """When jobs that go back to the queue are due: `run_after_ms`, or now. Raises `InvalidArgument` for more than a year ahead."""
+    if run_after_ms is None:
+        return now_ms
+    if fault := due_fault(run_after_ms, now_ms):
+        raise InvalidArgument(f"runAfterTimestampMillis {run_after_ms} {fault}")
+    return run_after_ms
 
 
 def _check_limit(limit: int) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
 from pinlater.domain.clock import Clock
-from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.durations import YEAR_MS, delay_fault, due_fault
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.dispatch.claim_tokens import run_ms
@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 TOKEN_BYTES_MAX = 64
 _JOBS_LOGGED = 10
 _RUNS_A_BATCH = 4
+_SHOWN = 200  # characters of a descriptor, in errors
 Item = TypeVar("Item")
 Order = TypeVar("Order")
 
@@ -92,6 +93,8 @@ class ClaimedJobs:
         for item in batch.acks:
             if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
                 raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
+            if item.retry_delay_ms > YEAR_MS and not item.succeeded:
+                _check_delay(item.retry_delay_ms, f"Ack of {item.descriptor[:_SHOWN]}: retryDelayMillis")
         descriptors = [item.descriptor for item in batch.acks]
         most = self._settings.max_descriptors_per_request
         if len(descriptors) <= ITEMS_A_TURN:
@@ -105,14 +108,13 @@ class ClaimedJobs:
     ) -> Sequence[AckResult]:
         """The acks of a parsed batch. `then_claims`: a claim waits for them."""
         items = batch.acks
-        horizon = I64_MAX - self._clock.now_ms()
         descriptors = [item.descriptor for item in items]
         answers = await self._tell(
             batch.queue,
             descriptors,
             parts,
             _FINISH,
-            lambda part: _acks(items, part, horizon),
+            lambda part: _acks(items, part),
             per_item_errors=batch.per_item_errors,
             then_claims=then_claims,
         )
@@ -194,8 +196,9 @@ class ClaimedJobs:
         self, caller: Caller, queue: str, items: Sequence[Checkpoint], *, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Saves progress and renews claims. What isn't the caller's claim is a no-op, logged and counted."""
+        now_ms = self._clock.now_ms()
         for item in items:
-            self._check_checkpoint(item)
+            self._check_checkpoint(item, now_ms)
 
         self._workers.reported(caller)
         source = kept_source(caller.source)
@@ -249,7 +252,7 @@ class ClaimedJobs:
                 without_effect.append((item.descriptor, acked))
         return without_effect
 
-    def _check_checkpoint(self, item: Checkpoint) -> None:
+    def _check_checkpoint(self, item: Checkpoint, now_ms: int) -> None:
         limit = self._body_limit
         if item.new_body is not None and len(item.new_body) > limit.bytes:
             raise InvalidArgument(
@@ -258,6 +261,9 @@ class ClaimedJobs:
             )
         if item.attempts_allowed is not None and item.attempts_allowed < 1:
             raise InvalidArgument(f"numOfAttemptsAllowed must be at least 1, not {item.attempts_allowed}")
+        if item.run_after_ms is not None and (fault := due_fault(item.run_after_ms, now_ms)):
+            where = f"Checkpoint of {item.descriptor[:_SHOWN]}"
+            raise InvalidArgument(f"{where}: runAfterTimestampMillis {item.run_after_ms} {fault}")
 
     # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
 
@@ -292,7 +298,8 @@ class ClaimedJobs:
         per_item_errors: bool = False,
     ) -> Sequence[AckResult]:
         """Gives claims back unspent, due after `delay_ms`."""
-        delay_ms = min(max(0, delay_ms), I64_MAX - self._clock.now_ms())
+        _check_delay(delay_ms, "delayMillis")
+        delay_ms = max(0, delay_ms)
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
         if caller is not None:
@@ -345,6 +352,11 @@ class ClaimedJobs:
         return parts
 
 
+def _check_delay(delay_ms: int, name: str) -> None:
+    if fault := delay_fault(delay_ms):
+        raise InvalidArgument(f"{name} {delay_ms} {fault}")
+
+
 def _record_runs(
     metrics: QueueMetrics, items: Sequence[Ack], answers: Sequence[Acked | PinLaterError], now_ms: int
 ) -> None:
@@ -368,13 +380,13 @@ def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[st
         logger.info("%s: and more jobs of the same request", event, extra=more)
 
 
-def _acks(items: Sequence[Ack], part: OnShard, delay_ms_max: int) -> list[JobAck]:
-    """The part's acks, with retries due within the range of a time."""
+def _acks(items: Sequence[Ack], part: OnShard) -> list[JobAck]:
+    """The part's acks. A delay that is negative counts as none."""
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
             JobAck,
-            (key, succeeded, token, addition, min(max(0, delay_ms), delay_ms_max), final, error_type, error_text),
+            (key, succeeded, token, addition, max(0, delay_ms), final, error_type, error_text),
         )
         for key, (_, succeeded, token, addition, delay_ms, final, error_type, error_text) in zip(
             part.keys, map(items.__getitem__, part.indices), strict=True

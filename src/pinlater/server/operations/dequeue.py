@@ -12,16 +12,18 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.job_settings import JobSettings, answer_bytes_max
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
 from pinlater.server.operations.worker_registry import Asking, WorkerRegistry
 from pinlater.server.sharding.shards import ClaimRequest, Shards
+from pinlater.server.storage.claim_bytes import JOB_BYTES, content_bytes
 from pinlater.server.storage.values import ClaimCall, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
 
 # Long enough that a caller who sends the same acks with each dequeue does not spin.
 _WAIT_WITH_ERRORS_MS = 1_000
+_OUTCOME_BYTES = 128  # of an ack, without names
 
 
 class Dequeue:
@@ -48,7 +50,6 @@ class Dequeue:
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
-        self._answer_bytes_max = answer_bytes_max(settings.max_frame_bytes)
 
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> DequeueResult:
         """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
@@ -68,16 +69,18 @@ class Dequeue:
                 raise adding(error, " (the acks that rode along failed, so nothing was claimed)") from error
             if wait_ms > _WAIT_WITH_ERRORS_MS and any(result.error is not None for result in results):
                 wait_ms = _WAIT_WITH_ERRORS_MS
-        limit = min(command.limit, self._settings.max_dequeue_limit)
+        settings = self._settings
+        bytes_max = settings.jobs_bytes_max - (_outcome_bytes(results) if results else 0)
+        limit = min(command.limit, settings.max_dequeue_limit, bytes_max // (2 * JOB_BYTES) or 1)
+        bytes_max -= limit * JOB_BYTES
         if command.dry_run:
-            return DequeueResult(await self._peek(command, limit), results)
-        if limit == 0:
+            return DequeueResult(await self._peek(command, limit, bytes_max), results)
+        if limit <= 0:
             return DequeueResult((), results)
         asking = self._workers.asked(caller, queue.name)
-        settings = self._settings
         request = ClaimRequest(
             queue.name,
-            ClaimCall(limit, self._identity.holder(caller.source, self._clock.now_ms()), self._answer_bytes_max),
+            ClaimCall(limit, self._identity.holder(caller.source, self._clock.now_ms()), max(0, bytes_max)),
             queue.config.claim_timeout_ms or settings.claim_timeout_ms,
             command.coverage,
             wait_ms,
@@ -122,9 +125,8 @@ class Dequeue:
             metrics.dequeue_delay_ms.record_each([now_ms - job.run_after_ms for job in jobs])
             metrics.first_dequeue_delay_ms.record_each([now_ms - job.created_at_ms for job in jobs if job.attempt == 1])
 
-    async def _peek(self, command: DequeueCommand, limit: int) -> list[FromShard]:
+    async def _peek(self, command: DequeueCommand, limit: int, bytes_left: int) -> list[FromShard]:
         shown: list[FromShard] = []
-        bytes_left = self._answer_bytes_max
         failures: list[Unavailable] = []
         shards = self._shards.for_claim(command.queue, command.coverage)
         for shard in shards:
@@ -136,7 +138,9 @@ class Dequeue:
                 failures.append(error)
                 continue
             limit -= len(jobs)
-            bytes_left -= sum(len(job.body) for job in jobs)
+            bytes_left -= content_bytes(jobs)
+            if shown and bytes_left < 0:
+                break
             if jobs:
                 shown.append(FromShard(shard.name, jobs, ""))
         if len(failures) == len(shards):
@@ -149,6 +153,11 @@ class Dequeue:
             if part.token:  # a dry run shows jobs without one
                 self._metrics.queue(queue).undelivered += len(part.jobs)
                 self._dispatcher.give_back(queue, part)
+
+
+def _outcome_bytes(results: Sequence[AckResult]) -> int:
+    """The most bytes of an answer that these take."""
+    return sum([_OUTCOME_BYTES + len(result.descriptor) + len(result.holder.encode()) for result in results])
 
 
 def _check(command: DequeueCommand) -> None:

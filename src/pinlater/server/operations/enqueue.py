@@ -13,6 +13,7 @@ from hashlib import blake2b
 from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import descriptor_prefix
+from pinlater.domain.durations import YEAR_MS, due_fault
 from pinlater.domain.errors import (
     BodyTooLarge,
     EnqueueRejected,
@@ -28,10 +29,10 @@ from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.queues import YEAR_MS
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -85,7 +86,7 @@ class Enqueue:
             raise RequestTooOld
         known = self._queue_cache.get(queue) or await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        unique = self._check(jobs, request_key)
+        unique = self._check(jobs, request_key, now_ms)
         if len(jobs) > ITEMS_A_TURN:
             await asyncio.sleep(0)
         request: KeyedRequest | None = None
@@ -116,7 +117,7 @@ class Enqueue:
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def _check(self, jobs: Sequence[Job], request_key: str | None) -> bool:
+    def _check(self, jobs: Sequence[Job], request_key: str | None, now_ms: int) -> bool:
         """Raises if the request can't be stored. Returns whether any of its jobs has a unique key."""
         settings = self._settings
         if len(jobs) > settings.max_jobs_per_request:
@@ -132,29 +133,42 @@ class Enqueue:
         levels, limit = settings.priority_levels, self._body_limit
         body_max = limit.bytes
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
+        header_bytes_checked = 0
         any_unique = False
+        latest_ms = now_ms + YEAR_MS
         for index, job in enumerate(jobs):
-            body, priority, _, attempts_allowed, _, headers, unique, claim_timeout_ms, _ = job
+            body, priority, run_after_ms, attempts_allowed, _, headers, unique, claim_timeout_ms, _ = job
             if not 1 <= priority <= levels:
                 raise PriorityNotSupported.of(priority, levels)
             if len(body) > body_max:
                 raise BodyTooLarge.of(index, len(body), body_max, limit.bound_by)
+            if run_after_ms is not None and run_after_ms > latest_ms:
+                fault = due_fault(run_after_ms, now_ms)
+                raise InvalidArgument(f"Job {index}: runAfterTimestampMillis {run_after_ms} {fault}")
             if attempts_allowed is not None and not 1 <= attempts_allowed <= ATTEMPTS_ALLOWED_MAX:
                 raise InvalidArgument(
                     f"Job {index}: attempts allowed must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts_allowed}"
                 )
-            if headers and headers != checked:
-                self._check_headers(index, headers)
-                checked = headers
+            if headers:
+                if headers != checked:
+                    header_bytes_checked = self._check_headers(index, headers)
+                    checked = headers
+                if len(body) + header_bytes_checked + JOB_BYTES > settings.max_frame_bytes:
+                    raise InvalidArgument(
+                        f"Job {index}: body and headers do not fit a frame of {settings.max_frame_bytes} bytes together, so that no "
+                        "dequeue could hand them out"
+                    )
             if unique is not None or claim_timeout_ms is not None:
                 self._check_additions(index, job)
                 any_unique = any_unique or unique is not None
         return any_unique
 
-    def _check_headers(self, index: int, headers: Mapping[str, str]) -> None:
+    def _check_headers(self, index: int, headers: Mapping[str, str]) -> int:
+        """How many bytes of an answer they take."""
         size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
         if size > self._settings.max_header_bytes:
             raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {self._settings.max_header_bytes}")
+        return header_bytes(headers)
 
     def _check_additions(self, index: int, job: Job) -> None:
         settings = self._settings

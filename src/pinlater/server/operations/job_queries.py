@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.calls import JobCount, KeyHolders, Scanned
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, PriorityNotSupported
+from pinlater.domain.errors import AnswerTooLarge, InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.queue import PriorityCounts
 from pinlater.server.operations.addressing import (
@@ -19,7 +19,7 @@ from pinlater.server.operations.addressing import (
     one_after_another,
 )
 from pinlater.server.operations.body_search import SearchProcesses
-from pinlater.server.operations.job_settings import DUE_ROWS_MAX, JobSettings, answer_bytes_max
+from pinlater.server.operations.job_settings import DUE_ROWS_MAX, JobSettings
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import (
     END,
@@ -34,6 +34,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.values import JobFilter, ScanCommand, ScannedPage
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.values import JobKey, UniqueRef, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -41,6 +42,7 @@ _BODIES_A_LOOKUP = 64
 _QUEUES_A_LOOK = 1_000
 _SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
+_ATTEMPT_BYTES = 80  # of an attempt, without its texts
 _KEY_CHARS_MAX = 16 * 1024  # of a key to look for, also if no new one may be so long
 
 
@@ -72,7 +74,7 @@ class JobQueries:
         descriptors = list(dict.fromkeys(descriptors))
         parts = await find_jobs(self._shards, None, descriptors, most)
 
-        answer_size = _LookupSize()
+        answer_size = _LookupSize(self._settings.jobs_bytes_max)
 
         async def act(part: OnShard) -> Sequence[JobInfo | None]:
             if not bodies:
@@ -83,7 +85,8 @@ class JobQueries:
         jobs = await on_each_shard(parts, act, empty)
         named = {descriptor: job for descriptor, job in zip(descriptors, jobs, strict=True) if job is not None}
         found = list(named.items())
-        self._check_answer(sum(await in_turns(found, lambda part: [_shown_bytes(job) for _, job in part])))
+        shown = _LookupSize(self._settings.jobs_bytes_max)
+        await in_turns(found, lambda part: shown.add([job for _, job in part]))
         return found
 
     async def _lookup_with_bodies(self, part: OnShard, answer_size: _LookupSize) -> list[JobInfo | None]:
@@ -93,16 +96,8 @@ class JobQueries:
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.store.lookup_jobs(keys, bodies=True)
             answer_size.add(step)
-            self._check_answer(answer_size.size_bytes)
             jobs += step
         return jobs
-
-    def _check_answer(self, size: int) -> None:
-        if size > answer_bytes_max(self._settings.max_frame_bytes):
-            raise InvalidArgument(
-                f"The answer would have at least {size} bytes, more than a frame; look up fewer jobs at a time",
-                detail="ANSWER_TOO_LARGE",
-            )
 
     # --- unique keys ------------------------------------------------------------------------------------------------------
 
@@ -135,8 +130,18 @@ class JobQueries:
 
         found = await on_reachable(self._shards, self._metrics, "findUniqueKey", find)
         jobs = [job for each in found for job in each.jobs]
-        cut = len(jobs) > HOLDERS_MAX or any(each.incomplete for each in found)
-        return KeyHolders(jobs[:HOLDERS_MAX], cut or len(found) < len(self._shards))
+        shown = self._that_fit(jobs[:HOLDERS_MAX])
+        cut = len(jobs) > len(shown) or any(each.incomplete for each in found)
+        return KeyHolders(shown, cut or len(found) < len(self._shards))
+
+    def _that_fit(self, jobs: Sequence[JobInfo]) -> Sequence[JobInfo]:
+        """The first of these jobs, as many as an answer holds, at least one."""
+        bytes_left = self._settings.jobs_bytes_max
+        for number, job in enumerate(jobs):
+            bytes_left -= _shown_bytes(job)
+            if bytes_left < 0 and number:
+                return jobs[:number]
+        return jobs
 
     async def _look_up_holders(self, shard: ShardLanes, held: Sequence[JobKey]) -> list[JobInfo]:
         """Looks up the jobs that the index has just named. One that got another priority meanwhile is found under all priorities."""
@@ -223,7 +228,7 @@ class JobQueries:
         if limit == 0 or _names_none(command.filter):
             return ScannedPage((), END, False, 0)
         jobs: list[JobInfo] = []
-        bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
+        bytes_left = self._settings.jobs_bytes_max
         last: ScannedRow | None = None
         seen = 0
         merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies, only=only)
@@ -237,7 +242,7 @@ class JobQueries:
                         raise regex.too_costly(seen)
                     return ScannedPage(jobs, merged.continuation(found), True, seen)
                 continue
-            bytes_left -= _size(row.job, bodies=command.bodies)
+            bytes_left -= _shown_bytes(row.job, body=command.bodies)
             if bytes_left < 0 and jobs:
                 return ScannedPage(jobs, merged.continuation(last) if command.paged else END, True, seen - 1)
             jobs.append(row.job if command.bodies else row.job._replace(body=None))
@@ -329,11 +334,19 @@ class JobQueries:
 class _LookupSize:
     """How large the answer to a lookup is so far. A job under two names, as with a zero before its id, is read and shown under both."""
 
-    def __init__(self) -> None:
-        self.size_bytes = 0
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._jobs = self._bytes = 0
 
-    def add(self, jobs: Sequence[JobInfo | None]) -> None:
-        self.size_bytes += sum(_shown_bytes(job) for job in jobs if job is not None)
+    def add(self, jobs: Sequence[JobInfo | None]) -> Sequence[None]:
+        """Raises `AnswerTooLarge` once more than one job has more bytes together than an answer may have."""
+        for job in jobs:
+            if job is not None:
+                self._jobs += 1
+                self._bytes += _shown_bytes(job)
+        if self._bytes > self._bytes_max and self._jobs > 1:
+            raise AnswerTooLarge.of(self._bytes, self._bytes_max)
+        return ()
 
 
 def check_priority(priority: int | None, settings: JobSettings) -> None:
@@ -355,11 +368,10 @@ def _count(counts: PriorityCounts, filter: JobFilter) -> int:
     return counts.succeeded if filter.state is JobState.SUCCEEDED else counts.failed
 
 
-def _shown_bytes(job: JobInfo) -> int:
-    return len(job.body or b"") + len(job.custom_status)
-
-
-def _size(job: JobInfo, *, bodies: bool) -> int:
-    history = sum(len(attempt.error_text) + 200 for attempt in job.attempts)
-    body = len(job.body or b"") if bodies else 0
-    return 400 + body + len(job.custom_status) * 2 + len(job.error_text) * 2 + history
+def _shown_bytes(job: JobInfo, *, body: bool = True) -> int:
+    """The most bytes of an answer that a job takes."""
+    texts = (job.custom_status, job.claim_descriptor or "", job.unique_key or "", job.error_type, job.error_text)
+    size = JOB_BYTES + len(job.progress.encode()) + sum([len(text.encode()) for text in texts])
+    for attempt in job.attempts:
+        size += _ATTEMPT_BYTES + sum([len(text.encode()) for text in attempt if isinstance(text, str)])
+    return size + header_bytes(job.headers) + (len(job.body or b"") if body else 0)

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pinlater.wire.limits import FRAME_BYTES_MAX
+from pinlater.wire.limits import ANSWER_BYTES_MAX, FRAME_BYTES_MAX
 
 # Jobs that became due which a count or a reading of the statistics moves to the due ones first, in one transaction.
 DUE_ROWS_MAX = 10_000
 # Of the bodies of all pages that a scan holds in memory at once.
 PAGES_BYTES_MAX = 8 * 1024 * 1024
-
-
-def answer_bytes_max(frame_bytes_max: int) -> int:
-    """How many bytes of jobs an answer may hold; the rest of the frame is for names, descriptors and headers of the encoding."""
-    return frame_bytes_max * 3 // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +23,7 @@ class JobSettings:
     priority_levels: int = 3
     max_body_bytes: int = 1024 * 1024
     max_frame_bytes: int = FRAME_BYTES_MAX
+    max_answer_bytes: int = ANSWER_BYTES_MAX
     max_jobs_per_request: int = 10_000
     max_descriptors_per_request: int = 50_000
     max_dequeue_limit: int = 1_000
@@ -49,3 +45,8 @@ class JobSettings:
     regex_steps_max: int = 5_000_000_000
     regex_steps_in_flight_max: int = 10_000_000_000
     regex_processes_max: int = 2
+
+    @property
+    def jobs_bytes_max(self) -> int:
+        """How many bytes of jobs an answer may hold; the rest is for its envelope."""
+        return min(self.max_answer_bytes, self.max_frame_bytes) * 63 // 64

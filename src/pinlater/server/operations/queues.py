@@ -12,6 +12,7 @@ from typing import TypeVar
 from pinlater.domain.calls import QueueStats
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.durations import YEAR_MS
 from pinlater.domain.errors import (
     InvalidArgument,
     OutcomeUnknown,
@@ -48,7 +49,6 @@ _QUEUES_A_CALL, _QUEUES_A_TURN = 1_000, 250
 # A call that has taken longer may have been given up by its caller, who may have done the opposite since.
 _YOUNG_S = 5.0
 _BY_MAX = 200  # characters of who pauses a queue
-YEAR_MS = 366 * 24 * 3_600_000
 
 
 class Queues:
@@ -297,6 +297,7 @@ def check_config(config: QueueConfig) -> None:
         ("max_backlog", 0, 2**53),
         ("default_attempts", 1, ATTEMPTS_ALLOWED_MAX),
         ("default_expiry_ms", 1, 10 * YEAR_MS),
+        ("burst", 1, 2**31 - 1),
     ):
         value = getattr(config, field)
         if value is not None and not least <= value <= most:

@@ -1,14 +1,32 @@
-"""How many bytes of bodies the orders of one claim hold together."""
+"""How many bytes of an answer the jobs of a claim take: their bodies and headers. What else an answer has of each job is in `JOB_BYTES`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.values import ClaimOrder
+
+JOB_BYTES = 640
+"""The most that an answer has of a job beside its body and headers: three times its descriptor, its claim token, and numbers."""
+_LENGTHS_BYTES = 8  # of a header: those of its name and of its value
+
+
+def header_bytes(headers: Mapping[str, str] | None) -> int:
+    """How many bytes of an answer the headers of a job take."""
+    if not headers:
+        return 0
+    return sum([_LENGTHS_BYTES + len(name.encode()) + len(value.encode()) for name, value in headers.items()])
+
+
+def content_bytes(jobs: Iterable[HandedOutJob]) -> int:
+    """How many bytes of an answer the bodies and headers of these jobs take."""
+    return sum([len(job.body) + (header_bytes(job.headers) if job.headers else 0) for job in jobs])
 
 
 class BytesTogether:
-    """A claim hands out jobs while `left` is above 0: the first job always fits, and the last may exceed the bound."""
+    """How many bytes the orders of one claim may still hand out together: it hands out jobs while `left` is above 0, so that the first
+    job always fits, and the last may exceed the bound."""
 
     __slots__ = ("left",)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pinlater.domain.job import HandedOutJob
+from pinlater.server.storage.claim_bytes import content_bytes
 
 
 class PeekedJobs:
-    """What a claim would give to one call: at most `limit` jobs, and `max_bytes` of bodies, but a first job of any size."""
+    """What a claim would give to one call: at most `limit` jobs, and `max_bytes` of bodies and headers, but a first job of any size."""
 
     __slots__ = ("_bytes_left", "_limit", "jobs")
 
@@ -19,9 +20,14 @@ class PeekedJobs:
     def full(self) -> bool:
         return len(self.jobs) >= self._limit
 
-    def has_space_for(self, body_bytes: int) -> bool:
-        return not self.full and (not self.jobs or body_bytes <= self._bytes_left)
+    def has_space_for(self, job_bytes: int) -> bool:
+        return not self.full and (not self.jobs or job_bytes <= self._bytes_left)
 
-    def add(self, job: HandedOutJob, body_bytes: int) -> None:
+    def add(self, job: HandedOutJob) -> bool:
+        """Whether it has space for the job, which it then shows."""
+        job_bytes = content_bytes([job])
+        if not self.has_space_for(job_bytes):
+            return False
         self.jobs.append(job)
-        self._bytes_left -= body_bytes
+        self._bytes_left -= job_bytes
+        return True

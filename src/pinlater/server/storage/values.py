@@ -176,7 +176,7 @@ TIMED_KEYS_COUNTED = 100_000
 
 
 class ClaimCall(NamedTuple):
-    """One dequeue call's share of a joined claim: at most `limit` jobs and about `max_bytes` of bodies, but one job always fits."""
+    """One dequeue call's share of a joined claim: at most `limit` jobs and `max_bytes` of bodies and headers, but one job always fits."""
 
     limit: int
     holder: Holder
@@ -187,7 +187,8 @@ class ClaimOrder(NamedTuple):
     """All calls that claim from one queue now. The first call gets the first jobs.
 
     A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
-    Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies (the lowest of theirs), they hand out no more.
+    Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies and headers (the lowest of theirs), they hand out no
+    more.
     `from_memory`: a store may answer by what it remembers, without a search: this server owns the queue, and no job has come past it, as
     far as it knows.
     """

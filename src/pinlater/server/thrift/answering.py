@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller, AuditEntry
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import AccessDenied, PinLaterError, QuotaExceeded
+from pinlater.domain.errors import AccessDenied, AnswerTooLarge, PinLaterError, QuotaExceeded
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
@@ -23,7 +23,6 @@ from pinlater.server.thrift import audit
 from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.server.thrift.costs import Cost, costs
 from pinlater.server.thrift.failures import (
-    AnswerTooLarge,
     TooManyBytes,
     TooManyConnections,
     TooManyPipelined,
@@ -32,7 +31,7 @@ from pinlater.server.thrift.failures import (
     declared_exception,
     unexpected,
 )
-from pinlater.server.thrift.guard import Guard
+from pinlater.server.thrift.guard import QUEUES, Guard
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
 from pinlater.server.thrift.quota_guard import CountedConnection, QuotaGuard
@@ -55,6 +54,9 @@ logger = logging.getLogger(__name__)
 NO_ANSWER = b""
 # Of a dequeue for which the quota has no poll, but whose acks are to be carried out. Without any wait a paused queue would refuse it.
 WAIT_OVER_QUOTA_MS = 1
+_QUEUES_SHOWN = 3
+# The methods whose answers may show a single job of any length, and the field of the answer that has the jobs ('' if it is the answer).
+_JOBS_SHOWN = {"dequeueJobs": "jobs", "scanJobs": "scannedJobs", "lookupJobs": "", "findUniqueKey": "jobs"}
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
 # Of its calls the handler is told when they arrived.
 METHOD_WITH_KEYS = "enqueueJobs"
@@ -124,7 +126,7 @@ class Answering:
         self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES
         self._decode = decoder.call
         self._header = decoder.header
-        self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
+        self._answer_bytes_max = settings.answer_bytes_max + LENGTH_BYTES
         self._requests_max = settings.max_concurrent_requests
         self._debug = logger.isEnabledFor(logging.DEBUG)
         cost = costs(settings)
@@ -290,7 +292,7 @@ class Answering:
             else:
                 reply = encode_reply(method, seqid, answer)
             if len(reply) > self._answer_bytes_max:
-                raise AnswerTooLarge(len(reply) - LENGTH_BYTES, self._settings.max_frame_bytes)
+                self._check_long(len(reply) - LENGTH_BYTES, call, answer)
         except PinLaterError as error:
             reply = self._failed(call, route, recipient, error)
             undelivered = True
@@ -317,6 +319,29 @@ class Answering:
                 recipient.handed_out = answer
         return reply
 
+    def _check_long(self, size_bytes: int, call: DecodedCall, answer: Any) -> None:
+        """Raises `AnswerTooLarge` for an answer that is too long, unless it is a single job that fits a frame. That would stay in its queue
+        for ever.
+        """
+        field = _JOBS_SHOWN.get(call.method.name)
+        jobs = () if field is None else getattr(answer, field, answer)
+        if size_bytes > self._settings.max_frame_bytes or len(jobs) != 1:
+            raise AnswerTooLarge.of(size_bytes, self._settings.answer_bytes_max)
+        self._warn_of_size(
+            "an answer with a single job is longer than answers may be; many clients can't read it", call, size_bytes
+        )
+
+    def _warn_of_size(self, event: str, call: DecodedCall, size_bytes: int) -> None:
+        queues = QUEUES[call.method.name](call.arguments)
+        about = {
+            "method": call.method.name,
+            "queue": ", ".join(sorted(queues)[:_QUEUES_SHOWN]),
+            "source": call.arguments.context.source,
+            "answer_bytes": size_bytes,
+            "max_answer_bytes": self._settings.answer_bytes_max,
+        }
+        logger.warning(event, extra=about)
+
     def _note(self, entry: AuditEntry | None) -> None:
         if entry is not None:
             self._service.audit.note(entry)
@@ -327,6 +352,8 @@ class Answering:
 
     def _failed(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(_counted_as(error))
+        if isinstance(error, AnswerTooLarge):
+            self._warn_of_size("an answer is too long, so that its caller gets an error", call, error.size_bytes)
         if route.audited is not None:
             self._note(audit.refused(_audit_call(route.audited, call, route, recipient), error))
         try:

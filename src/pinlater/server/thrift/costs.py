@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pinlater.server.operations.job_queries import HOLDERS_MAX
-from pinlater.server.operations.job_settings import PAGES_BYTES_MAX, answer_bytes_max
+from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.thrift.settings import ThriftSettings
 
 Cost = Callable[[Any], int]
@@ -21,7 +21,7 @@ JOB_BYTES = 4 * 1024  # of a job without its body
 
 def costs(settings: ThriftSettings) -> dict[str, Cost]:
     """The estimate for each method that has one, in bytes; 0 if a call needs none."""
-    bytes_max = answer_bytes_max(settings.max_frame_bytes)
+    bytes_max = settings.answer_bytes_max
     with_body = settings.max_body_bytes + JOB_BYTES
 
     def shown(jobs: int, job_bytes: int) -> int:

@@ -69,14 +69,3 @@ class TooManyConnections(TooManyWaiting):
             "More connections are open than this server takes (setting max_connections, and the system's limit of open files)",
             retry_after_ms=1000,
         )
-
-
-class AnswerTooLarge(PinLaterError):
-    """The answer would not fit a frame."""
-
-    detail = "ANSWER_TOO_LARGE"
-
-    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"The answer has {size_bytes} bytes and a frame holds {limit_bytes} (setting max_frame_bytes); ask for less"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pinlater.wire.limits import FRAME_BYTES_MAX, WireLimits
+from pinlater.wire.limits import ANSWER_BYTES_MAX, FRAME_BYTES_MAX, WireLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class ThriftSettings:
     max_connections_refused: int = 256
     max_concurrent_requests: int = 5_000
     max_frame_bytes: int = FRAME_BYTES_MAX
+    max_answer_bytes: int = ANSWER_BYTES_MAX
     max_body_bytes: int = 1024 * 1024
     max_container_items: int = 100_000
     idle_timeout_s: float = 300.0
@@ -38,6 +39,11 @@ class ThriftSettings:
     write_stall_timeout_s: float = 30.0
     # A server that did not run for this long (it was stopped, or its event loop was blocked) closes its connections unread.
     standstill_s: float = 20.0
+
+    @property
+    def answer_bytes_max(self) -> int:
+        """How long an answer with more than one item may be."""
+        return min(self.max_answer_bytes, self.max_frame_bytes)
 
     @property
     def wire_limits(self) -> WireLimits:

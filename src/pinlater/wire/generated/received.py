@@ -269,6 +269,7 @@ class QueueConfig:
     defaultAttempts: int | None = None
     defaultExpiryMillis: int | None = None
     paused: bool | None = None
+    burst: int | None = None
 
 
 class QueueCounts:

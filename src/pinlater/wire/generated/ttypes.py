@@ -1049,6 +1049,7 @@ class QueueConfig(TBase):
      - defaultAttempts
      - defaultExpiryMillis
      - paused
+     - burst
 
     """
 
@@ -1061,10 +1062,11 @@ class QueueConfig(TBase):
         'defaultAttempts',
         'defaultExpiryMillis',
         'paused',
+        'burst',
     )
 
 
-    def __init__(self, maxJobsPerSecond=None, claimTimeoutMillis=None, succeededTtlMillis=None, failedTtlMillis=None, maxBacklog=None, defaultAttempts=None, defaultExpiryMillis=None, paused=None,):
+    def __init__(self, maxJobsPerSecond=None, claimTimeoutMillis=None, succeededTtlMillis=None, failedTtlMillis=None, maxBacklog=None, defaultAttempts=None, defaultExpiryMillis=None, paused=None, burst=None,):
         self.maxJobsPerSecond = maxJobsPerSecond
         self.claimTimeoutMillis = claimTimeoutMillis
         self.succeededTtlMillis = succeededTtlMillis
@@ -1073,6 +1075,7 @@ class QueueConfig(TBase):
         self.defaultAttempts = defaultAttempts
         self.defaultExpiryMillis = defaultExpiryMillis
         self.paused = paused
+        self.burst = burst
 
 
 class QueueCounts(TBase):
@@ -4560,6 +4563,98 @@ QueueConfig.thrift_spec = (
     (6, TType.I32, 'defaultAttempts', None, None, ),  # 6
     (7, TType.I64, 'defaultExpiryMillis', None, None, ),  # 7
     (8, TType.BOOL, 'paused', None, None, ),  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    None,  # 64
+    None,  # 65
+    None,  # 66
+    None,  # 67
+    None,  # 68
+    None,  # 69
+    None,  # 70
+    None,  # 71
+    None,  # 72
+    None,  # 73
+    None,  # 74
+    None,  # 75
+    None,  # 76
+    None,  # 77
+    None,  # 78
+    None,  # 79
+    None,  # 80
+    None,  # 81
+    None,  # 82
+    None,  # 83
+    None,  # 84
+    None,  # 85
+    None,  # 86
+    None,  # 87
+    None,  # 88
+    None,  # 89
+    None,  # 90
+    None,  # 91
+    None,  # 92
+    None,  # 93
+    None,  # 94
+    None,  # 95
+    None,  # 96
+    None,  # 97
+    None,  # 98
+    None,  # 99
+    (100, TType.I32, 'burst', None, None, ),  # 100
 )
 all_structs.append(QueueCounts)
 QueueCounts.thrift_spec = (

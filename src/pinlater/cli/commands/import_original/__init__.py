@@ -22,7 +22,7 @@ from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
 from pinlater.domain.wording import counted
-from pinlater.import_original.copy import Copy, CopyCounts, CopyPlan, Imported, Told
+from pinlater.import_original.copy import TOO_FAR, Copy, CopyCounts, CopyPlan, Imported, Told
 from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, OriginalTls, SourceFailed
 
 if TYPE_CHECKING:  # its driver is an extra
@@ -131,7 +131,7 @@ def _copy(
 
     progress = Progress()
     with _map(map_file) as told:
-        copy = Copy(plan, client, told, progress.show, SystemClock().monotonic)
+        copy = Copy(plan, client, told, progress.show, SystemClock())
         originals = [Original(each, tls) for each in found]
         try:
             with exits.reported():
@@ -188,6 +188,12 @@ def _print(counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json:
     columns = ["queue", "priority", "found", "copied", "there already", *(f"left: {word}" for word in _LEFT)]
     output.print_table(columns, [_row(*entry) for entry in entries])
     running = sum(counts.left["in_progress"] for _, counts in entries)
+    too_far = sum(counts.left[TOO_FAR] for _, counts in entries)
+    if too_far:
+        notes.note(
+            f"{counted(too_far, 'job')} left in the original, since a server takes no job that is due in more than a year (366 days). "
+            "Enqueue such jobs later, or with an earlier time."
+        )
     if running:
         notes.note(
             f"{counted(running, 'job')} IN_PROGRESS left in the original, where workers may still run. "
@@ -197,6 +203,8 @@ def _print(counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json:
 
 def _counts_json(key: tuple[str, int], counts: CopyCounts) -> dict[str, object]:
     left = {word: counts.left[word] for word in _LEFT}
+    if counts.left[TOO_FAR]:
+        left[TOO_FAR] = counts.left[TOO_FAR]
     counted = {"found": counts.found, "copied": counts.copied, "already_there": counts.already_there}
     return {"queue": key[0], "priority": key[1], **counted, "left": left}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pinlater.domain.job import HandedOutJob, JobState
-from pinlater.server.storage.claim_bytes import BytesTogether
+from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
+from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.values import Claimed, ClaimOrder
 
 
@@ -31,12 +32,13 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesToge
                 expire(queue, job, now_ms)
                 expired += 1
                 continue
-            if together.left <= 0 or (jobs and len(job.body) > left_bytes):
+            job_bytes = len(job.body) + header_bytes(job.headers)
+            if together.left <= 0 or (jobs and job_bytes > left_bytes):
                 waiting = job
                 cut_short = together.left <= 0
                 break
-            left_bytes -= len(job.body)
-            together.left -= len(job.body)
+            left_bytes -= job_bytes
+            together.left -= job_bytes
             with queue.changing(job) as line:
                 events.claim(job, call.holder, order.claim_timeout_ms, now_ms)
                 line.claimed += 1
@@ -49,17 +51,11 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesToge
 
 def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[HandedOutJob]:
     """What `claim` would give to one call."""
-    seen: list[HandedOutJob] = []
+    peeked = PeekedJobs(limit, max_bytes)
     for job in _due_jobs(queue, now_ms):
-        if len(seen) >= limit:
+        if not job.expired(now_ms) and not peeked.add(job.handed_out(0)):
             break
-        if job.expired(now_ms):
-            continue
-        if seen and len(job.body) > max_bytes:
-            break
-        max_bytes -= len(job.body)
-        seen.append(job.handed_out(0))
-    return seen
+    return peeked.jobs
 
 
 def expire(queue: QueueState, job: MemoryJob, now_ms: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob
-from pinlater.server.storage.claim_bytes import BytesTogether
+from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import kept_before
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
@@ -329,9 +329,12 @@ class _OpenOrder:
         for priority, run_after_ms, job_id, flags, size in rows:
             if share is None:
                 break
-            if flags & SPECIAL and has_expired(about[job_id].options, self._now_ms):
-                expired.append(job_id)
-                continue
+            if flags & SPECIAL:
+                options = about[job_id].options
+                if has_expired(options, self._now_ms):
+                    expired.append(job_id)
+                    continue
+                size += header_bytes(options.headers)
             while share is not None and size > share.bytes_left and share.picked:
                 self._due_jobs_left = share.full_by_bytes = True
                 share = next(shares, None)

@@ -120,8 +120,8 @@ async def peek(
         if not peeked.has_space_for(body_bytes):
             break
         job = await _peeked(connection, line, now_ms)
-        if job is not None:
-            peeked.add(job, body_bytes)
+        if job is not None and not peeked.add(job):
+            break
     return peeked.jobs
 
 

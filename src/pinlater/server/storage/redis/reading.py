@@ -233,11 +233,9 @@ async def peek(
             stored = read_job(record)
             if has_expired(options_of(stored.options), now_ms):
                 continue
-            size = len(record) - stored.body_at
-            if not peeked.has_space_for(size):
-                return peeked.jobs
             _, priority, job_id = parts_of(ref)
-            peeked.add(handed_out(priority, job_id, record, past, 0), size)
+            if not peeked.add(handed_out(priority, job_id, record, past, 0)):
+                return peeked.jobs
     return peeked.jobs
 
 

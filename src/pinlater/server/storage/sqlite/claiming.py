@@ -13,7 +13,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob
-from pinlater.server.storage.claim_bytes import BytesTogether
+from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
@@ -195,10 +195,11 @@ class _OpenOrder:
                     used += 1
                     continue
                 body = job.body
+                size = len(body) + header_bytes(job.headers)
             else:
                 body = row[6]
                 job = None
-            size = len(body)
+                size = len(body)
             if size > share.bytes_left and share.jobs:
                 self._call_full_by_bytes = True
                 next_share = self._next_share(share, priority)

@@ -91,9 +91,8 @@ def peek(
                 job = _peeked(connection, priority, due, now_ms)
                 if job is None:
                     continue
-                if not peeked.has_space_for(len(job.body)):
+                if not peeked.add(job):
                     return peeked.jobs
-                peeked.add(job, len(job.body))
                 if peeked.full:
                     break
     return peeked.jobs

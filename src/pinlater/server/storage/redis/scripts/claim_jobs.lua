@@ -1,6 +1,6 @@
 -- Hands out due jobs: priority first, then run-after, then id.
 --   ARGV[3] now, in ms        ARGV[4] now, 8 bytes
---   ARGV[5] {names of the queues, their ids, orders, bytes of bodies that all orders may hold together}
+--   ARGV[5] {names of the queues, their ids, orders, bytes of bodies and headers that all orders may hold together}
 --   order {queue's place, timeout in ms, timeout in 8 bytes, calls}; call {limit, bytes, the claim behind its times}
 -- Answers {orders, records}. For each order {shares, due, expired, cut, lost}:
 --   shares   for each call 10 bytes a job: priority, id, whether it has a past
@@ -115,12 +115,13 @@ local function fill(order)
                     local size = #record
                     size_sum = size_sum + size
                     local flags = byte(record, 1)
-                    local body, simple, past = size - 21, SIMPLE, nil
+                    local content, simple, past = size - 21, SIMPLE, nil
                     local own8, deadline = timeout8, plain_deadline
                     local expires, key = nil, nil
                     if flags % 2 == 1 then
                         local bits, own, ends, text, key_size = unpack_struct('>Bi8i8I4I4', record, 22)
-                        body = body - 25 - text - key_size
+                        -- In an answer, headers take at most a quarter more than in their JSON.
+                        content = content - 25 - key_size + math.ceil(text / 4)
                         if bits % 2 == 1 then
                             own8 = sub(record, 23, 30)
                             deadline = string.format('%.17g', now_ms + own)
@@ -147,7 +148,7 @@ local function fill(order)
                         cut_short = true
                         break
                     else
-                        while share and picked > 0 and body > bytes_left do
+                        while share and picked > 0 and content > bytes_left do
                             cut = true
                             next_call()
                         end
@@ -188,8 +189,8 @@ local function fill(order)
                             share[picked] = priority .. id .. '\0'
                         end
                         left = left - 1
-                        bytes_left = bytes_left - body
-                        bytes_together = bytes_together - body
+                        bytes_left = bytes_left - content
+                        bytes_together = bytes_together - content
                         -- What counts against the limit has been taken off already.
                         if picked >= calls[current][1] then
                             next_call()
