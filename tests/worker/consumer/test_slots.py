@@ -214,7 +214,7 @@ def test_short_jobs_that_wait_behind_jobs_that_last_go_back() -> None:
 
 def test_a_process_that_stood_still_does_not_charge_the_queues_that_had_slots_then() -> None:
     slots = Slots(2, 512)
-    share = slots.add("q", 1, None)
+    share, _ = slots.add("q", 1, None), slots.add("other", 1, None)
     slots.ran(share, 1)
     slots.add_waiting(share, 1, 0)
     since = slots.start(share, 0)

@@ -176,13 +176,16 @@ class Slots:
         """The queue whose job gets the next free slot."""
         if self.running >= self.total:
             return None
-        ready = [share for share in self._ready if not share.has_most]
-        return min(ready, key=self._order) if len(ready) > 1 else ready[0] if ready else None
+        ready = [share for share in self._ready if share.running < share.most]
+        if len(ready) > 1:
+            return min(ready, key=self._order)
+        return ready[0] if ready else None
 
     def start(self, share: Share, now_ms: float) -> float:
         """Its waiting job gets a slot. Returns what `end` wants."""
         self._tick(now_ms)
-        self._level_ms = max(self._level_ms, share.had_ms(self._now_ms))
+        if len(self._shares) > 1:
+            self._level_ms = max(self._level_ms, share.had_ms(self._now_ms))
         share.start(self._now_ms)
         self.running += 1
         self._running[share] = None
@@ -220,11 +223,14 @@ class Slots:
     def ran(self, share: Share, took_ms: float) -> None:
         """A job's function ran so long."""
         share.mean_ms = smoothed_ms(share.mean_ms, took_ms)
-        self._mean_ms = smoothed_ms(self._mean_ms, took_ms)
+        if len(self._shares) > 1:
+            self._mean_ms = smoothed_ms(self._mean_ms, took_ms)
 
     def _tick(self, now_ms: float) -> None:
         """Time passes, but not much longer than the shortest job that runs should take: a busy machine stops the process for many times the
         length of a short job, which must not be charged to the queues that happen to have slots then."""
+        if len(self._shares) == 1:  # no other has a share
+            return
         passed_ms, self._last_ms = now_ms - self._last_ms, now_ms
         expected_ms = min([share.mean_ms or inf for share in self._running], default=0.0)
         self._now_ms += min(passed_ms, 2 * expected_ms)
