@@ -153,8 +153,8 @@ ANSWERS: dict[str, Any] = {
     "delete_jobs": 5,
     "delete_jobs_by_descriptor": 6,
     "configure_queue": None,
-    "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
-    "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
+    "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6, 7), True),
+    "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6, 7), {"claim_timeout_ms": "queue"}),
     "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
     "known_workers": [
         ServerWorkers(
