@@ -298,7 +298,7 @@ def text_of(error: BaseException) -> str:
     return f"{error.args[1]} ({error.args[0]})" if len(error.args) > 1 else str(error)
 
 
-# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's word that it ends this one or takes no commands.
+# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's: it ends this one, or takes no commands.
 _LOST = {
     NODE_NOT_READY,
     1053,
