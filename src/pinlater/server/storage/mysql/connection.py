@@ -309,7 +309,7 @@ def text_of(error: BaseException) -> str:
 
 
 _ENDED = 2013
-# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's word that it ends this one, or serves nobody.
+# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's: it ends this one, or takes no commands.
 _LOST = {
     NODE_NOT_READY,
     1053,

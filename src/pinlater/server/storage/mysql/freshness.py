@@ -33,7 +33,7 @@ class Freshness:
         monotonic: Callable[[], float],
     ) -> None:
         self._endpoint = endpoint
-        self._patience_s = lease_ms / 1000
+        self._lease_s = lease_ms / 1000
         self._committed = committed
         self._monotonic = monotonic
         self._stale_since: float | None = None
@@ -52,7 +52,7 @@ class Freshness:
         now = self._monotonic()
         if self._stale_since is None:
             self._stale_since = now
-        if now - self._stale_since < self._patience_s:
+        if now - self._stale_since < self._lease_s:
             raise lacks_changes(self._endpoint)
         if not self._told:
             self._told = True
