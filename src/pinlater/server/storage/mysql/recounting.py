@@ -15,7 +15,10 @@ _COUNT_DIFFERENCES = sql("count_differences")
 
 
 async def recount(transaction: Transaction, names: Sequence[str]) -> None:
-    """Those that still exist. Each queue is locked, so that of two servers the second finds no difference. Totals stay."""
+    """Adds the differences of the queues that still exist. Totals stay.
+
+    Each queue is locked, so that of two servers the second finds no difference.
+    """
     table = MysqlQueueTable(transaction)
     for name in sorted(names):
         queue = await table.lock(name)

@@ -344,7 +344,7 @@ class MysqlShard(RelationalShard):
         try:
             await self._change(bulk.clear_lost, ids)
         except PinLaterError as error:
-            logger.warning("%s: what is left of lost jobs can't be deleted yet: %s", self.endpoint, error)
+            logger.warning("%s: the rows of lost jobs can't be deleted yet: %s", self.endpoint, error)
 
     async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))

@@ -163,7 +163,7 @@ async def delete_waiting(dialect: Dialect, queue_id: int, rows: Sequence[Row]) -
 
 
 async def delete_lost(dialect: Dialect, ids: Sequence[int]) -> list[StateRow]:
-    """Deletes what is left of those of these jobs whose own row is gone, if they were claimed or finished; these rows."""
+    """Deletes the claims and finishes of jobs whose own row is gone, among these. Returns what they said."""
     _, missing = await _look(dialect, ids)
     return await _delete(dialect, [], await _rows_left(dialect, missing))
 

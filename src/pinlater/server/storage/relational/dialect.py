@@ -87,7 +87,7 @@ class Dialect(Protocol):
         ...
 
     async def find_unfinished(self, ids: Sequence[int]) -> set[int]:
-        """Those of the jobs that wait or are claimed, or that got a key by `save_key`. Locks nothing."""
+        """Finds the jobs that wait or are claimed, or got a key by `save_key`. Locks nothing."""
         ...
 
     async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:

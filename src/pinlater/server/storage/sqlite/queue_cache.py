@@ -212,7 +212,7 @@ class SqliteQueueCache:
                 self.recount(execute, self.by_id[queue_id])
 
     def recount_named(self, execute: Execute, names: Iterable[str]) -> None:
-        """Those that still exist."""
+        """Counts the rows of the queues that still exist."""
         for name in names:
             if name in self.queues:
                 self.recount(execute, self.queues[name])
