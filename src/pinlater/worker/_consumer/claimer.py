@@ -143,8 +143,10 @@ class Claimer:
         self._failed = False
         reporter.delivered(acks, dequeued.ack_results)
         took_s = self._clock.monotonic() - started
-        self._ended(backlogged=self._seems_backlogged(dequeued, limit, took_s, seeks=seeks))
+        found = self._seems_backlogged(dequeued, limit, took_s, seeks=seeks)
+        self._slots.claim_ended(self._share, backlogged=found)
         self._accept(dequeued.jobs)
+        self._run.offer_claims()  # after the jobs, of which quick ones end first, so that their acks ride on the next claim
         await self._pacing.answered(dequeued, took_s, None if seeks else wait_ms)
 
     def _seems_backlogged(self, dequeued: Dequeued, limit: int, took_s: float, *, seeks: bool) -> bool:
