@@ -90,7 +90,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         104: "i64 claimTimeoutMillis",
         105: "i64 expiresAtMillis",
     },
-    "PinLaterEnqueueRequest": {100: "string requestKey", 101: "bool repeat"},
+    "PinLaterEnqueueRequest": {100: "string requestKey", 101: "bool repeated"},
     "PinLaterEnqueueResponse": {100: "list<i32> existing"},
     "PinLaterDequeueRequest": {100: "i32 waitMillis", 140: "i32 process", 141: "WorkerInfo worker"},
     "PinLaterDequeueResponse": {100: "list<AckOutcome> ackOutcomes", 101: "list<string> jobOrder"},
@@ -127,6 +127,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody", 102: "string shard"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},
+    "QueueConfig": {100: "i32 burst"},
     "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf", 131: "string callerAddress"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},
 }

@@ -224,7 +224,7 @@ async def test_without_its_package_a_search_is_refused_and_the_log_says_what_to_
         await world.service.job_queries.count(PENDING._replace(body_regex="x"))
     assert (raised.value.retryable, "/" in raised.value.message) == (False, False)
     (said,) = [vars(record) for record in caplog.records if "install" in vars(record)]
-    assert re.fullmatch(r"pip install .*\[server\]'", said["install"])
+    assert re.fullmatch(r"pip install .*\[regex\]'", said["install"])
     assert await world.service.job_queries.count(PENDING) == 0
 
 
