@@ -45,7 +45,7 @@ async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
         enqueued = await client.enqueue("q", [b"bare", job], request_key="r", repeat=True)
     assert enqueued == values.Enqueued(["q:s1:p1:1", "q:s1:p2:2"], (1,))
     (sent,) = server.called("enqueueJobs")
-    assert sent.context.source == "me"
+    assert sent.requestContext.source == "me"
     assert (sent.request.queueName, sent.request.requestKey, sent.request.repeated) == ("q", "r", True)
     bare, full = sent.request.jobs
     assert (bare.body, bare.priority, bare.numAttemptsAllowed) == (b"bare", 1, None)
