@@ -33,10 +33,10 @@ class Storing:
 
     def __call__(self, arguments: Any) -> Any:
         request = arguments.request
-        self.requests.append((request.requestKey, bool(request.repeat)))
+        self.requests.append((request.requestKey, bool(request.repeated)))
         after = self.after.pop(0) if self.after else None
         bodies = [job.body.decode() for job in request.jobs]
-        if not request.repeat or request.requestKey not in self.stored:
+        if not request.repeated or request.requestKey not in self.stored:
             self.stored[request.requestKey] = bodies
         done = after() if after else None
         return done or t.PinLaterEnqueueResponse(jobDescriptors=[f"q:s1:p1:{n}" for n, _ in enumerate(bodies)])
