@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -15,8 +16,11 @@ from pinlater.server.storage.values import Member
 
 class Shared(MemoryShard):
     capabilities = MemoryShard.capabilities._replace(shared=True)
+    turns = 0  # of the loop, that an announcement takes
 
     async def announce(self, address: str) -> str:
+        for _ in range(self.turns):
+            await asyncio.sleep(0)
         return "secret"
 
 
@@ -35,6 +39,23 @@ async def test_each_other_server_with_an_address_is_known_by_the_secret_of_a_sha
     await peers.look({lanes: members[:1]})
     assert peers.secret_of == {}
     await lanes.close()
+
+
+async def test_two_looks_at_once_may_know_of_different_shards() -> None:
+    """A shard that answered only the second of them is announced by it while the first one waits for its shard."""
+    stores = [Shared(), Shared()]
+    for store in stores:
+        await store.open(0)
+    stores[0].turns = 10
+    first, second = [ShardLanes(store, ManualClock()) for store in stores]
+    members = [Member(7, "other", "localhost:7", 0, 0)]
+    peers = Peers("127.0.0.1:9")
+
+    await asyncio.gather(peers.look({first: members}), peers.look({second: members}))
+
+    assert peers.secret_of == {"localhost:7": b"secret"}
+    for lanes in (first, second):
+        await lanes.close()
 
 
 async def test_a_server_that_lives_and_has_the_same_address_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,12 +17,13 @@ class OtherAnswer:
 
 
 class LastAnswer:
-    """Takes the answers of a MySQL server to one packet of statements, and makes the last one an error.
+    """Takes the answers of a MySQL server to one packet of statements, and makes the last one an error. `alone`: without those before it.
 
     It takes bytes until the last answer is there, which must be that of a statement without rows, as COMMIT is.
     """
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, *, alone: bool = False) -> None:
+        self._alone = alone
         self._error = b"\xff" + code.to_bytes(2, "little") + b"#HY000" + message.encode()
         self._begun = b""
 
@@ -35,6 +36,8 @@ class LastAnswer:
             start += _HEAD + int.from_bytes(self._begun[start : start + 3], "little")
         if start != len(self._begun) or not _ends_it(self._begun[last + _HEAD :]):
             return None
+        if self._alone:
+            last = 0
         number = self._begun[last + 3 : last + _HEAD]
         return self._begun[:last] + len(self._error).to_bytes(3, "little") + number + self._error
 

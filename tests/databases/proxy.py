@@ -124,12 +124,15 @@ class Proxy:
         caught = self._close if refuse else lambda: None
         return self._set(Trap(pattern, loses_answer=True, hangs=hang, caught=caught))
 
-    def fail_answer(self, pattern: bytes, code: int, message: str = "", *, instead: bytes | None = None) -> Trap:
-        """A MySQL server gets what has `pattern` in it and carries it out; the last answer to it arrives as this error.
+    def fail_answer(
+        self, pattern: bytes, code: int, message: str = "", *, instead: bytes | None = None, alone: bool = False
+    ) -> Trap:
+        """A MySQL server gets what has `pattern` in it and carries it out; the last answer to it arrives as this error. `alone`: it is the
+        answer to all statements of the packet, as a proxy gives that has lost the server.
 
         With `instead`, which is as long, the server gets that in the place of `pattern`, if it came in one piece.
         """
-        return self._set(Trap(pattern, answer=LastAnswer(code, message), instead=instead))
+        return self._set(Trap(pattern, answer=LastAnswer(code, message, alone=alone), instead=instead))
 
     def answer_itself(self, pattern: bytes, answer: bytes, *, at_once: bool = False) -> Trap:
         """The server gets what has `pattern` in it and carries it out; `answer` arrives in the place of its answer.

@@ -17,6 +17,7 @@ NO_COMMIT = b";DO   0"
 NO_ROLLBACK = b"DO     0"
 ERROR_DURING_COMMIT, LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED, DEADLOCK = 1180, 1026, 1105, 1205, 3100, 1213
 READ_ONLY, NODE_NOT_READY = 1290, 1047
+NO_BACKEND = 9001  # of ProxySQL
 
 
 @pytest.fixture(params=list(CHANGES))
@@ -53,6 +54,18 @@ async def test_whatever_error_leaves_a_commit_open_the_database_is_asked(
     assert await desk.put(b"new")
     assert (trap.sprung, stats_of(desk).settled) == (True, 1)
     await assert_done_once(database, desk, "insert")
+
+
+@pytest.mark.parametrize("code", [LOG_NOT_WRITTEN, NO_LOCK, READ_ONLY, NO_BACKEND])
+async def test_an_error_of_a_proxy_for_a_packet_that_was_carried_out_is_none(
+    database: ProxiedMysql, desk: Desk, change: Change, code: int
+) -> None:
+    """A proxy that loses the server gives one answer to the whole packet: no statement of it is known to have failed."""
+    held = await prepare(desk, change)
+    trap = database.proxy.fail_answer(COMMIT, code, "upstream failure", alone=True)
+    assert change.answered(await change.act(desk, held))
+    assert (trap.sprung, stats_of(desk).settled) == (True, 1)
+    await assert_done_once(database, desk, change.name, held)
 
 
 async def test_a_commit_to_a_node_that_takes_no_commands_is_sent_again_on_another_connection(

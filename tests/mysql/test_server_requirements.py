@@ -45,6 +45,7 @@ def test_a_server_that_is_too_old_is_refused(version: str, refused: str | None) 
         ("8.0.36", "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible", "TiDB"),
         ("8.0.30-Vitess", "", "Vitess"),
         ("8.0.23-vitess", "", "PlanetScale"),
+        ("8.0.34-PlanetScale", "", "PlanetScale"),
         (
             "5.7.32",
             "SingleStoreDB source distribution (compatible; MySQL Enterprise & MySQL Commercial)",

@@ -49,7 +49,7 @@ class Peers:
         self.secret_of = {
             member.address: secret_of_shard
             for shard, (_, secret_of_shard) in self._announced.items()
-            for member in members[shard]
+            for member in members.get(shard, ())  # another look may have announced this server on more shards meanwhile
             if member.address not in {"", self._address}
         }
         self._say_if_not_alone(members)
@@ -60,7 +60,7 @@ class Peers:
         found = {
             (shard, member.slot): member.seen_at_ms
             for shard, (slot, _) in self._announced.items()
-            for member in members[shard]
+            for member in members.get(shard, ())
             if member.address == self._address and member.slot != slot
         }
         self._same_address = {each: self._same_address.get(each, seen_at_ms) for each, seen_at_ms in found.items()}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 _NO_FOREIGN_KEYS = "SingleStore, which has no foreign keys: jobs could be stored in a queue that was deleted"
+_NO_JSON_TABLE = "Vitess (as PlanetScale is), which has no JSON_TABLE: most of our changes need it"
 # By a word that the server's version or its comment has, in small letters.
 _REFUSED = {
     "tidb": "TiDB, which locks no row for SELECT ... FOR UPDATE SKIP LOCKED: two servers would hand out one job",
-    "vitess": "Vitess (as PlanetScale is), which has no JSON_TABLE: most of our changes need it",
+    "vitess": _NO_JSON_TABLE,
+    "planetscale": _NO_JSON_TABLE,  # some of its servers say this instead
     "dolt": "Dolt, which has no locks of rows: two servers would hand out one job",
     "singlestore": _NO_FOREIGN_KEYS,
     "memsql": _NO_FOREIGN_KEYS,

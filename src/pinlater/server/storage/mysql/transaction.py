@@ -41,6 +41,7 @@ from pinlater.server.storage.mysql.counters import Counters
 from pinlater.server.storage.mysql.errors import (
     DEADLOCKS,
     DUPLICATE,
+    FAILED_BEFORE,
     LOCK_WAIT,
     NOT_NULL,
     QUEUE_GONE,
@@ -62,6 +63,7 @@ logger = logging.getLogger(__name__)
 _MARK_WRITER = sql("mark_writer")
 _ALWAYS = Sql(b"TRUE")
 _FIND_WRITER = sql("find_writer")
+_LIST_NEWEST = sql("list_newest")
 _FIND_COMMIT = sql("find_commit")
 _CHECK_QUEUES = sql("check_queues")
 _FIND_QUEUES = sql("find_queues")
@@ -212,8 +214,9 @@ class Transaction:
             if not self.marked or not self._leaves_open(error):
                 self._writer.end_commit(committed=False)
                 raise
+            had_long_been_open = self._connection.had_long_been_open
             self._connection.close()  # together with its open transaction
-            await self._writer.settle(error)
+            await self._writer.settle(error, self._connection.node, had_long_been_open=had_long_been_open)
             return await self._writer.ask_again(last, error) if last else []
         if self.marked:
             self._writer.end_commit(committed=True)
@@ -223,7 +226,7 @@ class Transaction:
         """Whether the transaction may have been carried out all the same."""
         if isinstance(error, MysqlConnectionLost):
             return code_of(error.__cause__) not in UNDONE
-        return self._connection.unanswered == 1 and code_of(error) not in UNDONE
+        return code_of(error) not in (UNDONE if self._connection.unanswered == 1 else FAILED_BEFORE)
 
     async def _flush(self, more: list[bytes]) -> list[Result]:
         statements, self._waiting = [*self._waiting, *more], []
@@ -427,9 +430,10 @@ class Writer:
             raise MysqlConnectionLost(f"{self._endpoint}: the old connection does not end")
         await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
 
-    async def settle(self, cause: Exception) -> None:
+    async def settle(self, cause: Exception, node: str, *, had_long_been_open: bool) -> None:
         """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
-        `MysqlConnectionLost`, or that error, if it was not.
+        `MysqlConnectionLost`, or that error, if it was not. `node`: where it was sent. `had_long_been_open`: a new connection may well be
+        one to another server.
 
         A database that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
 
@@ -439,7 +443,7 @@ class Writer:
         asked = self._open
         for attempt in count():
             try:
-                newest = await self._find_number(await self._usable_connection())
+                newest = await self._find_number(await self._usable_connection(), node)
                 break
             except (MysqlConnectionLost, driver.MySQLError) as error:
                 logger.log(
@@ -455,19 +459,31 @@ class Writer:
         if newest is None:
             raise OutcomeUnknown(f"{text_of(cause)}; meanwhile another server took this one's slot") from cause
         if newest != asked:
-            if not isinstance(cause, MysqlConnectionLost):
-                raise cause
-            raise MysqlConnectionLost(f"{cause}; the transaction was not carried out") from cause
+            left_replica = had_long_been_open and code_of(cause) in READ_ONLY
+            if isinstance(cause, MysqlConnectionLost) or left_replica:
+                raise MysqlConnectionLost(f"{text_of(cause)}; the transaction was not carried out") from cause
+            raise cause
         self._stats.settled += 1
         if not isinstance(cause, MysqlConnectionLost):
             logger.warning(
                 "%s: a COMMIT was answered with an error and carried out: %s", self._endpoint, text_of(cause)
             )
 
-    async def _find_number(self, connection: MysqlConnection) -> int | None:
+    async def _find_number(self, connection: MysqlConnection, node: str = "") -> int | None:
         """Finds out, and notes, which number this writer committed last, and sees to it that the open transaction never is if it wasn't.
-        None if another server has the slot. Raises `MysqlConnectionLost` if this database lacks what was committed."""
-        found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
+        None if another server has the slot. Raises `MysqlConnectionLost` if this database lacks what was committed.
+
+        A read-only server refuses the lock. If it is the one that got the COMMIT (`node`), it has ended the old connection, and nothing
+        comes after that: then a look is enough."""
+        try:
+            found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
+        except driver.MySQLError as error:
+            if code_of(error) not in READ_ONLY or connection.node != node or connection.several_nodes:
+                raise
+            _, found, _ = await connection.run(
+                [b"ROLLBACK", _LIST_NEWEST(first=self.number, last=self.number), b"ROLLBACK"]
+            )
+            found = found._replace(rows=[(newest,) for _, newest in found.rows])
         first, last = self._numbers
         newest = int(found.rows[0][0]) if found.rows else first
         if not first <= newest <= last:
