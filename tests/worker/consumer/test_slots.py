@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
-from pinlater.worker._consumer.slots import LASTING_MS, Share, Slots
+from pinlater.worker._consumer.slots import LASTING_MS, QueueShare, Slots
 
 Length = Callable[[], float]
 
@@ -60,7 +60,7 @@ class Simulation:
             self.claims += 1
             self._after(self._answer_ms, lambda share=share, limit=limit: self._answer(share, limit))  # type: ignore[misc]
 
-    def _answer(self, share: Share, limit: int) -> None:
+    def _answer(self, share: QueueShare, limit: int) -> None:
         self.slots.claim_ended(share, backlogged=True)
         self.slots.add_waiting(share, limit, self.now)
         self._start()
@@ -74,7 +74,7 @@ class Simulation:
             since, length = self.slots.start(share, self.now), self.lengths[share.queue]()
             self._after(length, lambda share=share, since=since, length=length: self._end(share, since, length))  # type: ignore[misc]
 
-    def _end(self, share: Share, since: float, length: float) -> None:
+    def _end(self, share: QueueShare, since: float, length: float) -> None:
         self.slots.ran(share, length)
         self.slots.end(share, since, self.now)
         self.jobs[share.queue] += 1
@@ -139,7 +139,7 @@ def test_short_jobs_are_claimed_ahead_in_batches_for_all_queues_together(queues:
     assert claims < jobs / 5
 
 
-def polling(slots: Slots, *shares: Share) -> dict[Share, int]:
+def polling(slots: Slots, *shares: QueueShare) -> dict[QueueShare, int]:
     """These queues seem to be empty and poll."""
     for share in shares:
         slots.claim_ended(share, backlogged=False)
@@ -147,7 +147,7 @@ def polling(slots: Slots, *shares: Share) -> dict[Share, int]:
     return dict(slots.claims(0))
 
 
-def bring(slots: Slots, share: Share, jobs: int) -> dict[Share, int]:
+def bring(slots: Slots, share: QueueShare, jobs: int) -> dict[QueueShare, int]:
     """A poll is answered. Returns what is given back."""
     slots.claim_ended(share, backlogged=False)
     slots.add_waiting(share, jobs, 0)

@@ -10,7 +10,7 @@ from enum import Enum
 
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.clock import Clock
-from pinlater.worker._consumer.slots import Share, Slots
+from pinlater.worker._consumer.slots import QueueShare, Slots
 from pinlater.worker.counts import TaskCounts
 
 
@@ -65,7 +65,7 @@ class HeldJob:
 class HeldJobs:
     """The jobs that wait for a slot, and those that run. Tells the worker's slots of them."""
 
-    def __init__(self, slots: Slots, share: Share, clock: Clock) -> None:
+    def __init__(self, slots: Slots, share: QueueShare, clock: Clock) -> None:
         self._slots = slots
         self._share = share
         self._clock = clock

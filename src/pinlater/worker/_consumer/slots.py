@@ -40,7 +40,7 @@ class JobHolder(Protocol):
         ...
 
 
-class Share:
+class QueueShare:
     """What one queue has of the slots.
 
     `used_ms`: the slot time of its ended jobs, divided by its weight, and at least what others had when it began to compete.
@@ -121,7 +121,7 @@ class Share:
 
 
 class _Allowance(NamedTuple):
-    """`soon`: slots that are free, or will be within the look-ahead. `left_ms`: what is left of their time."""
+    """`soon`: slots that are free, or will be within the look-ahead. `left_ms`: the part of their time that is not taken."""
 
     soon: int
     left_ms: float
@@ -135,25 +135,25 @@ class Slots:
         self.prefetch_max = prefetch_max
         self.running = self.waiting = 0
         self._asked = 0
-        self._shares: dict[str, Share] = {}
-        self._competing: dict[Share, None] = {}  # those that wait for slots, or would if they could claim
-        self._ready: dict[Share, None] = {}  # those with waiting jobs
-        self._claiming: dict[Share, None] = {}  # those that want to claim
-        self._asking: dict[Share, None] = {}  # those whose claims under way take a part of the allowance
+        self._shares: dict[str, QueueShare] = {}
+        self._competing: dict[QueueShare, None] = {}  # those that wait for slots, or would if they could claim
+        self._ready: dict[QueueShare, None] = {}  # those with waiting jobs
+        self._claiming: dict[QueueShare, None] = {}  # those that want to claim
+        self._asking: dict[QueueShare, None] = {}  # those whose claims under way take a part of the allowance
         self._mean_ms: float | None = None
-        self._running: dict[Share, None] = {}  # those with running jobs
+        self._running: dict[QueueShare, None] = {}  # those with running jobs
         self._last_ms = 0.0  # monotonic
         self._now_ms = 0.0  # without the time for which the process stood still
         self._level_ms = 0.0  # slot time of a queue that begins to compete, as long as no other does
         self._highest_ms = 0.0
 
-    def add(self, queue: str, weight: int, most: int | None) -> Share:
+    def add(self, queue: str, weight: int, most: int | None) -> QueueShare:
         """Adds a queue, which may have `most` slots at once."""
-        share = self._shares[queue] = Share(queue, weight, min(self.total, most or self.total))
+        share = self._shares[queue] = QueueShare(queue, weight, min(self.total, most or self.total))
         self._competing[share] = None
         return share
 
-    def share(self, queue: str) -> Share:
+    def share(self, queue: str) -> QueueShare:
         """A queue's share."""
         return self._shares[queue]
 
@@ -163,7 +163,7 @@ class Slots:
         return len(self._shares) > 1
 
     # --- jobs -------------------------------------------------------------------------------------------------------------
-    def add_waiting(self, share: Share, jobs: int, now_ms: float) -> None:
+    def add_waiting(self, share: QueueShare, jobs: int, now_ms: float) -> None:
         """The queue's claim has brought jobs."""
         self._tick(now_ms)
         if jobs:
@@ -172,7 +172,7 @@ class Slots:
             self.waiting += jobs
             self._ready[share] = None
 
-    def next_start(self) -> Share | None:
+    def next_start(self) -> QueueShare | None:
         """The queue whose job gets the next free slot."""
         if self.running >= self.total:
             return None
@@ -181,7 +181,7 @@ class Slots:
             return min(ready, key=self._order)
         return ready[0] if ready else None
 
-    def start(self, share: Share, now_ms: float) -> float:
+    def start(self, share: QueueShare, now_ms: float) -> float:
         """Its waiting job gets a slot. Returns what `end` wants."""
         self._tick(now_ms)
         if len(self._shares) > 1:
@@ -194,19 +194,19 @@ class Slots:
             self._competing.pop(share, None)
         return self._now_ms
 
-    def withdraw(self, share: Share, jobs: int = 1) -> None:
+    def withdraw(self, share: QueueShare, jobs: int = 1) -> None:
         """Waiting jobs are given back, or lost."""
         share.waiting -= jobs
         self._no_longer_waiting(share, jobs)
 
-    def _no_longer_waiting(self, share: Share, jobs: int) -> None:
+    def _no_longer_waiting(self, share: QueueShare, jobs: int) -> None:
         self.waiting -= jobs
         if not share.waiting:
             del self._ready[share]
             if not share.backlogged:
                 self._competing.pop(share, None)
 
-    def end(self, share: Share, started_ms: float, now_ms: float) -> None:
+    def end(self, share: QueueShare, started_ms: float, now_ms: float) -> None:
         """A job gives back its slot."""
         self._tick(now_ms)
         self.running -= 1
@@ -220,7 +220,7 @@ class Slots:
         if not self.running and not self.waiting:  # all begin anew
             self._level_ms = self._highest_ms
 
-    def ran(self, share: Share, took_ms: float) -> None:
+    def ran(self, share: QueueShare, took_ms: float) -> None:
         """A job's function ran so long."""
         share.mean_ms = smoothed_ms(share.mean_ms, took_ms)
         if len(self._shares) > 1:
@@ -235,24 +235,24 @@ class Slots:
         expected_ms = min([share.mean_ms or inf for share in self._running], default=0.0)
         self._now_ms += min(passed_ms, 2 * expected_ms)
 
-    def _compete(self, share: Share) -> None:
+    def _compete(self, share: QueueShare) -> None:
         if share not in self._competing:
             level_ms = min([other.had_ms(self._now_ms) for other in self._competing], default=self._level_ms)
             share.used_ms += max(0.0, level_ms - share.had_ms(self._now_ms))
             self._competing[share] = None
 
-    def _order(self, share: Share) -> float:
+    def _order(self, share: QueueShare) -> float:
         return share.will_have_ms(self._now_ms, self._mean_ms or 1.0)
 
-    def _order_ahead(self, share: Share) -> float:
+    def _order_ahead(self, share: QueueShare) -> float:
         return share.will_have_ms(self._now_ms, self._mean_ms or 1.0, ahead=share.ahead)
 
     # --- claims -----------------------------------------------------------------------------------------------------------
-    def want_claim(self, share: Share) -> None:
+    def want_claim(self, share: QueueShare) -> None:
         """The queue has no claim under way and may make one."""
         self._claiming[share] = None
 
-    def claims(self, now_ms: float) -> list[tuple[Share, int]]:
+    def claims(self, now_ms: float) -> list[tuple[QueueShare, int]]:
         """The claims to begin now, with their limits."""
         if not self._claiming:
             return []
@@ -264,7 +264,7 @@ class Slots:
             del self._claiming[share]
         return list(claims.items())
 
-    def claim_ended(self, share: Share, *, backlogged: bool) -> None:
+    def claim_ended(self, share: QueueShare, *, backlogged: bool) -> None:
         """The claim has been answered, has failed, or takes too long. `backlogged`: whether the queue seems to have more jobs."""
         self._ask(share, -share.asked)
         share.backlogged = backlogged
@@ -273,7 +273,7 @@ class Slots:
         elif not share.waiting:
             self._competing.pop(share, None)
 
-    def _ask(self, share: Share, jobs: int) -> None:
+    def _ask(self, share: QueueShare, jobs: int) -> None:
         share.asked += jobs
         self._asked += jobs
         if share.asked:
@@ -281,9 +281,9 @@ class Slots:
         else:
             self._asking.pop(share, None)
 
-    def _claims_of_backlogged(self, allowance: _Allowance) -> dict[Share, int]:
+    def _claims_of_backlogged(self, allowance: _Allowance) -> dict[QueueShare, int]:
         """Hands out the allowance, in the order of slot time."""
-        claims: dict[Share, int] = {}
+        claims: dict[QueueShare, int] = {}
         soon, left_ms = allowance
         queues = len(self._competing)
         if left_ms < LOOK_AHEAD_MS and left_ms < soon * LOOK_AHEAD_MS / sqrt(max(1, queues)) / 2:
@@ -309,9 +309,9 @@ class Slots:
             heappush(claiming, (self._order_ahead(share), place, share))
         return claims
 
-    def _polls(self, allowance: _Allowance) -> dict[Share, int]:
+    def _polls(self, allowance: _Allowance) -> dict[QueueShare, int]:
         """Long polls of queues that seem to be empty."""
-        polls: dict[Share, int] = {}
+        polls: dict[QueueShare, int] = {}
         for share in self._claiming:
             if share.backlogged:
                 continue
@@ -322,7 +322,7 @@ class Slots:
                 polls[share] = max(1, min(left, part, self._limit(share, allowance.soon)))
         return polls
 
-    def _batch(self, share: Share, soon: int, queues: int) -> int:
+    def _batch(self, share: QueueShare, soon: int, queues: int) -> int:
         """How many jobs one claim brings while other queues have jobs, too: long ones singly, short ones in batches. With the number of
         queues the batches become smaller, but not as small as an equal part, so that claims stay few."""
         if not share.is_short:
@@ -330,11 +330,11 @@ class Slots:
         in_time = share.soon(soon) * LOOK_AHEAD_MS / share.cost_ms
         return max(1, int(min(in_time, self.prefetch_max + self.total - self.running) / sqrt(max(1, queues))))
 
-    def _too_few(self, share: Share, batch: int) -> int:
+    def _too_few(self, share: QueueShare, batch: int) -> int:
         """So that claims stay batches."""
         return min(batch, self.prefetch_max) // 2 if share.is_short else 0
 
-    def _limit(self, share: Share, soon: int) -> int:
+    def _limit(self, share: QueueShare, soon: int) -> int:
         """How many jobs the queue may claim if the others have none."""
         in_time = int(share.soon(soon) * LOOK_AHEAD_MS / share.cost_ms) - share.ahead
         return min(in_time, share.most - share.running - share.ahead + self.prefetch_max)
@@ -349,16 +349,16 @@ class Slots:
         return _Allowance(soon, soon * LOOK_AHEAD_MS - waiting_ms - asked_ms)
 
     # --- too many jobs ----------------------------------------------------------------------------------------------------
-    def take_surplus(self) -> dict[Share, int]:
+    def take_surplus(self) -> dict[QueueShare, int]:
         """How many waiting jobs of which queues are to go back now. They count no longer."""
-        surplus: dict[Share, int] = {}
+        surplus: dict[QueueShare, int] = {}
         while (share := self._has_too_many()) is not None:
             share.backlogged = True
             self.withdraw(share)
             surplus[share] = surplus.get(share, 0) + 1
         return surplus
 
-    def _has_too_many(self) -> Share | None:
+    def _has_too_many(self) -> QueueShare | None:
         """The queue whose newest waiting job is to go back: one over its own bound, or else the one that has had the most."""
         soon = self._allowance().soon
         for share in self._ready:
