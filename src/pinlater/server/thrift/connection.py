@@ -448,6 +448,9 @@ class ThriftConnection(asyncio.Protocol):
                 self._refuse_other(other)
             else:
                 self._report_bad_frame(error)
+        except Exception:
+            logger.exception("a connection was closed: its request failed", extra={"peer": self.peer})
+            self.last_request = True
         finally:
             self._task = self._idle = None
             self.busy = False
