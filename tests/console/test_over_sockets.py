@@ -122,6 +122,18 @@ def test_a_thrift_client_on_the_port_of_the_console_is_told_so(site: ListeningCo
     assert {"name": "mail"} in site.get("/v1/queues")["queues"]  # generated requests of other tests have created more
 
 
+def test_a_thrift_client_that_sends_the_length_of_a_frame_alone_is_told_too(site: ListeningConsole) -> None:
+    call = b"\0\0\0\x19\x80\x01\x00\x01\x00\x00\x00\x0dgetQueueNames\x00\x00\x00\x07\x00"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=30) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in call[:24]:
+            connection.sendall(bytes((byte,)))
+        connection.sendall(call[24:])
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert b"getQueueNames\x00\x00\x00\x07" in answer
+    assert b"PinLater's console" in answer
+
+
 def test_a_request_with_two_ends_is_refused_with_its_connection(site: ListeningConsole) -> None:
     """A proxy that goes by the other end would take the answer to what is hidden in the body for that of another caller's request."""
     hidden = b"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\n\r\n"

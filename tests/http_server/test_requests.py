@@ -23,6 +23,8 @@ from pinlater.wire.wrong_port import HTTP_PORT
 
 from .conftest import Serve, Site
 
+COMPACT_CALL = b"\x82\x21\x07\x0dgetQueueNames\x00"
+
 
 @pytest.mark.parametrize(
     "path", ["/", "/nothing", "/stats.txt/", "/../etc/passwd", "/%2e%2e/etc/passwd", "/stats%2etxt", "//ping"]
@@ -222,6 +224,32 @@ async def test_a_thrift_client_on_the_http_port_is_told_so_in_thrift(
     assert reply.application_error is not None
     assert reply.application_error.message == HTTP_PORT
     assert "a Thrift client has connected to the HTTP port" in caplog.text
+
+
+@pytest.mark.parametrize("sizes", [[4], [1] * 30, [10, 4, 1]])
+async def test_a_thrift_client_that_sends_in_pieces_is_told_too(site: Site, sizes: list[int]) -> None:
+    """Some libraries send the length of a frame, or each number of a call without frames, alone."""
+    framed = encode_call("getQueueNames", 7, requestContext=types.RequestContext(source="me"))
+    for call in (framed, framed[4:], len(COMPACT_CALL).to_bytes(4, "big") + COMPACT_CALL, COMPACT_CALL):
+        reader, writer = await site.connect()
+        at = 0
+        for size in sizes:
+            writer.write(call[at : at + size])
+            await writer.drain()
+            await asyncio.sleep(0)
+            at += size
+        writer.write(call[at:])
+        answered = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        assert HTTP_PORT.encode() in answered
+        assert b"getQueueNames" in answered
+
+
+async def test_a_tls_handshake_is_not_taken_for_a_thrift_call(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """The length of this one looks like the beginning of a compact call."""
+    answered = await site.raw(b"\x16\x03\x01\x01\x82\x01\x00\x01\x7e\x03\x03" + bytes(380))
+    assert answered.startswith(b"HTTP/1.1 400 ")
+    assert "a Thrift client" not in caplog.text
 
 
 async def test_the_client_shows_the_hint(site: Site) -> None:

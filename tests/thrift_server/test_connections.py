@@ -126,6 +126,15 @@ async def test_an_http_client_is_told_which_ports_http_has(desk: ThriftServerUnd
     assert desk.counted("thrift_bad_frames") == 1
 
 
+async def test_a_tls_handshake_whose_length_looks_like_a_compact_call_is_no_call(
+    desk: ThriftServerUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await desk.connect()
+    client.writer.write(b"\x16\x03\x01\x01\x82\x01\x00\x01\x7e\x03\x03" + bytes(380))
+    assert await client.closed() == b""
+    assert "a client has called the Thrift port with TLS" in caplog.text
+
+
 async def test_a_request_before_a_bad_frame_is_answered(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     client.writer.write(encode_call("getQueueNames", 7, requestContext=CONTEXT) + b"\xff\xff\xff\xff")

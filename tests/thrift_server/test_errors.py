@@ -179,3 +179,18 @@ async def test_at_debug_a_request_is_one_line_without_its_body(start: Any, caplo
     assert vars(record)["method"] == "enqueueJobs"
     assert vars(record)["source"] == "worker-1"
     assert "secret" not in str(vars(record))
+
+
+async def test_a_fault_while_an_answer_is_made_closes_the_connection(
+    desk: ThriftServerUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client would wait for ever for the answer. No request is known to cause one, so the test puts it there."""
+
+    async def fails(*_: object) -> bytes:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(desk.server.answering, "answer", fails)
+    client = await desk.connect()
+    client.send("getQueueNames")
+    assert await client.closed() == b""
+    assert "its request failed" in caplog.text

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pinlater.domain.caller_address import address_of
-from pinlater.wire.wrong_port import CONSOLE_PORT, thrift_answer
+from pinlater.wire.wrong_port import CONSOLE_PORT, is_cut_short, thrift_answer
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,10 @@ class BoundedConnection(H11Protocol):
         self._limits = connections.limits
         self._client_due: asyncio.TimerHandle | None = None
         self._answer_due: asyncio.TimerHandle | None = None
-        self._fresh = True  # nothing was read yet
+        self._first: bytes | None = b""  # the first bytes, until they tell whether they begin an HTTP request
+        self._discarding = (
+            False  # the rest of a Thrift call: closing over it would reset the connection, and lose the answer
+        )
         self.address = ""  # of its client
 
     @property
@@ -114,13 +117,24 @@ class BoundedConnection(H11Protocol):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        fresh, self._fresh = self._fresh, False
-        answer = thrift_answer(data, CONSOLE_PORT) if fresh else None
-        if answer is not None:
-            log.warning("a Thrift client has connected to the port of the console")
-            self.transport.write(answer)
-            self.transport.close()
+        if self._discarding:
             return
+        if self._first is not None:
+            data = self._first + data
+            if is_cut_short(data):
+                self._first = data
+                return
+            self._first = None
+            answer = thrift_answer(data, CONSOLE_PORT)
+            if answer is not None:
+                log.warning("a Thrift client has connected to the port of the console")
+                self._discarding = True
+                self.transport.write(answer)
+                if self.transport.can_write_eof():
+                    self.transport.write_eof()
+                else:
+                    self.transport.close()
+                return
         answered = not self._answers
         super().data_received(data)
         if answered and self._answers:

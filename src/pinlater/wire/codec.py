@@ -10,6 +10,7 @@ then, and the call is refused. Weakness: a wrongly typed *optional* field theref
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Generator
 from copy import copy
@@ -48,7 +49,7 @@ _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
 
 _make = tuple.__new__  # quicker than a class's own call
 _NAME_AT = 8  # in a strict header; its length stands before it, in four bytes
-_CALL_HEAD = b"\x80\x01\x00\x01"  # of a strict message
+_ANY_CALL_HEAD = re.compile(b"|".join(map(re.escape, METHODS_BY_CALL_HEAD)))
 _NAME_SHOWN_BYTES = 100  # of a method's name that isn't ours, in errors and in the log
 
 EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
@@ -339,16 +340,12 @@ def _rest_of_an_earlier_call(frame: bytes, method: Method, body_at: int) -> str:
     Most clients keep what they had written of a call when writing it fails, and put it before the next call, in one frame. Then a part of
     the next call may pass for the rest of the first: only the check for bytes left over keeps such a call from being carried out.
     """
-    at = frame.find(_CALL_HEAD, body_at)
-    while at >= 0:
-        name = frame[at + _NAME_AT : at + _NAME_AT + int.from_bytes(frame[at + 4 : at + _NAME_AT], "big")]
-        if name in METHODS:
-            return (
-                f". The frame begins with a call ({method.name}) that was not written to its end: the client failed in it. "
-                "Open a new connection after such an error"
-            )
-        at = frame.find(_CALL_HEAD, at + 1)
-    return ""
+    if _ANY_CALL_HEAD.search(frame, body_at) is None:
+        return ""
+    return (
+        f". The frame begins with a call ({method.name}) that was not written to its end: the client failed in it. "
+        "Open a new connection after such an error"
+    )
 
 
 def _shown(name: bytes) -> str:

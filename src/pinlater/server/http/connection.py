@@ -22,11 +22,12 @@ import h11
 
 from pinlater.server.http.messages import BadRequest, Request, Response, parse_request, text_response
 from pinlater.server.http.settings import HttpSettings
-from pinlater.wire.wrong_port import HTTP_PORT, begins_tls, thrift_answer
+from pinlater.wire.wrong_port import HTTP_PORT, begins_tls, is_cut_short, thrift_answer
 
 log = logging.getLogger(__name__)
 
 _READ_BYTES = 64 * 1024
+_LAST_WORDS_S = 1.0
 _SAFETY_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -141,8 +142,14 @@ class HttpConnection:
             await self._writer.wait_closed()
 
     async def _answer_thrift(self, answer: bytes) -> None:
+        """What the client still sends is read for a moment: closing over it would reset the connection, and lose the answer."""
         with contextlib.suppress(OSError, TimeoutError):
             self._writer.write(answer)
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    while await self._reader.read(_READ_BYTES):
+                        pass
             await self._close()
 
     async def _serve_one(self, timeout_s: float) -> bool:
@@ -175,6 +182,8 @@ class HttpConnection:
             data = await self._reader.read(_READ_BYTES)
             if self._fresh:
                 self._fresh = False
+                while is_cut_short(data) and (more := await self._reader.read(_READ_BYTES)):
+                    data += more
                 if begins_tls(data):
                     log.warning("a client with TLS has connected to the HTTP port, which has no TLS")
                 answer = thrift_answer(data, HTTP_PORT)

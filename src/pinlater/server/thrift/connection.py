@@ -35,7 +35,7 @@ from pinlater.server.thrift.transports import descriptor_of, keep_alive, peer_ha
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import LENGTH_BYTES, BadLength, FrameSplitter, FrameTooLong
 from pinlater.wire.other_protocols import HEAD_BYTES_MAX, OtherCall, other_call
-from pinlater.wire.wrong_port import FRAMED_BINARY, THRIFT_PORT, begins_http, begins_tls, http_answer
+from pinlater.wire.wrong_port import FRAMED_BINARY, THRIFT_PORT, begins_http, begins_tls, http_answer, other_manner
 
 if TYPE_CHECKING:
     from pinlater.server.thrift.server import ThriftServer
@@ -342,7 +342,7 @@ class ThriftConnection(asyncio.Protocol):
         the frame is read and discarded, up to `FRAMES_DISCARDED` times the bound.
         """
         first_bytes = error.received if isinstance(error, BadLength) else b""
-        if other_call(first_bytes):
+        if other_manner(first_bytes):
             self._splitter = FrameSplitter(0)
             self._closing_at_s = self._server.monotonic()
             self._discarding_bytes = FRAMES_DISCARDED * self._server.settings.max_frame_bytes
@@ -448,6 +448,9 @@ class ThriftConnection(asyncio.Protocol):
                 self._refuse_other(other)
             else:
                 self._report_bad_frame(error)
+        except Exception:
+            logger.exception("a connection was closed: its request failed", extra={"peer": self.peer})
+            self.last_request = True
         finally:
             self._task = self._idle = None
             self.busy = False
