@@ -5,9 +5,11 @@ so that importing the package costs nothing.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from pinlater.version import __version__
+
+# Type checkers take it for true. The module `typing` is not imported: that would delay the signal handlers of a process that starts.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from pinlater.client import (
