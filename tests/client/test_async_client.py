@@ -45,8 +45,8 @@ async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
         enqueued = await client.enqueue("q", [b"bare", job], request_key="r", repeat=True)
     assert enqueued == values.Enqueued(["q:s1:p1:1", "q:s1:p2:2"], (1,))
     (sent,) = server.called("enqueueJobs")
-    assert sent.context.source == "me"
-    assert (sent.request.queueName, sent.request.requestKey, sent.request.repeat) == ("q", "r", True)
+    assert sent.requestContext.source == "me"
+    assert (sent.request.queueName, sent.request.requestKey, sent.request.repeated) == ("q", "r", True)
     bare, full = sent.request.jobs
     assert (bare.body, bare.priority, bare.numAttemptsAllowed) == (b"bare", 1, None)
     assert (full.body, full.priority, full.runAfterTimestampMillis, full.numAttemptsAllowed) == (b"\xff\x00", 2, 5, 7)

@@ -68,7 +68,7 @@ async def test_an_enqueue_whose_answer_is_lost_is_said_again_as_a_repeat() -> No
             await in_thread(lambda: client.enqueue("q", [b"x"]))
     first, second = tries
     assert first.requestKey == second.requestKey
-    assert (first.repeat, second.repeat) == (None, True)
+    assert (first.repeated, second.repeated) == (None, True)
 
 
 async def test_a_call_that_could_double_is_not_made_again() -> None:

@@ -77,7 +77,7 @@ async def test_an_enqueue_is_no_repeat_after_an_answer_that_nothing_was_stored(
     seen: list[bool | None] = []
 
     def enqueue(arguments: Any) -> Any:
-        seen.append(arguments.request.repeat)
+        seen.append(arguments.request.repeated)
         if len(seen) < 3:
             raise t.PinLaterException(errorCode=code, message="away", detail=detail)
         return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"] * (len(unique_keys) or 1))
@@ -98,7 +98,7 @@ async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing
     outcomes: list[Any] = [away, FakeServer.HANG_UP, away, t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])]
 
     def enqueue(arguments: Any) -> Any:
-        seen.append(arguments.request.repeat)
+        seen.append(arguments.request.repeated)
         outcome = outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome

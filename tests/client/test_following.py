@@ -226,7 +226,7 @@ async def test_an_owner_that_breaks_off_gets_no_repeat_of_the_call() -> None:
         await client.enqueue(QUEUE, [b"x"], request_key="k")
         assert servers.owner.jobs == got + 1
         keyed = [
-            (server.name, bool(call.request.repeat))
+            (server.name, bool(call.request.repeated))
             for server in servers.all
             for call in server.called("enqueueJobs")
             if call.request.requestKey == "k"

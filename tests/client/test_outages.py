@@ -102,7 +102,7 @@ async def test_the_sync_client_waits_likewise() -> None:
     async with FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=after(_REFUSALS, NO_SHARDS, STORED)) as server:
         with Client(server.address, timeout_ms=60_000) as client:
             assert (await asyncio.to_thread(client.enqueue, "q", [b"x"])).descriptors == ["q:s1:p1:1"]
-    assert [call.request.repeat for call in server.called("enqueueJobs")] == [None] * (_REFUSALS + 1)
+    assert [call.request.repeated for call in server.called("enqueueJobs")] == [None] * (_REFUSALS + 1)
 
 
 async def test_both_batchers_wait_likewise() -> None:
@@ -208,7 +208,7 @@ async def test_a_refusal_after_a_lost_answer_is_waited_out_as_a_repeat() -> None
         AsyncClient(server.address, timeout_ms=60_000) as client,
     ):
         await client.enqueue("q", [b"x"])
-    assert [call.request.repeat for call in server.called("enqueueJobs")] == [None, *[True] * (_REFUSALS + 1)]
+    assert [call.request.repeated for call in server.called("enqueueJobs")] == [None, *[True] * (_REFUSALS + 1)]
 
 
 async def test_a_long_poll_that_is_made_again_ends_before_its_deadline() -> None:

@@ -188,7 +188,7 @@ async def test_an_enqueue_whose_answer_is_lost_is_sent_again_under_its_key() -> 
         assert (await client.enqueue("q", [b"x"])).descriptors == ["q:s1:p1:1"]
     first, second = [call.request for call in server.called("enqueueJobs")]
     assert first.requestKey
-    assert (first.repeat, second.repeat) == (None, True)
+    assert (first.repeated, second.repeated) == (None, True)
     assert first.requestKey == second.requestKey
 
 
@@ -326,7 +326,7 @@ async def test_no_server_gets_an_enqueue_again_after_its_keys_life(sync: bool, m
     ):
         with pytest.raises(errors.DeadlineExceeded):
             await enqueue_with(sync, [one.address, other.address])
-        repeats = [call.request.repeat for call in one.called("enqueueJobs") + other.called("enqueueJobs")]
+        repeats = [call.request.repeated for call in one.called("enqueueJobs") + other.called("enqueueJobs")]
         assert repeats.count(None) == 1
         assert repeats.count(True) >= 1
 

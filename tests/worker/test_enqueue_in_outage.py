@@ -78,7 +78,7 @@ async def test_a_lost_enqueue_whose_repeats_are_refused_is_repeated_under_its_ke
     away = t.PinLaterException(502, "Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retryable=True)
 
     def enqueue(arguments: Any) -> Any:
-        seen.append((arguments.request.requestKey, arguments.request.repeat))
+        seen.append((arguments.request.requestKey, arguments.request.repeated))
         if len(seen) == 1:
             return FakeServer.HANG_UP
         if len(seen) <= 1 + _REFUSALS:
@@ -132,7 +132,7 @@ class Decisions:
         """Key and repeat of the next try."""
         self.waiting.pause_s(error)
         request = self.waiting.call.args[0]
-        return request.requestKey, request.repeat
+        return request.requestKey, request.repeated
 
 
 def test_after_a_refusal_the_request_is_a_new_one() -> None:

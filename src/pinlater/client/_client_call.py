@@ -105,7 +105,7 @@ class ClientCall(NamedTuple, Generic[T]):
     def as_repeat(self) -> ClientCall[T]:
         """The same enqueue, said to be a resend."""
         request = copy(self.args[0])
-        request.repeat = True
+        request.repeated = True
         return self._replace(args=(request,))
 
     def waiting_at_most(self, wait_ms: int) -> ClientCall[T]:

@@ -32,7 +32,7 @@ def aim_of(call: ClientCall[Any]) -> Aim | None:
 
 
 def _enqueue(request: types.PinLaterEnqueueRequest) -> Aim | None:
-    if request.repeat:
+    if request.repeated:
         return None
     unique_key = request.jobs[0].uniqueKey if request.jobs else None
     return Aim(request.queueName, key=unique_key or request.requestKey or "", jobs=len(request.jobs))

@@ -336,7 +336,7 @@ class Answering:
         about = {
             "method": call.method.name,
             "queue": ", ".join(sorted(queues)[:_QUEUES_SHOWN]),
-            "source": call.arguments.context.source,
+            "source": call.arguments.requestContext.source,
             "answer_bytes": size_bytes,
             "max_answer_bytes": self._settings.answer_bytes_max,
         }
