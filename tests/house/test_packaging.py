@@ -90,6 +90,19 @@ def test_a_fresh_installation_has_the_versions_that_are_tested(bare: Path, wheel
     assert {name: version for name, version in resolved.items() if name != "pinlater" and locked[name] != version} == {}
 
 
+def test_the_base_runs_with_the_oldest_versions_that_it_allows(wheel: Path, repository: Path, tmp_path: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    oldest = [re.sub(r">=([^,]+).*", r"==\1.*", requirement) for requirement in project["dependencies"]]
+    done = run(sys.executable, "-m", "pip", "install", "--quiet", "--target", tmp_path / "lib", wheel, *oldest)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "clock.py").write_text(
+        "from pinlater import Worker\nworker = Worker()\n@worker.cron('*/2 7 */2 * MON')\ndef tick(): ...\n"
+    )
+    command = "import sys; sys.path.insert(0, 'lib'); from pinlater.__main__ import main; main()"
+    shown = run(sys.executable, "-S", "-c", command, "cron", "clock:worker", cwd=tmp_path)
+    assert "day of month and weekday must match" in shown.stdout, shown.stderr
+
+
 def test_the_base_runs_its_commands(installed: Path) -> None:
     assert __version__ in run(installed, "version").stdout
     assert run(installed, "--help").returncode == 0

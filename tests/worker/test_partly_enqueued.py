@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -104,6 +105,24 @@ def test_the_error_of_the_jobs_themselves_says_what_is_stored_and_keeps_the_jobs
                 row.enqueue_many([*(row.job(number) for number in range(700)), 7, row.job(8)])  # type: ignore[list-item]
             wrong_part = part_of(wrong.value)
             assert (len(wrong_part.placed), len(list(wrong_part.rest))) == (500, 201)
+
+
+def test_an_error_that_is_a_frozen_dataclass_says_what_is_stored_and_stays_the_error() -> None:
+    @dataclass(frozen=True)
+    class BrokenLineError(Exception):
+        number: int
+
+    def jobs(row: Task[[int], Any]) -> Iterator[Job]:
+        yield from (row.job(number) for number in range(600))
+        raise BrokenLineError(600)
+
+    with InProcessService() as service:
+        worker = Worker()
+        row = task_of(worker)
+        with service.serving(worker), pytest.raises(BrokenLineError) as raised:
+            row.enqueue_many(jobs(row))
+    assert len(part_of(raised.value).placed) == 500
+    assert "the first 500 are stored" in raised.value.__notes__[-1]
 
 
 async def test_the_rest_after_a_lost_answer_is_stored_once() -> None:

@@ -67,13 +67,19 @@ def telling(error: BaseException, part: PartlyEnqueued) -> BaseException:
         error = adding(error, f"; {counted(stored, 'job')} {verb} stored before")
     if stored or part.may_be_stored > 1:
         unknown = f", and the next {part.may_be_stored:,} may be" if part.may_be_stored else ""
-        error.__notes__ = [  # a list of its own: a copy shares that of the error
+        notes = [  # a list of its own: a copy shares that of the error
             *getattr(error, "__notes__", ()),
             f"Of the jobs, the first {stored:,} are stored{unknown}. pinlater.partly_enqueued(error) has their descriptors, "
             "and the rest for another enqueue_many.",
         ]
-    error.partly_enqueued = part  # type: ignore[attr-defined]
+        _set(error, "__notes__", notes)
+    _set(error, "partly_enqueued", part)
     return error
+
+
+def _set(error: BaseException, name: str, value: object) -> None:
+    """Sets an attribute of any exception: the class of a caller's own may be a frozen dataclass."""
+    BaseException.__setattr__(error, name, value)
 
 
 def partly_enqueued(error: BaseException) -> PartlyEnqueued | None:
