@@ -149,7 +149,7 @@ async def test_a_server_without_tls_is_named(
     server = await start(None)
     error = await refusal(server, trusting, kind)
     assert "perhaps it does not speak TLS" in error.message
-    assert "a client with TLS has connected to the Thrift port, which has no TLS" in caplog.text
+    assert "a client has called the Thrift port with TLS, which this port does not have" in caplog.text
 
 
 @both
@@ -161,6 +161,27 @@ async def test_a_client_without_tls_is_told_what_to_do(
     assert "this port speaks TLS only; give the client the option tls" in error.message
     assert "a client without TLS has connected to the Thrift port, which has TLS" in caplog.text
     assert server.counted("tls_plain_connections") >= 1
+
+
+async def test_a_client_without_tls_that_sends_the_length_of_a_frame_alone_is_told_too(server: TlsServer) -> None:
+    reader, writer = await asyncio.open_connection(HOST, server.server.port)
+    for byte in b"\0\0\0\x19\x80\x01\x00\x01\x00\x00\x00\x0dgetQueueNames\x00\x00\x00\x07\x00":
+        writer.write(bytes((byte,)))
+        await writer.drain()
+        await asyncio.sleep(0)
+    answer = await reader.read()
+    writer.close()
+    assert b"getQueueNames\x00\x00\x00\x07" in answer
+    assert b"this port speaks TLS only" in answer
+
+
+async def test_a_client_without_tls_that_sends_the_length_of_a_frame_only_is_counted(server: TlsServer) -> None:
+    reader, writer = await asyncio.open_connection(HOST, server.server.port)
+    writer.write(b"\0\0\0\x19")
+    writer.write_eof()
+    assert await reader.read() == b""
+    writer.close()
+    assert server.counted("tls_plain_connections") == 1
 
 
 async def test_an_http_client_is_told_which_ports_http_has(server: TlsServer) -> None:

@@ -24,7 +24,7 @@ from pinlater.supervision.start_signals import stopped_by
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
 from pinlater.tls.protocol import TlsProtocol
-from pinlater.wire.wrong_port import CONSOLE_PORT, thrift_answer
+from pinlater.wire.wrong_port import CONSOLE_PORT, is_cut_short, thrift_answer
 
 LIMITS = ConnectionLimits()
 _OTHER_FILES = 64  # logs, the listener, calls to servers that are no long polls
@@ -71,7 +71,10 @@ class ConsoleServer(uvicorn.Server):
         if self._certificate is None:
             return plain
         side = listening_side(
-            self._certificate, "HTTP", plain_answer=lambda data: thrift_answer(data, CONSOLE_PORT) or HTTPS_WANTED
+            self._certificate,
+            "HTTP",
+            plain_answer=lambda data: thrift_answer(data, CONSOLE_PORT) or HTTPS_WANTED,
+            plain_is_cut_short=is_cut_short,
         )
         return lambda **uvicorns: TlsProtocol(plain(**uvicorns), side)
 

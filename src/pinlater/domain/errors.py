@@ -265,7 +265,7 @@ class AnswerTooLarge(InvalidArgument):
     """The answer would be longer than the server's answers may be."""
 
     detail = "ANSWER_TOO_LARGE"
-    size_bytes = 0
+    size_bytes = limit_bytes = 0
 
     @classmethod
     def of(cls, size_bytes: int, limit_bytes: int) -> Self:
@@ -273,7 +273,7 @@ class AnswerTooLarge(InvalidArgument):
             f"The answer has {size_bytes} bytes or more; this server's answers have at most {limit_bytes} (settings "
             "thrift.max_answer_bytes and thrift.max_frame_bytes); ask for less"
         )
-        error.size_bytes = size_bytes
+        error.size_bytes, error.limit_bytes = size_bytes, limit_bytes
         return error
 
 

@@ -25,9 +25,11 @@ def listening_side(
     *,
     lenient: bool = False,
     plain_answer: Callable[[bytes], bytes | None] = lambda _: None,
+    plain_is_cut_short: Callable[[bytes], bool] = lambda _: False,
 ) -> ListeningSide:
     """Makes the side of a listener. `port`: which one, for the log; `count` is called with a name for each handshake that failed.
-    `lenient`: clients without a certificate are let in, whatever the settings say. `plain_answer`: as of `ListeningSide`."""
+    `lenient`: clients without a certificate are let in, whatever the settings say. `plain_answer`, `plain_is_cut_short`: as of
+    `ListeningSide`."""
 
     def failed(error: Exception, peer: object) -> None:
         host = peer[0] if isinstance(peer, tuple) else peer
@@ -46,4 +48,5 @@ def listening_side(
         failed,
         plain_answer,
         source.settings.handshake_timeout_s,
+        plain_is_cut_short,
     )

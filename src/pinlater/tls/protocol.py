@@ -35,12 +35,14 @@ class NotTls(ConnectionError):
 
 class ListeningSide(NamedTuple):
     """How the side that was connected to does it. `context`: to be asked for each connection. `failed`: called with why a handshake
-    failed, and the address of the peer. `plain_answer`: what a peer without TLS is sent before it is cut, from its first bytes."""
+    failed, and the address of the peer. `plain_answer`: what a peer without TLS is sent before it is cut, from its first bytes;
+    `plain_is_cut_short`: whether it takes more of them."""
 
     context: Callable[[], ssl.SSLContext]
     failed: Callable[[Exception, object], None]
     plain_answer: Callable[[bytes], bytes | None] = lambda _: None
     handshake_s: float = HANDSHAKE_S
+    plain_is_cut_short: Callable[[bytes], bool] = lambda _: False
 
 
 class ConnectingSide(NamedTuple):
@@ -121,6 +123,7 @@ class TlsProtocol(asyncio.Protocol):
         self._transport = TlsTransport(self)
         self._is_open = False  # the handshake is done
         self._told_above = False
+        self._plain = b""  # the first bytes of a peer without TLS
         self._eof_told = False
         self._below_ended = False
         self._goodbye_said = False
@@ -152,8 +155,8 @@ class TlsProtocol(asyncio.Protocol):
         if self.closing or self._eof_told:
             return  # after the peer's goodbye the library reads nothing more, and would keep it
         if self._tls is None:
-            if data[0] != _HANDSHAKE_RECORD:
-                self._found_plain(data)
+            if self._plain or data[0] != _HANDSHAKE_RECORD:
+                self._found_plain(self._plain + data)
                 return
             self._begin()
         self._incoming.write(data)
@@ -164,6 +167,8 @@ class TlsProtocol(asyncio.Protocol):
         self._below_ended = True
         if self._error is not None and self._below is not None:
             self._below.close()
+        elif self._plain:
+            self._fail(NotTls(self._plain))
         elif not self._is_open:
             self._fail(ConnectionResetError("the connection was closed during the TLS handshake"))
         else:
@@ -235,6 +240,9 @@ class TlsProtocol(asyncio.Protocol):
 
     def _found_plain(self, data: bytes) -> None:
         if isinstance(self._side, ListeningSide) and self._below is not None and not self.closing:
+            if self._side.plain_is_cut_short(data):
+                self._plain = data
+                return
             answer = self._side.plain_answer(data)
             if answer:
                 self._below.write(answer)

@@ -25,7 +25,7 @@ from pinlater.server.telemetry.settings import QUEUE_SERIES_MAX
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
 from pinlater.tls.protocol import TlsProtocol
-from pinlater.wire.wrong_port import HTTP_PORT, thrift_answer
+from pinlater.wire.wrong_port import HTTP_PORT, is_cut_short, thrift_answer
 
 __all__ = ["HttpServer", "OneServer", "Readiness", "StatusSource"]
 
@@ -89,6 +89,7 @@ class HttpServer:
             self._metrics.count,
             lenient=True,
             plain_answer=lambda data: thrift_answer(data, HTTP_PORT) or HTTPS_WANTED,
+            plain_is_cut_short=is_cut_short,
         )
         loop = asyncio.get_running_loop()
 

@@ -327,18 +327,17 @@ class Answering:
         jobs = () if field is None else getattr(answer, field, answer)
         if size_bytes > self._settings.max_frame_bytes or len(jobs) != 1:
             raise AnswerTooLarge.of(size_bytes, self._settings.answer_bytes_max)
-        self._warn_of_size(
-            "an answer with a single job is longer than answers may be; many clients can't read it", call, size_bytes
-        )
+        event = "an answer with a single job is longer than answers may be; many clients can't read it"
+        self._warn_of_size(event, call, size_bytes, self._settings.answer_bytes_max)
 
-    def _warn_of_size(self, event: str, call: DecodedCall, size_bytes: int) -> None:
+    def _warn_of_size(self, event: str, call: DecodedCall, size_bytes: int, limit_bytes: int) -> None:
         queues = QUEUES[call.method.name](call.arguments)
         about = {
             "method": call.method.name,
             "queue": ", ".join(sorted(queues)[:_QUEUES_SHOWN]),
             "source": call.arguments.requestContext.source,
             "answer_bytes": size_bytes,
-            "max_answer_bytes": self._settings.answer_bytes_max,
+            "max_answer_bytes": limit_bytes,
         }
         logger.warning(event, extra=about)
 
@@ -353,7 +352,8 @@ class Answering:
     def _failed(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(_counted_as(error))
         if isinstance(error, AnswerTooLarge):
-            self._warn_of_size("an answer is too long, so that its caller gets an error", call, error.size_bytes)
+            event = "an answer is too long, so that its caller gets an error"
+            self._warn_of_size(event, call, error.size_bytes, error.limit_bytes)
         if route.audited is not None:
             self._note(audit.refused(_audit_call(route.audited, call, route, recipient), error))
         try:

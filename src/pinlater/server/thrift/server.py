@@ -28,7 +28,7 @@ from pinlater.server.thrift.shedding import SHED_SHARE, beyond_their_share, held
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import listening_side
 from pinlater.tls.protocol import TlsProtocol
-from pinlater.wire.wrong_port import THRIFT_PORT, TLS_PORT, begins_http, http_answer, thrift_answer
+from pinlater.wire.wrong_port import THRIFT_PORT, TLS_PORT, begins_http, http_answer, is_cut_short, thrift_answer
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +149,13 @@ class ThriftServer:
         """A handshake is a connection like any other: it counts against the same bounds."""
         if self._certificate is None:
             return lambda: ThriftConnection(self, loop)
-        side = listening_side(self._certificate, "Thrift", self.metrics.count, plain_answer=_answer_without_tls)
+        side = listening_side(
+            self._certificate,
+            "Thrift",
+            self.metrics.count,
+            plain_answer=_answer_without_tls,
+            plain_is_cut_short=is_cut_short,
+        )
         return lambda: TlsProtocol(ThriftConnection(self, loop), side)
 
     async def drain(self, grace_s: float) -> None:
