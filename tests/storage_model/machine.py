@@ -127,7 +127,7 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(
         queue=drawn.queues,
         limits=st.lists(drawn.limits, min_size=1, max_size=3),
-        max_bytes=st.sampled_from([10_000, 10_000, 200]),
+        max_bytes=st.sampled_from([10_000, 10_000, 1]),
         source=st.sampled_from(["w", ""]),
     )
     def claim(self, queue: str, limits: list[int], max_bytes: int, source: str) -> None:
@@ -278,7 +278,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
-    @rule(queue=drawn.queues, limit=drawn.limits, max_bytes=st.sampled_from([10_000, 200]))
+    @rule(queue=drawn.queues, limit=drawn.limits, max_bytes=st.sampled_from([10_000, 1]))
     def peek(self, queue: str, limit: int, max_bytes: int) -> None:
         self.pair.both(lambda shard: shard.peek_jobs(queue, limit, self.now, max_bytes))
 

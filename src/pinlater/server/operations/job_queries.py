@@ -332,7 +332,8 @@ class JobQueries:
 
 
 class _LookupSize:
-    """How large the answer to a lookup is so far. A job under two names, as with a zero before its id, is read and shown under both."""
+    """The least bytes that the answer to a lookup has so far; the answer itself is measured when it is made. A job under two names, as
+    with a zero before its id, is read and shown under both."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -343,7 +344,7 @@ class _LookupSize:
         for job in jobs:
             if job is not None:
                 self._jobs += 1
-                self._bytes += _shown_bytes(job)
+                self._bytes += _text_bytes(job)
         if self._bytes > self._bytes_max and self._jobs > 1:
             raise AnswerTooLarge.of(self._bytes, self._bytes_max)
         return ()
@@ -370,8 +371,13 @@ def _count(counts: PriorityCounts, filter: JobFilter) -> int:
 
 def _shown_bytes(job: JobInfo, *, body: bool = True) -> int:
     """The most bytes of an answer that a job takes."""
+    return JOB_BYTES + _ATTEMPT_BYTES * len(job.attempts) + _text_bytes(job, body=body)
+
+
+def _text_bytes(job: JobInfo, *, body: bool = True) -> int:
+    """The bytes of an answer that texts of a job take: its body, headers, status, errors and other strings of no fixed length."""
     texts = (job.custom_status, job.claim_descriptor or "", job.unique_key or "", job.error_type, job.error_text)
-    size = JOB_BYTES + len(job.progress.encode()) + sum([len(text.encode()) for text in texts])
+    size = len(job.progress.encode()) + sum([len(text.encode()) for text in texts])
     for attempt in job.attempts:
-        size += _ATTEMPT_BYTES + sum([len(text.encode()) for text in attempt if isinstance(text, str)])
+        size += sum([len(text.encode()) for text in attempt if isinstance(text, str)])
     return size + header_bytes(job.headers) + (len(job.body or b"") if body else 0)
