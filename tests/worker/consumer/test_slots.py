@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
+from pinlater.domain.clock import ManualClock
 from pinlater.worker._consumer.slots import LASTING_MS, QueueShare, Slots
 
 Length = Callable[[], float]
@@ -26,9 +27,9 @@ class Simulation:
         idle: Collection[str] = (),
         answer_ms: float = 2.0,
     ) -> None:
-        self.slots = Slots(slots, 512)
-        self.lengths = lengths
         self.now = 0.0
+        self.slots = Slots(slots, 512, lambda: self.now / 1000)
+        self.lengths = lengths
         self.jobs: Counter[str] = Counter()
         self.had_ms: dict[str, float] = dict.fromkeys(lengths, 0.0)
         self.claims = 0
@@ -56,13 +57,13 @@ class Simulation:
         heapq.heappush(self._events, (self.now + ms, self._number, happen))
 
     def _begin_claims(self) -> None:
-        for share, limit in self.slots.claims(self.now):
+        for share, limit in self.slots.claims():
             self.claims += 1
             self._after(self._answer_ms, lambda share=share, limit=limit: self._answer(share, limit))  # type: ignore[misc]
 
     def _answer(self, share: QueueShare, limit: int) -> None:
         self.slots.claim_ended(share, backlogged=True)
-        self.slots.add_waiting(share, limit, self.now)
+        self.slots.add_waiting(share, limit)
         self._start()
         self.given_back += sum(self.slots.take_surplus().values())
         self.held_most = max(self.held_most, self.slots.running + self.slots.waiting)
@@ -71,12 +72,12 @@ class Simulation:
 
     def _start(self) -> None:
         while (share := self.slots.next_start()) is not None:
-            since, length = self.slots.start(share, self.now), self.lengths[share.queue]()
+            since, length = self.slots.start(share), self.lengths[share.queue]()
             self._after(length, lambda share=share, since=since, length=length: self._end(share, since, length))  # type: ignore[misc]
 
     def _end(self, share: QueueShare, since: float, length: float) -> None:
         self.slots.ran(share, length)
-        self.slots.end(share, since, self.now)
+        self.slots.end(share, since)
         self.jobs[share.queue] += 1
         self.had_ms[share.queue] += length
         self._start()
@@ -144,20 +145,20 @@ def polling(slots: Slots, *shares: QueueShare) -> dict[QueueShare, int]:
     for share in shares:
         slots.claim_ended(share, backlogged=False)
         slots.want_claim(share)
-    return dict(slots.claims(0))
+    return dict(slots.claims())
 
 
 def bring(slots: Slots, share: QueueShare, jobs: int) -> dict[QueueShare, int]:
     """A poll is answered. Returns what is given back."""
     slots.claim_ended(share, backlogged=False)
-    slots.add_waiting(share, jobs, 0)
+    slots.add_waiting(share, jobs)
     while (next_one := slots.next_start()) is not None:
-        slots.start(next_one, 0)
+        slots.start(next_one)
     return slots.take_surplus()
 
 
 def test_what_long_polls_bring_beyond_the_free_slots_goes_back() -> None:
-    slots = Slots(4, 512)
+    slots = Slots(4, 512, ManualClock().monotonic)
     shares = [slots.add(queue, 1, None) for queue in "abcd"]
     limits = polling(slots, *shares)
     assert list(limits) == shares  # each has a poll, also a queue whose jobs found no free slot would have one
@@ -168,42 +169,48 @@ def test_what_long_polls_bring_beyond_the_free_slots_goes_back() -> None:
 
 
 def test_a_queue_whose_jobs_went_back_is_the_next_to_claim() -> None:
-    slots = Slots(1, 512)
+    clock = ManualClock()
+    slots = Slots(1, 512, clock.monotonic)
     busy, other = slots.add("busy", 1, None), slots.add("other", 1, None)
     polling(slots, other)
     slots.claim_ended(busy, backlogged=True)
-    slots.add_waiting(busy, 1, 0)
-    since = slots.start(busy, 0)
+    slots.add_waiting(busy, 1)
+    since = slots.start(busy)
     assert bring(slots, other, 1) == {other: 1}
     for share in (busy, other):
         slots.want_claim(share)
-    assert slots.claims(5_000) == []
-    slots.end(busy, since, 10_000)
-    assert slots.claims(10_000) == [(other, 1)]
+    clock.advance(seconds=5)
+    assert slots.claims() == []
+    clock.advance(seconds=5)
+    slots.end(busy, since)
+    assert slots.claims() == [(other, 1)]
 
 
 def test_a_seemingly_empty_queue_polls_while_another_uses_all_slots() -> None:
-    slots = Slots(4, 512)
+    slots = Slots(4, 512, ManualClock().monotonic)
     busy, empty = slots.add("busy", 1, None), slots.add("empty", 1, None)
     slots.claim_ended(empty, backlogged=False)
     for share in (busy, empty):
         slots.want_claim(share)
-    assert dict(slots.claims(0)) == {busy: 4, empty: 1}
+    assert dict(slots.claims()) == {busy: 4, empty: 1}
 
 
 def test_an_overdue_claim_leaves_its_slots_to_others() -> None:
-    slots = Slots(2, 512)
+    clock = ManualClock()
+    slots = Slots(2, 512, clock.monotonic)
     first, second = slots.add("first", 1, None), slots.add("second", 1, None)
     slots.want_claim(first)
-    assert slots.claims(0) == [(first, 2)]
+    assert slots.claims() == [(first, 2)]
     slots.want_claim(second)
-    assert slots.claims(500) == []
+    clock.advance(ms=500)
+    assert slots.claims() == []
+    clock.advance(ms=500)
     slots.claim_ended(first, backlogged=False)
-    assert slots.claims(1_000) == [(second, 2)]
+    assert slots.claims() == [(second, 2)]
 
 
 def test_short_jobs_that_wait_behind_jobs_that_last_go_back() -> None:
-    slots = Slots(2, 512)
+    slots = Slots(2, 512, ManualClock().monotonic)
     share = slots.add("q", 1, None)
     slots.ran(share, 1)
     assert bring(slots, share, 50) == {}
@@ -213,12 +220,14 @@ def test_short_jobs_that_wait_behind_jobs_that_last_go_back() -> None:
 
 
 def test_a_process_that_stood_still_does_not_charge_the_queues_that_had_slots_then() -> None:
-    slots = Slots(2, 512)
+    clock = ManualClock()
+    slots = Slots(2, 512, clock.monotonic)
     share, _ = slots.add("q", 1, None), slots.add("other", 1, None)
     slots.ran(share, 1)
-    slots.add_waiting(share, 1, 0)
-    since = slots.start(share, 0)
-    slots.end(share, since, 300)
+    slots.add_waiting(share, 1)
+    since = slots.start(share)
+    clock.advance(ms=300)
+    slots.end(share, since)
     assert share.used_ms == 2
 
 

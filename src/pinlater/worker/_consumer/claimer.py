@@ -205,6 +205,7 @@ class Claimer:
         """Has the claim renewed; False if it was given back unread, while the event loop was blocked."""
         deadline_ms, stopper = held.job.claim_deadline_ms, self._executor.stopper
         length_ms = ORIGINAL_CLAIM_MS if deadline_ms is None else deadline_ms - now_ms
+        length_ms = min(length_ms, self._executor.claim_timeout_ms(held.job) or length_ms)
         on_loop = asyncio.get_running_loop().call_soon_threadsafe
 
         def lost(result: AckResult) -> None:

@@ -65,6 +65,11 @@ class Executor:
             run, jobs, ended=self._count, abandon=self._abandon, report_time_limit=self._report_time_limit
         )
 
+    def claim_timeout_ms(self, job: ClaimedJob) -> int | None:
+        """The claim timeout that the job's task asks for, whoever enqueued the job; None if the task has none or is not known."""
+        task = self._tasks.get(job.headers.get(envelope.TASK_HEADER, ""), self._default)
+        return None if task is None else task.options.claim_timeout_ms
+
     def start_next(self) -> None:
         """Starts the job that has waited longest; a slot is free."""
         held = self._jobs.start()
@@ -101,8 +106,6 @@ class Executor:
             held.lease, held.stopped = None, StopReason.GIVEN_BACK
             self._run.counts.released += 1
             return None
-        if held.lease is not None and task.options.claim_timeout_ms is not None:  # the job may be another producer's
-            self._run.heartbeater.hasten(held.lease, task.options.claim_timeout_ms)
         held.started_s = self._clock.monotonic()
         held.task_name = task.name
         held.log_level = task.options.log_level

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from enum import Enum
 
 from pinlater.client.values import ClaimedJob
-from pinlater.domain.clock import Clock
 from pinlater.worker._consumer.slots import QueueShare, Slots
 from pinlater.worker.counts import TaskCounts
 
@@ -65,10 +64,9 @@ class HeldJob:
 class HeldJobs:
     """The jobs that wait for a slot, and those that run. Tells the worker's slots of them."""
 
-    def __init__(self, slots: Slots, share: QueueShare, clock: Clock) -> None:
+    def __init__(self, slots: Slots, share: QueueShare) -> None:
         self._slots = slots
         self._share = share
-        self._clock = clock
         self.waiting: deque[HeldJob] = deque()
         self.running: set[HeldJob] = set()
         self.abandoned = 0
@@ -82,19 +80,19 @@ class HeldJobs:
     def wait(self, jobs: Sequence[HeldJob]) -> None:
         """These jobs wait for slots."""
         self.waiting.extend(jobs)
-        self._slots.add_waiting(self._share, len(jobs), self._clock.monotonic() * 1000)
+        self._slots.add_waiting(self._share, len(jobs))
 
     def start(self) -> HeldJob:
         """Gives a slot to the job that has waited longest."""
         held = self.waiting.popleft()
-        held.slot_since_ms = self._slots.start(self._share, self._clock.monotonic() * 1000)
+        held.slot_since_ms = self._slots.start(self._share)
         self.running.add(held)
         return held
 
     def end(self, held: HeldJob) -> None:
         """A running job gives back its slot."""
         self.running.discard(held)
-        self._slots.end(self._share, held.slot_since_ms, self._clock.monotonic() * 1000)
+        self._slots.end(self._share, held.slot_since_ms)
 
     def ran(self, took_s: float) -> None:
         """A job's function ran so long."""

@@ -13,6 +13,7 @@ Weakness: the expected length of a job is the mean of its queue. Where it fails,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from math import inf, sqrt
 from typing import NamedTuple, Protocol
@@ -128,11 +129,13 @@ class _Allowance(NamedTuple):
 
 
 class Slots:
-    """`total` slots; at most `prefetch_max` jobs are claimed ahead of free ones. Times are monotonic milliseconds."""
+    """`total` slots; at most `prefetch_max` jobs are claimed ahead of free ones. `monotonic` returns seconds."""
 
-    def __init__(self, total: int, prefetch_max: int = 0) -> None:
+    def __init__(self, total: int, prefetch_max: int, monotonic: Callable[[], float]) -> None:
         self.total = total
         self.prefetch_max = prefetch_max
+        self._monotonic = monotonic
+        self.is_shared = False  # there are several queues
         self.running = self.waiting = 0
         self._asked = 0
         self._shares: dict[str, QueueShare] = {}
@@ -151,21 +154,17 @@ class Slots:
         """Adds a queue, which may have `most` slots at once."""
         share = self._shares[queue] = QueueShare(queue, weight, min(self.total, most or self.total))
         self._competing[share] = None
+        self.is_shared = len(self._shares) > 1
         return share
 
     def share(self, queue: str) -> QueueShare:
         """A queue's share."""
         return self._shares[queue]
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether there are several queues."""
-        return len(self._shares) > 1
-
     # --- jobs -------------------------------------------------------------------------------------------------------------
-    def add_waiting(self, share: QueueShare, jobs: int, now_ms: float) -> None:
+    def add_waiting(self, share: QueueShare, jobs: int) -> None:
         """The queue's claim has brought jobs."""
-        self._tick(now_ms)
+        self._tick()
         if jobs:
             self._compete(share)
             share.waiting += jobs
@@ -181,16 +180,16 @@ class Slots:
             return min(ready, key=self._order)
         return ready[0] if ready else None
 
-    def start(self, share: QueueShare, now_ms: float) -> float:
+    def start(self, share: QueueShare) -> float:
         """Its waiting job gets a slot. Returns what `end` wants."""
-        self._tick(now_ms)
-        if len(self._shares) > 1:
+        if self.is_shared:
+            self._tick()
             self._level_ms = max(self._level_ms, share.had_ms(self._now_ms))
         share.start(self._now_ms)
         self.running += 1
         self._running[share] = None
         self._no_longer_waiting(share, 1)
-        if share.has_most and share.most < self.total:
+        if self.is_shared and share.has_most and share.most < self.total:
             self._competing.pop(share, None)
         return self._now_ms
 
@@ -206,14 +205,17 @@ class Slots:
             if not share.backlogged:
                 self._competing.pop(share, None)
 
-    def end(self, share: QueueShare, started_ms: float, now_ms: float) -> None:
+    def end(self, share: QueueShare, started_ms: float) -> None:
         """A job gives back its slot."""
-        self._tick(now_ms)
-        self.running -= 1
         had_most = share.has_most
+        self.running -= 1
+        if self.is_shared:
+            self._tick()
         share.end(started_ms, self._now_ms)
         if not share.running:
             del self._running[share]
+        if not self.is_shared:
+            return
         if had_most and (share.waiting or share.backlogged):
             self._compete(share)
         self._highest_ms = max(self._highest_ms, share.used_ms)
@@ -223,14 +225,13 @@ class Slots:
     def ran(self, share: QueueShare, took_ms: float) -> None:
         """A job's function ran so long."""
         share.mean_ms = smoothed_ms(share.mean_ms, took_ms)
-        if len(self._shares) > 1:
+        if self.is_shared:
             self._mean_ms = smoothed_ms(self._mean_ms, took_ms)
 
-    def _tick(self, now_ms: float) -> None:
+    def _tick(self) -> None:
         """Time passes, but not much longer than the shortest job that runs should take: a busy machine stops the process for many times the
         length of a short job, which must not be charged to the queues that happen to have slots then."""
-        if len(self._shares) == 1:  # no other has a share
-            return
+        now_ms = self._monotonic() * 1000
         passed_ms, self._last_ms = now_ms - self._last_ms, now_ms
         expected_ms = min([share.mean_ms or inf for share in self._running], default=0.0)
         self._now_ms += min(passed_ms, 2 * expected_ms)
@@ -252,11 +253,11 @@ class Slots:
         """The queue has no claim under way and may make one."""
         self._claiming[share] = None
 
-    def claims(self, now_ms: float) -> list[tuple[QueueShare, int]]:
+    def claims(self) -> list[tuple[QueueShare, int]]:
         """The claims to begin now, with their limits."""
         if not self._claiming:
             return []
-        self._tick(now_ms)
+        self._tick()
         allowance = self._allowance()
         claims = self._claims_of_backlogged(allowance)
         claims.update(self._polls(self._allowance() if claims else allowance))
@@ -302,7 +303,7 @@ class Slots:
             limit = min(most, int(left_ms / share.cost_ms), self._limit_of_all())
             if limit <= too_few:
                 break
-            limit = limit if len(self._shares) == 1 else min(limit, batch)
+            limit = min(limit, batch) if self.is_shared else limit
             claims[share] = claims.get(share, 0) + limit
             self._ask(share, limit)
             left_ms -= limit * share.cost_ms

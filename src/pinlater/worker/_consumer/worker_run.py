@@ -67,7 +67,7 @@ class WorkerRun:
         self.outage = Outage(clock)
         self.recycling = Recycling()
         self.recycled = ""  # why the worker ends so that another replaces it
-        self.slots = Slots(settings.concurrency, settings.prefetch_max)
+        self.slots = Slots(settings.concurrency, settings.prefetch_max, clock.monotonic)
         self.stop = asyncio.Event()
         self.stop_now = asyncio.Event()
         self.consumers: list[Consumer] = []
@@ -109,7 +109,7 @@ class WorkerRun:
     # --- slots ------------------------------------------------------------------------------------------------------------
     def new_jobs(self, queue: str) -> HeldJobs:
         """No jobs of a queue, yet."""
-        return HeldJobs(self.slots, self.slots.share(queue), self.clock)
+        return HeldJobs(self.slots, self.slots.share(queue))
 
     def jobs_came(self) -> None:
         """A claim has brought jobs: starts those for which there are slots, and gives back what is too much."""
@@ -135,7 +135,7 @@ class WorkerRun:
             for consumer in self.consumers:
                 consumer.claim(0)
             return
-        for share, limit in self.slots.claims(self.clock.monotonic() * 1000):
+        for share, limit in self.slots.claims():
             share.holder.claim(limit)
 
     def _give_back_surplus(self) -> None:

@@ -25,7 +25,7 @@ _JOIN_S = 5.0
 
 
 class Heartbeater:
-    """Sends heartbeats of `leases` from `start` to `stop`. `keep` and `hasten` may be called from any thread."""
+    """Sends heartbeats of `leases` from `start` to `stop`. `keep` may be called from any thread."""
 
     def __init__(self, new_client: Callable[[], AsyncClient], clock: Clock, unread: Callable[[], list[Any]]) -> None:
         self._new_client = new_client
@@ -75,18 +75,9 @@ class Heartbeater:
     def keep(self, lease: Lease, length_ms: int) -> int | None:
         """Renews a claim that lasts `length_ms` from now. The lease's number; None if it was given back unread."""
         number, sooner = self.leases.add(lease, length_ms)
-        if sooner:
-            self._look_again()
-        return number
-
-    def hasten(self, number: int, length_ms: int) -> None:
-        """Renews that claim as often as one of `length_ms`, if that is more often than by its own length."""
-        if self.leases.hasten(number, length_ms):
-            self._look_again()
-
-    def _look_again(self) -> None:
-        if self._loop is not None:
+        if sooner and self._loop is not None:
             self._loop.call_soon_threadsafe(self._changed.set)
+        return number
 
     # --- in the thread ----------------------------------------------------------------------------------------------------
     async def run(self, watchdog: LoopWatchdog, ready: Callable[[], object]) -> None:

@@ -60,13 +60,11 @@ class Leases:
                     return None, False
             self._number += 1
             self._leases[self._number] = lease
-            return self._number, self._is_next(self._schedule.add(self._number, length_ms, self._clock.monotonic()))
-
-    def hasten(self, number: int, length_ms: int) -> bool:
-        """Heartbeats as for a claim of `length_ms`, if those are more frequent. Returns whether the next one is due before all others."""
-        with self.lock:
-            due = self._schedule.hasten(number, length_ms, self._clock.monotonic())
-            return due is not None and self._is_next(due)
+            due = self._schedule.add(self._number, length_ms, self._clock.monotonic())
+            sooner = self._next_due is None or due < self._next_due
+            if sooner:
+                self._next_due = due
+            return self._number, sooner
 
     def drop(self, numbers: Sequence[int]) -> None:
         """Forgets claims that have ended."""
@@ -153,13 +151,6 @@ class Leases:
             while len(self._unread_given_back) > _UNREAD_MAX:  # answers that the loop never read
                 del self._unread_given_back[next(iter(self._unread_given_back))]
             return leases, list(new.values())
-
-    def _is_next(self, due: float) -> bool:
-        """Whether that is before all other heartbeats."""
-        sooner = self._next_due is None or due < self._next_due
-        if sooner:
-            self._next_due = due
-        return sooner
 
     def _forget(self, number: int) -> bool:
         self._schedule.drop(number)

@@ -18,17 +18,10 @@ class HeartbeatSchedule(Generic[K]):
 
     def add(self, claim: K, length_ms: int, now: float) -> float:
         """The claim lasts `length_ms` from now. Returns when its first heartbeat is due."""
-        interval = _interval_s(length_ms)
+        interval = max(_SHORTEST_S, length_ms / 3000)
         self._interval[claim] = interval
         self._due[claim] = now + interval
         return now + interval
-
-    def hasten(self, claim: K, length_ms: int, now: float) -> float | None:
-        """Heartbeats from now on as for a claim of `length_ms`, if those are more frequent. Returns when the next one is due; None if
-        nothing changes."""
-        if _interval_s(length_ms) >= self._interval.get(claim, 0.0):
-            return None
-        return self.add(claim, length_ms, now)
 
     def drop(self, claim: K) -> None:
         """The claim has ended."""
@@ -56,7 +49,3 @@ class HeartbeatSchedule(Generic[K]):
     def next_due(self) -> float | None:
         """When the next heartbeat is due; None without claims."""
         return min(self._due.values(), default=None)
-
-
-def _interval_s(length_ms: int) -> float:
-    return max(_SHORTEST_S, length_ms / 3000)
