@@ -32,7 +32,6 @@ OTHER_TESTS = {
     "console",
     "worker",
     "docs",
-    "house",
     "deploy",
     "findings",
     "import_original",
