@@ -56,22 +56,22 @@ def no_queue(call: Any) -> Collection[str]:
 
 def queue_of_call(call: Any) -> Collection[str]:
     """Names the queue of the arguments."""
-    return (call.queueName,)
+    return (call.queue,)
 
 
 def queue_of_request(call: Any) -> Collection[str]:
     """Names the queue of the request."""
-    return (call.request.queueName,)
+    return (call.request.queue,)
 
 
 def queues_of_call(call: Any) -> Collection[str]:
     """Names the queues of the arguments."""
-    return call.queueNames  # type: ignore[no-any-return]
+    return call.queues  # type: ignore[no-any-return]
 
 
 def queues_of_request(call: Any) -> Collection[str]:
     """Names the queues of the request."""
-    return call.request.queueNames  # type: ignore[no-any-return]
+    return call.request.queues  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
