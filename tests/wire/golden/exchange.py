@@ -55,9 +55,13 @@ class Scenario:
     steps: Sequence[ScenarioStep]
 
 
+SENT = "sent_by_the_client"
+"""The file that has requests of the client only."""
+
+
 def scenario_names() -> list[str]:
     """The recorded scenarios."""
-    return sorted(path.stem for path in FRAMES.glob("*.txt"))
+    return sorted(path.stem for path in FRAMES.glob("*.txt") if path.stem != SENT)
 
 
 def read_scenario(name: str) -> Scenario:

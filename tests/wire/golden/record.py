@@ -18,6 +18,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from pinlater.wire.generated import PinLater as _service
 from pinlater.wire.generated import ttypes as _ttypes
 from tests.promises.wire import encode_arguments
+from tests.wire.golden.client_side import VALUES, made_values, sent_requests
 from tests.wire.golden.exchange import FRAMES, Scenario, ScenarioStep, write_scenario
 from tests.wire.golden.replay import Player, player
 
@@ -126,16 +127,17 @@ async def recorded(name: str) -> Scenario:
 
 
 def main(names: list[str]) -> None:
-    """Records the named scenarios, or all; files of others go then."""
+    """Records the named scenarios, or all, and the client's side; files of scenarios that are no longer there go."""
     import tests.wire.golden.scripts  # noqa: F401 - they enter themselves
 
     FRAMES.mkdir(exist_ok=True)
+    for path in FRAMES.glob("*.txt"):
+        if path.stem not in SCRIPTS:
+            path.unlink()
     for name in names or SCRIPTS:
         write_scenario(asyncio.run(recorded(name)))
-    if not names:
-        for path in FRAMES.glob("*.txt"):
-            if path.stem not in SCRIPTS:
-                path.unlink()
+    write_scenario(asyncio.run(sent_requests()))
+    VALUES.write_text("".join(f"{line}\n" for line in asyncio.run(made_values())))
 
 
 if __name__ == "__main__":

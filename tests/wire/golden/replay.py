@@ -7,6 +7,7 @@ import difflib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from itertools import zip_longest
 
 from tests.wire.golden.exchange import Scenario, ScenarioStep
 from tests.wire.golden.message import Part, leaves, read_message
@@ -36,11 +37,11 @@ class Player:
         writer.write(data)
 
     async def receive(self, connection: str) -> bytes:
-        """Returns the next answer, without its length and settled. Raises IncompleteReadError if the server closes instead."""
+        """Returns the next answer, without its length. Raises IncompleteReadError if the server closes instead."""
         reader, _ = await self._connection(connection)
         async with asyncio.timeout(_DEADLINE_S):
             size = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
-            return settled(await reader.readexactly(size))
+            return await reader.readexactly(size)
 
     async def rest(self, connection: str) -> bytes:
         """Returns all that comes until the server closes the connection, which it does after its client has."""
@@ -64,7 +65,7 @@ class Player:
             case "raw":
                 await self.send(step.connection, step.data)
             case "answer":
-                return await self.receive(step.connection)
+                return settled(await self.receive(step.connection))
             case "closed":
                 return await self.rest(step.connection)
             case _:
@@ -105,15 +106,27 @@ async def replay(scenario: Scenario) -> list[str]:
                 asked = step
             came = await playing.play(step)
             if came != settled(step.data) and step.kind in ("answer", "closed"):
-                differences.append(_difference(scenario.name, asked, step, came))
+                where = f"{scenario.name}.txt:{step.line}: the answer to {asked.name or asked.kind} ({asked.note or 'no note'})"
+                differences.append(_difference(where, settled(step.data), came))
         await playing.finish()
     return differences
 
 
-def _difference(name: str, asked: ScenarioStep, step: ScenarioStep, came: bytes) -> str:
-    recorded, answered = list(leaves(read_message(settled(step.data)))), list(leaves(read_message(came)))
-    diff = difflib.unified_diff(recorded, answered, "recorded", "answered", n=1, lineterm="")
-    where = f"{name}.txt:{step.line}: the answer to {asked.name or asked.kind} ({asked.note or 'no note'})"
+def request_differences(recorded: Scenario, sent: Scenario) -> list[str]:
+    """The differences between requests, for people."""
+    differences = []
+    for step, now in zip_longest(recorded.steps, sent.steps, fillvalue=ScenarioStep("")):
+        if (step.head, step.data) != (now.head, now.data):
+            where = f"{recorded.name}.txt:{step.line}: {now.head} instead of {step.head}"
+            differences.append(
+                _difference(where.replace(f"{now.head} instead of {now.head}", now.head), step.data, now.data)
+            )
+    return differences
+
+
+def _difference(where: str, recorded: bytes, came: bytes) -> str:
+    before, now = list(leaves(read_message(recorded))), list(leaves(read_message(came)))
+    diff = difflib.unified_diff(before, now, "recorded", "now", n=1, lineterm="")
     return "\n".join([where, *(f"  {line}" for line in diff)])
 
 
