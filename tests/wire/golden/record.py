@@ -15,8 +15,8 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from pinlater.wire.generated import PinLater as _service
-from pinlater.wire.generated import ttypes as _ttypes
+from tests.compiled import PinLater as _service
+from tests.compiled import ttypes as _ttypes
 from tests.promises.wire import encode_arguments
 from tests.wire.golden.client_side import VALUES, made_values, sent_requests
 from tests.wire.golden.exchange import FRAMES, Scenario, ScenarioStep, write_scenario
