@@ -114,7 +114,7 @@ def calls(caller: HostileCaller) -> Iterator[tuple[str, dict[str, Any]]]:
 def settings() -> Iterator[types.QueueConfig]:
     for value in DOUBLE:
         yield types.QueueConfig(max_jobs_per_second=value)
-    for field in ("claimTimeoutMillis", "succeededTtlMillis", "failedTtlMillis", "maxBacklog", "defaultExpiryMillis"):
+    for field in ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "max_backlog", "default_expiry_ms"):
         for value in I64:
             yield types.QueueConfig(**{field: value})
     for value in I32:

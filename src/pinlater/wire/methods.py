@@ -76,7 +76,7 @@ def _bytes_in(kind: int, argument: Any) -> Any:
     return argument
 
 
-class _Result:
+class _ReceivedResult:
     """The answer to a call: a value or an exception."""
 
     success: Any = None
@@ -105,8 +105,8 @@ def _build(name: str) -> Method:
         returns=result[0] is not None,
         returns_many=result[0] is not None and result[0][1] in (TType.LIST, TType.MAP),
         list_field=_list_field(result[0]),
-        result=Shape.of(_Result, result),
-        check_result=build_check(_Result, result),
+        result=Shape.of(_ReceivedResult, result),
+        check_result=build_check(_ReceivedResult, result),
     )
 
 

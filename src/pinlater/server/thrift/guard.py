@@ -21,7 +21,15 @@ from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.callers import named_source
-from pinlater.server.thrift.methods.record import AllowedPart, AnyQueue, Asker, Chosen, Handler, Mask, ServedMethod
+from pinlater.server.thrift.methods.record import (
+    AllowedPart,
+    AnyQueue,
+    KnownCaller,
+    Chosen,
+    Handler,
+    Mask,
+    ServedMethod,
+)
 from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
@@ -64,10 +72,10 @@ class Guard:
             changes.append(partial(_allowed_part, served.allowed_part, grant.has_queue))
         return _changed(handle, changes) if changes else handle
 
-    def _asker(self, call: DecodedCall, served: ServedMethod, grant: Grant, who: str) -> Asker:
+    def _asker(self, call: DecodedCall, served: ServedMethod, grant: Grant, who: str) -> KnownCaller:
         may = served.name in grant.allowed and all(map(grant.has_queue, served.queues(call.arguments)))
         queues = None if grant.all_queues else grant.has_queue
-        return Asker(self._shown(call, grant, who), self.caller(call), grant.rights, may, queues)
+        return KnownCaller(self._shown(call, grant, who), self.caller(call), grant.rights, may, queues)
 
     def _shown(self, call: DecodedCall, grant: Grant, who: str) -> str:
         """How people see a caller. What is in brackets at the end is proven; a source is only what callers call themselves."""

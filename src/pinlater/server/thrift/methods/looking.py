@@ -131,7 +131,7 @@ async def _find_unique_key(service: Service, call: structs.findUniqueKey_args) -
     """Looks into the queues of the token where a call names none, so that what is in others takes no place in the answer."""
     queues, asker = call.request.queues, asker_of(call)
     if not queues and asker is not None and asker.queues is not None:
-        queues = list({name for name in await service.queues.queue_names() if asker.queues(name)})
+        queues = sorted(filter(asker.queues, await service.queues.queue_names()))
         if not queues:
             return _key_holders(KeyHolders(()), [])
     found = await service.job_queries.find_unique_key(queues, call.request.unique_key)
