@@ -14,9 +14,10 @@ from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.link.messages import BadMessage, Part, PartAnswer, frame
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.storage.values import ClaimRef, Inserted, JobKey
-from tests.forwarding.two_servers import Asker, Owner, request, until
+from tests.forwarding.two_servers import Asker, Owner, encoded_items, request, until
 
 
 class HeldLane:
@@ -135,7 +136,7 @@ async def test_an_older_server_is_told_only_what_it_knows(
     fields: list[int] = []
     told_of = messages.told_of
 
-    def count_fields(part: messages.PartAnswer) -> messages.Told:
+    def count_fields(part: PartAnswer) -> messages.Told:
         fields.append(len(msgspec.msgpack.decode(part.answers)))
         return told_of(part)
 
@@ -185,10 +186,10 @@ async def test_of_very_many_callers_that_left_the_owner_is_told_in_several_messa
     assert asker.link.usable
 
 
-def many_left(calls: int, places: int) -> messages.Part:
+def many_left(calls: int, places: int) -> Part:
     """A message about this number of calls, with `places` places of each."""
     told = [messages.CallersLeft(number, [0] * places) for number in range(1, calls + 1)]
-    return messages.are_you_running(0)._replace(number=messages.LEFT, items=messages.encoded_items(told))
+    return messages.are_you_running(0)._replace(number=messages.LEFT, items=encoded_items(told))
 
 
 @pytest.mark.parametrize(
@@ -199,8 +200,8 @@ def many_left(calls: int, places: int) -> messages.Part:
         many_left(100_000, 0),
     ],
 )
-def test_a_message_about_more_callers_than_a_server_tells_at_once_is_refused(part: messages.Part) -> None:
-    with pytest.raises(messages.BadMessage, match="callers that left"):
+def test_a_message_about_more_callers_than_a_server_tells_at_once_is_refused(part: Part) -> None:
+    with pytest.raises(BadMessage, match="callers that left"):
         messages.callers_left_of(part)
 
 
@@ -215,18 +216,18 @@ def test_a_long_message_about_callers_that_left_is_refused_before_it_is_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(messages, "_callers_left", None)
-    with pytest.raises(messages.BadMessage, match="bytes about callers that left"):
+    with pytest.raises(BadMessage, match="bytes about callers that left"):
         messages.callers_left_of(many_left(1, 1_000_000))
 
 
 @pytest.mark.parametrize("parts", [[many_left(1, messages.LEFT_PLACES_MAX + 1)], [many_left(1, 1)] * 2])
 async def test_a_server_that_tells_of_too_many_callers_that_left_is_disconnected(
-    asker: Asker, owner: LeavableOwner, parts: list[messages.Part]
+    asker: Asker, owner: LeavableOwner, parts: list[Part]
 ) -> None:
     call = asker.insert(request(1))
     await until(lambda: owner.answers)
-    asker.link._write(messages.frame(parts))
-    await asker.link.wait_lost()
+    asker.link._write(frame(parts))
+    await asker.link.lost.wait()
     with pytest.raises(OutcomeUnknown):
         await call
     assert places_left(owner.answers[0]) == []

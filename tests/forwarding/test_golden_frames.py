@@ -1,7 +1,8 @@
 """What servers say to each other, byte for byte: a server of another build must understand it.
 
 `golden_frames.txt` has each frame of a conversation, for each version of the protocol: `>` from the server that asks, `<` from the one that
-is asked. A change of it is a change of the protocol, which needs another version. `python -m tests.forwarding.test_golden_frames` writes it.
+is asked. A change of it is a change of the protocol, which needs another version. `python -m tests.forwarding.test_golden_frames` writes
+the file.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pinlater.server.cluster.forwarding.messages import CallKind, Told, Wake
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
+from pinlater.server.link.messages import LENGTH_BYTES
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimRef, Inserted, JobAck, JobCheckpoint, JobKey
 from tests.forwarding.two_servers import SECRET, request, until
@@ -68,7 +70,7 @@ class Tap:
     async def _pass(self, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                length = await reader.readexactly(messages.LENGTH_BYTES)
+                length = await reader.readexactly(LENGTH_BYTES)
                 message = await reader.readexactly(int.from_bytes(length, "big"))
                 self.frames.append(f"{direction} {(length + message).hex()}")
                 writer.write(length + message)

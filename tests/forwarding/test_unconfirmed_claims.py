@@ -25,6 +25,7 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     Lost,
     UnconfirmedClaims,
 )
+from pinlater.server.link.messages import NOTHING, PartAnswer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.values import ClaimCall, Claimed
@@ -125,7 +126,7 @@ async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_cla
 ) -> None:
     encode, calls = messages.answer, list[int]()
 
-    def broken_once(number: int, answers: Sequence[object]) -> messages.PartAnswer:
+    def broken_once(number: int, answers: Sequence[object]) -> PartAnswer:
         calls.append(number)
         if len(calls) == 1:
             raise UnicodeEncodeError("utf-8", "", 0, 1, "no such text")
@@ -149,7 +150,7 @@ async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_cla
 async def test_an_answer_that_can_not_be_read_does_not_count_as_taken(
     asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "answer", lambda number, _: messages.PartAnswer(number, messages._NONE, {}))
+    monkeypatch.setattr(messages, "answer", lambda number, _: PartAnswer(number, NOTHING, {}))
     owner.at_once = False
     asked = claim_lane(asker).submit(wish("a"))
     await answer(owner, 0, 1)
@@ -211,7 +212,7 @@ async def test_a_call_to_a_server_that_is_no_peer_any_more_ends_in_time(owner: O
         await until(has_ended)
         with pytest.raises(OutcomeUnknown):
             await asked
-        await until(lambda: link.is_lost)  # a server that is gone for good would never end it
+        await until(lambda: link.lost.is_set())  # a server that is gone for good would never end it
 
 
 def answered(place: int) -> AnsweredClaims:

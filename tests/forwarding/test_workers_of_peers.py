@@ -10,8 +10,9 @@ from msgspec import Raw
 
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.cluster.forwarding import handshake, messages, workers_elsewhere
-from pinlater.server.cluster.forwarding.messages import PartAnswer, WorkersPage
+from pinlater.server.cluster.forwarding.messages import WorkersPage
 from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
+from pinlater.server.link.messages import BadMessage, PartAnswer
 from tests.forwarding.two_servers import Asker, Owner, request, until
 
 STATUS = WorkerStatus(
@@ -114,13 +115,13 @@ async def test_a_server_that_tells_more_than_it_was_asked_for_is_disconnected(as
     owner.listener.workers = workers
     with pytest.raises(ConnectionError):
         await asker.link.ask_workers(10)
-    assert asker.link.is_lost
+    assert asker.link.lost.is_set()
 
 
 def test_what_is_no_message_about_workers_is_refused() -> None:
     for raw in (b"\xc0", b"\x93\x01\x02", b"\x92\x01\xa1x"):
-        with pytest.raises(messages.BadMessage):
-            messages.workers_page_of(messages.PartAnswer(messages.WORKERS, Raw(raw), {}))
+        with pytest.raises(BadMessage):
+            messages.workers_page_of(PartAnswer(messages.WORKERS, Raw(raw), {}))
 
 
 async def test_calls_at_the_same_time_share_one_question(asker: Asker, owner: Owner) -> None:

@@ -215,7 +215,7 @@ async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(
     pair.core.dispatcher.drain()
     assert (await waits).claimed == []
     await draining
-    assert pair.fronts.connections == 0
+    assert not pair.fronts.connections
 
 
 async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: FrontAndStore) -> None:
@@ -250,12 +250,12 @@ async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_
     pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
     for _ in range(200):
         await pair.core.service.enqueuing.enqueue("q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
-    connection = pair.store._connection
+    connection = pair.store._link
     assert connection is not None
     assert connection._transport is not None
     connection._transport.pause_reading()
     asked = [asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 200))) for _ in range(50)]
-    await until(lambda: pair.fronts.connections == 0)
+    await until(lambda: not pair.fronts.connections)
     connection._transport.resume_reading()
     await asyncio.wait(asked)
     answered = [task.result() for task in asked if task.exception() is None]
@@ -309,7 +309,7 @@ async def test_arguments_that_do_not_fit_their_types_reach_their_own_caller_only
 async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pair: FrontAndStore) -> None:
     """Its socket is still there."""
     other = FrontListener(pair.core.service, pair.core.dispatcher.stop_waiting, lambda: True, 1_000)
-    await other.open(pair.path)
+    await other.open_local(pair.path)
     other.close()
     assert isinstance(next(iter(pair.core.shards)).unguarded, MemoryShard)
 

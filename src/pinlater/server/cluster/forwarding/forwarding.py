@@ -26,7 +26,7 @@ from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
-from pinlater.server.storage.values import Claimed, InsertRequest
+from pinlater.server.storage.values import Claimed
 from pinlater.tls.protocol import TlsProtocol
 from pinlater.tls.reasons import why_no_tls_server
 
@@ -163,7 +163,7 @@ class Forwarding:
             return ForwardLane(connection, kind, name, takes_lists=takes_lists, own=partial(own, kind), **more)
 
         return ForwardLanes(
-            lane(CallKind.INSERT, takes_lists=False, size_of=_body_bytes),
+            lane(CallKind.INSERT, takes_lists=False),
             lane(CallKind.CLAIM, takes_lists=False, orphaned=orphaned),
             lane(CallKind.FINISH),
             lane(CallKind.EXTEND),
@@ -182,7 +182,7 @@ class Forwarding:
                 if connection is not None:
                     self._connections[address] = connection
                     self.reroute()
-                    await connection.wait_lost()
+                    await connection.lost.wait()
                     pause_s = _PAUSE_S
                     self._lost.append((address, connection.as_lost))
                     self._forget(address)
@@ -198,7 +198,7 @@ class Forwarding:
 
     def _note_end(self, connection: PeerConnection) -> None:
         """Of a connection that is closing: what came over it is told if the server is a peer again."""
-        if connection in self._closing and connection.is_lost:
+        if connection in self._closing and connection.lost.is_set():
             self._closing.discard(connection)
             self._lost.append((connection.address, connection.as_lost))
 
@@ -311,10 +311,6 @@ class Forwarding:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-
-def _body_bytes(request: InsertRequest) -> int:
-    return sum([len(job.body) for job in request.jobs])
 
 
 def _abort(connection: PeerConnection, layer: TlsProtocol | None) -> None:
