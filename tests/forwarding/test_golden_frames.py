@@ -21,7 +21,7 @@ import pytest
 from pinlater.domain.calls import ServerFacts
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
-from pinlater.domain.job import HandedOutJob, Holder, JobState, Outcome
+from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
@@ -30,9 +30,8 @@ from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.link.messages import LENGTH_BYTES
-from pinlater.server.sharding.shards import ClaimRequest
-from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimRef, Inserted, JobAck, JobCheckpoint, JobKey
-from tests.forwarding.two_servers import SECRET, request, until
+from pinlater.server.storage.values import Acked, ClaimRef, Inserted, JobAck, JobCheckpoint, JobKey
+from tests.forwarding.two_servers import SECRET, claimed, request, until, wish
 
 GOLDEN = Path(__file__).with_name("golden_frames.txt")
 VERSIONS = range(messages.OLDEST_VERSION, messages.VERSION + 1)
@@ -87,8 +86,7 @@ def answers_to(kind: CallKind, items: Sequence[Any]) -> Sequence[Any]:
         found: list[Any] = [Inserted([job.id for job in item.jobs], {}, False) for item in items]
         return found if len(found) == 1 else [QueueNotFound.of("emails"), *found[1:]]
     if kind is CallKind.CLAIM:
-        job = HandedOutJob(2**40, 1, b"\x00body", 3, 3, 1, None, 1, 1, 60_000)
-        return [Claimed([[job]]) for _ in items]
+        return [claimed(2**40, b"\x00body") for _ in items]
     if kind is CallKind.RELEASE:
         raise QueueNotFound.of("emails")
     return [Acked(Outcome.APPLIED, JobState.SUCCEEDED) for _ in items]
@@ -173,8 +171,7 @@ async def conversation() -> Sequence[str]:
         acked = finish.submit([JobAck(KEY, True, "token")])
         await refused(one)
         await asyncio.gather(two, acked)
-        claim = ClaimRequest("emails", ClaimCall(1, Holder("worker", "10.0.0.1", "token")), 60_000)
-        await lane(CallKind.CLAIM).submit(claim)
+        await lane(CallKind.CLAIM).submit(wish("token"))
         await lane(CallKind.EXTEND).submit([ClaimRef(KEY, "token")])
         await lane(CallKind.CHECKPOINT).submit([JobCheckpoint(KEY, "10.0.0.1", "token", b"half")])
         await refused(lane(CallKind.RELEASE).submit([ClaimRef(KEY, "token")]))

@@ -21,7 +21,18 @@ from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.link.messages import Part, PartAnswer, frame, part_answers_of
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import NO_END_MS, Inserted
-from tests.forwarding.two_servers import SECRET, Asker, Owner, encoded_items, proven, read_message, request, until
+from tests.forwarding.two_servers import (
+    SECRET,
+    Asker,
+    Owner,
+    claimed,
+    encoded_items,
+    proven,
+    read_message,
+    request,
+    until,
+    wish,
+)
 
 
 async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_that_changes(
@@ -32,7 +43,7 @@ async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_tha
         owner.listener.tell_waits(bits)
         await until(lambda bits=bits: asker.link.waits == bits)
     asker.link.abort()
-    await asker.link.lost.wait()
+    await asker.link.ended.wait()
     assert asker.link.waits is None
     assert asker.waits == [0, 1 << 255 | 5, 4, 0, None]
 
@@ -133,19 +144,6 @@ async def test_an_answer_that_is_late_and_then_lost_with_its_connection_is_lost_
     assert asker.traffic.lost == 1
 
 
-async def test_answers_that_no_connection_takes_are_given_back(asker: Asker, owner: Owner) -> None:
-    owner.at_once = False
-    asked = asker.insert(request(1))
-    await until(lambda: owner.answers)
-    asker.link.abort()
-    with pytest.raises(OutcomeUnknown):
-        await asked
-    await until(lambda: not owner.listener.connections)
-    owner.answers[0].set_result([Inserted([1], {}, False)])
-    await until(lambda: owner.undelivered)
-    assert owner.listener.taken.whole.lost == 1
-
-
 async def test_an_answer_whose_caller_has_gone_is_an_orphan(asker: Asker, owner: Owner) -> None:
     owner.at_once = False
     gone, stays = asker.insert(request(1)), asker.insert(request(2))
@@ -229,7 +227,7 @@ async def test_the_connection_to_a_server_that_says_nothing_for_the_time_of_a_ca
     asker.link.look(ask_after_s=0.0, stall_s=60.0)
     assert not asker.link.usable
     async with asyncio.timeout(20):
-        await asker.link.lost.wait()
+        await asker.link.ended.wait()
 
 
 async def test_shards_that_a_server_can_not_reach_any_more_are_known_though_it_answers_calls_all_the_time(
@@ -377,13 +375,13 @@ def transport_of(writer: asyncio.StreamWriter) -> asyncio.Transport:
 
 def large(number: int) -> bytes:
     """A call whose answer has about a MiB."""
-    return frame([Part(number, CallKind.INSERT, "1", encoded_items([request(number)]), NO_END_MS)])
+    return frame([Part(number, CallKind.CLAIM, "1", encoded_items([wish("token")]), NO_END_MS)])
 
 
 def answer_large(owner: Owner) -> None:
     for future in owner.answers:
         if not future.done():
-            future.set_result([Inserted([2**60] * 120_000, {}, False)])
+            future.set_result([claimed(1, b"x" * 1_000_000)])
 
 
 async def test_a_server_that_does_not_read_its_answers_is_read_no_further_until_it_does(owner: Owner) -> None:
@@ -445,7 +443,7 @@ async def test_a_server_that_stops_waits_for_what_it_owes_and_for_the_others_to_
     assert (await asked).ids == [1]
     async with asyncio.timeout(20):
         await draining
-        await asker.link.lost.wait()
+        await asker.link.ended.wait()
     with pytest.raises(ConnectionError):
         await Asker().connect(owner)
 

@@ -9,16 +9,17 @@ from typing import Any
 from msgspec import Raw
 
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, NewJob, UniqueKey, UniqueScope
 from pinlater.server.cluster.forwarding import handshake
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind, Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.traffic import Traffic
-from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
+from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims, Lost
 from pinlater.server.link.messages import LENGTH_BYTES, encoded, frame
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.sharding.shards import ClaimRequest
+from pinlater.server.storage.values import ClaimCall, Claimed, Inserted, InsertRequest
 
 SECRET = b"the secret of shard 1"
 
@@ -53,9 +54,8 @@ class Owner:
             future.set_result([Inserted([job.id for job in item.jobs], {}, False) for item in items])
         return future
 
-    def not_delivered(self, kind: CallKind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
-        del kind, shard, items
-        self.undelivered.append(answers)
+    def not_delivered(self, claims: AnsweredClaims) -> None:
+        self.undelivered.append(claims.answers)
 
 
 class Asker:
@@ -110,6 +110,14 @@ class Asker:
 def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertRequest:
     job = NewJob(job_id, body, 1, 5, 3, "", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9), None, None)
     return InsertRequest(queue, [job], "key", b"\x00\xff", max_backlog=4)
+
+
+def wish(token: str) -> ClaimRequest:
+    return ClaimRequest("emails", ClaimCall(1, Holder("worker", "10.0.0.1", token)), 60_000)
+
+
+def claimed(job_id: int, body: bytes = b"body") -> Claimed:
+    return Claimed([[HandedOutJob(job_id, 1, body, 3, 3, 1, None, 1, 1, 60_000)]])
 
 
 def encoded_items(items: Sequence[object]) -> Raw:

@@ -63,7 +63,7 @@ class FrontAndStore:
         await self.fronts.open_local(self.path)
 
     async def close(self) -> None:
-        await self.store.close()
+        await self.store.stop()
         self.fronts.close()
         await self.core.close()
 

@@ -132,7 +132,7 @@ async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_
         await enqueue(pair)
     assert not isinstance(not_sent.value, OutcomeUnknown)
     assert pair.store.state.ready is False
-    assert pair.store.lost == 2
+    assert pair.store.calls_lost == 2
     await restarting
     await until(lambda: pair.store.state.ready)
     assert await enqueue(pair)
@@ -223,7 +223,7 @@ async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: F
     draining = asyncio.create_task(pair.fronts.drain(30))
     assert await enqueue(pair)
     assert not draining.done()
-    await pair.store.close()
+    await pair.store.stop()
     await draining
 
 
@@ -250,8 +250,7 @@ async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_
     pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
     for _ in range(200):
         await pair.core.service.enqueuing.enqueue("q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
-    connection = pair.store._link
-    assert connection is not None
+    connection = pair.store
     assert connection._transport is not None
     connection._transport.pause_reading()
     asked = [asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 200))) for _ in range(50)]
@@ -270,7 +269,7 @@ async def test_nothing_is_carried_out_that_came_while_the_store_process_stood_st
     pair.still_runs = False
     asked = asyncio.create_task(enqueue(pair))
     await asyncio.sleep(0)
-    await until(lambda: pair.store.sent == 1)
+    await until(lambda: pair.store.calls == 1)
     pair.fronts.abort_connections()  # as `Standstill` has it done
     with pytest.raises(OutcomeUnknown):
         await asked

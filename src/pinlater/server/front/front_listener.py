@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from msgspec import Raw
 
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 # How long a front that does not stop by itself may go on asking, once this process stops.
 _LAST_CALL_S = 0.25
-# What an answer has besides its result, about.
-_ANSWER_BYTES = 100
 
 
 class FrontListener(Listener["_Front"]):
@@ -93,15 +91,7 @@ class FrontListener(Listener["_Front"]):
             logger.warning("front processes still ask while this one stops", extra=extra)
 
 
-class _Answered(NamedTuple):
-    """The answer to a call. `claims`: those that are handed out in it."""
-
-    message: PartAnswer
-    size_bytes: int
-    claims: Undelivered | None
-
-
-class _Front(Answering[_Answered]):
+class _Front(Answering[Undelivered]):
     """The connection of a front process. Claims go back unless the kernel has all of the frame with them: then the front can read it."""
 
     def __init__(self, listener: FrontListener) -> None:
@@ -109,8 +99,6 @@ class _Front(Answering[_Answered]):
         self._listener = listener
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._long: set[asyncio.Task[Any]] = set()  # those that wait or search
-        self._untaken: list[_Answered] = []  # written, and maybe not in the kernel
-        self._untaken_bytes = 0  # of these, and of answers that are not written
         self.drains = False
         self.number: int | None = None
         self._calls_taken = self._calls_answered = 0
@@ -123,7 +111,7 @@ class _Front(Answering[_Answered]):
             self._calls_taken,
             self._calls_taken - self._calls_answered,
             len(self._long),
-            self._untaken_bytes,
+            self.untaken_bytes,
         )
 
     # --- calls --------------------------------------------------------------------------------------------------------------
@@ -138,13 +126,13 @@ class _Front(Answering[_Answered]):
     def _told(self, message: Part) -> None:
         match message.number:
             case messages.UNDELIVERED:
-                self._listener.service.dequeuing.undelivered(*decoded(messages.undelivered, message.items))
+                self._listener.service.dequeuing.undelivered(*decoded(messages.UNDELIVERED_CLAIMS, message.items))
             case messages.CANCEL:
-                task = self._tasks.get(decoded(messages.number, message.items))
+                task = self._tasks.get(decoded(messages.NUMBER, message.items))
                 if task is not None:
                     task.cancel()
             case messages.PROCESS:
-                self.number = decoded(messages.number, message.items)
+                self.number = decoded(messages.NUMBER, message.items)
             case messages.DRAINS:
                 self.drains = True
                 self._listener.stop_waiting(self._long)
@@ -160,13 +148,12 @@ class _Front(Answering[_Answered]):
         self._listener.taken += 1
         self._calls_taken += 1
         if self._listener.too_old(part.sent_ms / 1000):
-            self._say(failed(number, RequestTooOld()))
+            self._answer(number, operation, (), None, RequestTooOld())
             return
         try:
             arguments = operation.arguments.decode(part.items)
-        except Exception:  # a bug: it must reach its own caller and no other
-            logger.exception("a call can't be decoded", extra={"operation": operation.path})
-            self._say(messages.bug(number))
+        except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
+            self._answer(number, operation, (), None, error)
             return
         coroutine = operation.begin(self._listener.service, arguments)
         if operation.is_quick or (operation is DEQUEUE and not arguments[1].wait_ms):
@@ -195,61 +182,49 @@ class _Front(Answering[_Answered]):
         result: Any,
         error: BaseException | None,
     ) -> None:
-        if error is None:
-            self._answer_with(number, operation, arguments, result)
-        elif isinstance(error, PinLaterError):
-            self._say(failed(number, error))
-        elif isinstance(error, asyncio.CancelledError):
-            self._say(failed(number, Draining()))
-        else:
+        claims = None
+        if isinstance(error, asyncio.CancelledError):
+            error = Draining()
+        if isinstance(error, PinLaterError):
+            message = failed(number, error)
+        elif error is not None:
             logger.error("request failed", exc_info=error, extra={"operation": operation.path})
-            self._say(messages.bug(number))
-
-    def _answer_with(self, number: int, operation: Operation, arguments: tuple[Any, ...], result: Any) -> None:
-        claims = Undelivered(arguments[1].queue, result.claimed) if operation is DEQUEUE and result.claimed else None
-        try:
-            value = messages.encoded(result)
-        except Exception:  # a bug: it must not keep back the other answers
-            logger.exception("an answer can't be encoded", extra={"operation": operation.path})
-            self._give_back(claims)
-            self._say(messages.bug(number))
-            return
-        self._say(PartAnswer(number, Raw(value), {}), claims)
-
-    def _say(self, message: PartAnswer, claims: Undelivered | None = None) -> None:
+            message = messages.bug(number)
+        else:
+            if operation is DEQUEUE and result.claimed:
+                claims = Undelivered(arguments[1].queue, result.claimed)
+            try:
+                message = PartAnswer(number, Raw(messages.encoded(result)), {})
+            except Exception:  # a bug: it must not keep back the other answers
+                logger.exception("an answer can't be encoded", extra={"operation": operation.path})
+                if claims is not None:
+                    self._give_back(claims)
+                message, claims = messages.bug(number), None
         self._calls_answered += 1
-        size_bytes = memoryview(message.answers).nbytes + _ANSWER_BYTES
-        self._untaken_bytes += size_bytes
-        self.say(_Answered(message, size_bytes, claims))
-        if self._untaken_bytes > self._listener.untaken_bytes_max:
+        self.answer(message, claims)
+        if not self._may_write:
+            self._check_untaken()
+
+    def _check_untaken(self) -> None:
+        if self.untaken_bytes > self._listener.untaken_bytes_max:
             logger.warning("a front process does not take its answers and is disconnected")
-            self._untaken_bytes = 0  # it is said once
             self.abort()
 
-    def _part_of(self, one: _Answered) -> PartAnswer:
-        self._untaken.append(one)
-        return one.message
-
-    def _not_written(self, one: _Answered) -> None:
-        self._give_back(one.claims)
-
-    def _give_back(self, claims: Undelivered | None) -> None:
-        if claims is not None:
-            self._listener.service.dequeuing.undelivered(*claims)
+    def _give_back(self, claims: Undelivered) -> None:
+        self._listener.service.dequeuing.undelivered(*claims)
 
     def _write(self, data: bytes) -> None:
         super()._write(data)
-        if self._may_write:
-            self._note_taken()
+        if self._may_write:  # the kernel has all
+            self.confirm(self.answers)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._check_untaken()
 
     def resume_writing(self) -> None:
-        self._note_taken()
+        self.confirm(self.answers)
         super().resume_writing()
-
-    def _note_taken(self) -> None:
-        """The kernel has all that was written."""
-        self._untaken_bytes -= sum([one.size_bytes for one in self._untaken])
-        self._untaken.clear()
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
@@ -266,7 +241,6 @@ class _Front(Answering[_Answered]):
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.discard(self)
         super().connection_lost(exc)
-        for one in self._untaken:
-            self._give_back(one.claims)
+        self.give_back_unconfirmed()
         for task in self._long:
             task.cancel()

@@ -38,9 +38,9 @@ class Undelivered(NamedTuple):
 
 encoded = msgspec.msgpack.Encoder(enc_hook=encode_hook).encode
 """Encodes arguments or a result. Raises what the encoder raises."""
-state = msgspec.msgpack.Decoder(StoreState)
-undelivered = msgspec.msgpack.Decoder(Undelivered)
-number = msgspec.msgpack.Decoder(int)
+STORE_STATE = msgspec.msgpack.Decoder(StoreState)
+UNDELIVERED_CLAIMS = msgspec.msgpack.Decoder(Undelivered)
+NUMBER = msgspec.msgpack.Decoder(int)
 
 _BUG = Failure("", "", "", False, None)
 

@@ -1,13 +1,10 @@
-"""A front process's side of the link to the store process.
-
-A call for which there is no connection fails at once; the connection is made again in the background.
-"""
+"""A front process's side of the link to the store process. A call for which there is no connection fails at once."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -21,6 +18,7 @@ from pinlater.server.link.asking import Asking
 from pinlater.server.link.messages import (
     FRAME_BYTES_MAX,
     BadMessage,
+    Frames,
     Part,
     PartAnswer,
     decoded,
@@ -36,118 +34,133 @@ logger = logging.getLogger(__name__)
 _PAUSE_S = 0.05
 _CLOSE_S = 1.0
 _RETRY_AFTER_MS = 500
+_UNREACHABLE = StoreState(False, ("the process that has the store is not reachable",))
 
 
 class StoreProcessFailed(Exception):
     """The store process failed by a bug; its log says more."""
 
 
-class StoreConnection:
-    """To the store process that listens at `path`, from the process of this number. `start`, then `close`. Counts since its start: `sent`,
-    `lost` (no answer came). `standstill`: of this process; what it received before one is not sent."""
+class StoreConnection(Asking["_OperationCall"]):
+    """To the store process that listens at `path`, from the process of this number: made again whenever it is lost. `start`, then `stop`.
 
-    def __init__(
-        self, path: str, number: int, standstill: Standstill, changed: Callable[[], None] = lambda: None
-    ) -> None:
+    `standstill`: of this process; what it received before one is not sent. `state`: what the store process says of itself, or that there is
+    none. `calls` and `calls_lost` (no answer came) are counted since the start.
+    """
+
+    def __init__(self, path: str, number: int, standstill: Standstill) -> None:
+        super().__init__(FRAME_BYTES_MAX)
         self._path = path
         self._number = number
         self._standstill = standstill
-        self._call_changed = changed
-        self._link: StoreLink | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._drains = False
         self.connected = asyncio.Event()
-        self.sent = 0
-        self.lost = 0
-
-    @property
-    def state(self) -> StoreState:
-        """What the store process says of itself, or that there is none."""
-        link = self._link
-        if link is None or link.state is None:
-            return StoreState(False, ("the process that has the store is not reachable",))
-        return link.state
-
-    @property
-    def unanswered(self) -> int:
-        """Calls that were sent and are not answered."""
-        return 0 if self._link is None else self._link.unanswered
+        self.state = _UNREACHABLE
+        self.calls = 0
+        self.calls_lost = 0
 
     def start(self) -> None:
         """Connects, and connects again whenever the connection is lost."""
         self._keeping = asyncio.create_task(self._keep())
 
+    async def _keep(self) -> None:
+        while True:
+            lost_before = self.calls_lost
+            try:
+                await self._loop.create_unix_connection(lambda: self, self._path)
+            except OSError as error:
+                logger.debug("no connection to the process that has the store", extra={"reason": str(error)})
+            else:
+                await self.ended.wait()
+                if not self._drains:
+                    logger.warning(
+                        "the connection to the process that has the store is lost",
+                        extra={"calls": self.calls_lost - lost_before},
+                    )
+            await asyncio.sleep(_PAUSE_S)
+
+    # --- asking -------------------------------------------------------------------------------------------------------------
+
     def call(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
         """Returns the future of the operation's result. Cancel it if the caller has gone."""
-        link, standstill = self._link, self._standstill
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if link is None or not link.usable:
-            future.set_exception(_not_sent(stopping=link is not None and link.stopping))
+        standstill = self._standstill
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if not self.usable:
+            future.set_exception(_not_sent(stopping=self.stopping))
         elif (now_s := standstill.monotonic()) > standstill.until_s:
             standstill.found(now_s)
             future.set_exception(RequestTooOld())
         else:
-            self.sent += 1
-            call = _OperationCall(link, operation, arguments, future, int(now_s * 1000))
+            self.calls += 1
+            call = _OperationCall(self, operation, arguments, future, int(now_s * 1000))
             if operation.may_take_long:
                 future.add_done_callback(call.note_end)
-            link.say(call)
+            self.say(call)
         return future
+
+    def cancel(self, call: _OperationCall) -> None:
+        """The caller of a call has gone."""
+        if not call.number:
+            self._flush()
+        if call.number in self._sent:
+            self.tell(message_of_asking(messages.CANCEL, call.number))
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         """No client got these jobs."""
-        if self._link is not None:
-            self._link.undelivered(queue, claimed)
+        bare = [part._replace(jobs=[job._replace(body=b"") for job in part.jobs]) for part in claimed]
+        self.tell(message_of_asking(messages.UNDELIVERED, Undelivered(queue, bare)))
+
+    # --- what the store process says ----------------------------------------------------------------------------------------
+
+    def _told(self, message: PartAnswer) -> None:
+        if message.number != messages.STATE:
+            raise BadMessage(f"a message of unknown kind {message.number}")
+        self.state = decoded(messages.STORE_STATE, message.answers)
+        self.usable = not self.stopping
+        self._changed()
+
+    def _refuse(self, error: BadMessage) -> None:
+        logger.error("the connection to the process that has the store is closed", exc_info=error)
+
+    def _changed(self) -> None:
+        if self.usable:
+            self.connected.set()
+        else:
+            self.connected.clear()
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._frames = Frames(FRAME_BYTES_MAX)
+        self.ended.clear()
+        self.tell(message_of_asking(messages.PROCESS, self._number))
+        if self._drains:
+            self.drain()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.state, self.stopping = _UNREACHABLE, False
+        self._changed()
 
     def drain(self) -> None:
         """This process stops: its dequeues wait no longer."""
         self._drains = True
-        if self._link is not None:
-            self._link.say_goodbye()
+        self.tell(message_of_asking(messages.DRAINS))
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Ends the connection, and with it the calls under way."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
-        link = self._link
-        if link is not None:
-            link.close()
+        if self._transport is not None:
+            self.close()
             try:
                 async with asyncio.timeout(_CLOSE_S):
-                    await link.lost.wait()
+                    await self.ended.wait()
             except TimeoutError:  # the store process does not read
-                link.abort()
-
-    async def _keep(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            link = StoreLink(self._number, self._changed)
-            try:
-                await loop.create_unix_connection(lambda link=link: link, self._path)  # type: ignore[misc]
-            except OSError as error:
-                logger.debug("no connection to the process that has the store", extra={"reason": str(error)})
-            else:
-                self._link = link
-                if self._drains:
-                    link.say_goodbye()
-                self._changed()  # it may have said its state before the loop came here
-                await link.lost.wait()
-                self.lost += link.answers_lost
-                if not self._drains:
-                    logger.warning(
-                        "the connection to the process that has the store is lost", extra={"calls": link.answers_lost}
-                    )
-                self._link = None
-                self._changed()
-            await asyncio.sleep(_PAUSE_S)
-
-    def _changed(self) -> None:
-        if self._link is not None and self._link.usable:
-            self.connected.set()
-        else:
-            self.connected.clear()
-        self._call_changed()
+                self.abort()
 
 
 class _OperationCall:
@@ -157,7 +170,7 @@ class _OperationCall:
 
     def __init__(
         self,
-        link: StoreLink,
+        link: StoreConnection,
         operation: Operation,
         arguments: tuple[Any, ...],
         future: asyncio.Future[Any],
@@ -202,7 +215,7 @@ class _OperationCall:
 
     def lost(self) -> None:
         if not self._future.done():
-            self._link.answers_lost += 1
+            self._link.calls_lost += 1
             text = "The connection to the server process that has the store was lost before its answer came"
             kind = ShardConnectionFailed if self._operation.only_looks else OutcomeUnknown
             self._fail(kind(text, retry_after_ms=_RETRY_AFTER_MS))
@@ -213,54 +226,6 @@ class _OperationCall:
     def _fail(self, error: Exception) -> None:
         if not self._future.done():
             self._future.set_exception(error)
-
-
-class StoreLink(Asking[_OperationCall]):
-    """One connection of the process of this number. `changed()` is called when its state has changed."""
-
-    def __init__(self, number: int, changed: Callable[[], None]) -> None:
-        super().__init__(FRAME_BYTES_MAX)
-        self._number = number
-        self._call_changed = changed
-        self.state: StoreState | None = None
-        self.answers_lost = 0
-
-    def cancel(self, call: _OperationCall) -> None:
-        """The caller of a call has gone."""
-        if not call.number:
-            self._flush()
-        if call.number in self._sent:
-            self.tell(message_of_asking(messages.CANCEL, call.number))
-
-    def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
-        """No client got these jobs."""
-        bare = [part._replace(jobs=[job._replace(body=b"") for job in part.jobs]) for part in claimed]
-        self.tell(message_of_asking(messages.UNDELIVERED, Undelivered(queue, bare)))
-
-    def say_goodbye(self) -> None:
-        """This process stops."""
-        self.tell(message_of_asking(messages.DRAINS))
-
-    def _told(self, message: PartAnswer) -> None:
-        if message.number != messages.STATE:
-            raise BadMessage(f"a message of unknown kind {message.number}")
-        self.state = decoded(messages.state, message.answers)
-        self.usable = not self.stopping
-        self._changed()
-
-    def _refuse(self, error: BadMessage) -> None:
-        logger.error("the connection to the process that has the store is closed", exc_info=error)
-
-    def _changed(self) -> None:
-        self._call_changed()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.tell(message_of_asking(messages.PROCESS, self._number))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._changed()
 
 
 def _not_sent(*, stopping: bool) -> PinLaterError:

@@ -1,26 +1,50 @@
 """The side that answers, and the listener that has its connections.
 
-Answers wait here while the other side does not take them. Those that were not written when the connection is over are given back.
+Answers wait here while the other side does not take them. What was claimed for an answer that is lost is given back.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from pinlater.server.link.link import Link, Sized
-from pinlater.server.link.messages import GOODBYE, BadMessage, Part, message_of_answering, parts_of
+from pinlater.server.link.link import Link
+from pinlater.server.link.messages import GOODBYE, BadMessage, Part, PartAnswer, message_of_answering, parts_of
 
 _LOOK_S = 0.01
 _GOODBYE = message_of_answering(GOODBYE)
 
-Answer = TypeVar("Answer", bound=Sized)
+Claims = TypeVar("Claims")
 
 
-class Answering(Link[Answer]):
-    """A subclass defines `_begin(part, share_bytes)`: carries out a call, which has that share of its frame; and `_told(message)`: takes a
-    message of the other side."""
+class Answered(NamedTuple):
+    """An answer. `claims`: what it hands out, or None."""
+
+    message: PartAnswer
+    size_bytes: int
+    claims: Any
+
+
+class Answering(Link[Answered], Generic[Claims]):
+    """A subclass defines `_begin(part, share_bytes)`: carries out a call, which has that share of its frame; `_told(message)`: takes a
+    message of the other side; and `_give_back(claims)`: the answer with these was not written.
+
+    `answers`: how many were written. `unconfirmed`: claims in those that may not have come, each with the number of its answer; when the
+    connection is over the subclass decides about these.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self.answers = 0
+        self.unconfirmed: deque[tuple[int, Claims]] = deque()
+        self._waiting_bytes = 0  # of answers that are not written
+
+    @property
+    def untaken_bytes(self) -> int:
+        """The size of the answers that the kernel has not taken."""
+        return self._waiting_bytes + self.unsent_bytes
 
     def _hear(self, message: bytes) -> None:
         parts = parts_of(message)
@@ -32,6 +56,34 @@ class Answering(Link[Answer]):
                 self._told(part)
             else:  # each is bounded, and so are all in a frame
                 raise BadMessage(f"a message of kind {part.number} that has no frame of its own")
+
+    def answer(self, message: PartAnswer, claims: Claims | None = None) -> None:
+        """Writes an answer at the end of this turn of the loop, or once the other side takes more."""
+        size_bytes = memoryview(message.answers).nbytes
+        self._waiting_bytes += size_bytes
+        self.say(Answered(message, size_bytes, claims))
+
+    def _part_of(self, one: Answered) -> PartAnswer:
+        message, size_bytes, claims = one
+        self._waiting_bytes -= size_bytes
+        self.answers += 1
+        if claims is not None:
+            self.unconfirmed.append((self.answers, claims))
+        return message
+
+    def _not_written(self, one: Answered) -> None:
+        if one.claims is not None:
+            self._give_back(one.claims)
+
+    def confirm(self, answers: int) -> None:
+        """The other side has got this number of answers."""
+        while self.unconfirmed and self.unconfirmed[0][0] <= answers:
+            self.unconfirmed.popleft()
+
+    def give_back_unconfirmed(self) -> None:
+        """Gives back the claims in answers that the other side did not get."""
+        while self.unconfirmed:
+            self._give_back(self.unconfirmed.popleft()[1])
 
     def pause_writing(self) -> None:
         self._may_write = False
@@ -50,6 +102,9 @@ class Answering(Link[Answer]):
         raise NotImplementedError
 
     def _told(self, message: Part) -> None:
+        raise NotImplementedError
+
+    def _give_back(self, claims: Claims) -> None:
         raise NotImplementedError
 
 

@@ -48,7 +48,7 @@ class Asking(Link[AnyCall]):
         self.usable = False
         self.stopping = False
         self.answers = 0
-        self.lost = asyncio.Event()
+        self.ended = asyncio.Event()
 
     @property
     def unanswered(self) -> int:
@@ -106,7 +106,7 @@ class Asking(Link[AnyCall]):
         sent, self._sent = self._sent, {}
         for call in sent.values():
             call.lost()
-        self.lost.set()
+        self.ended.set()
 
     def abort(self) -> None:
         self.usable = False

@@ -182,7 +182,7 @@ class Forwarding:
                 if connection is not None:
                     self._connections[address] = connection
                     self.reroute()
-                    await connection.lost.wait()
+                    await connection.ended.wait()
                     pause_s = _PAUSE_S
                     self._lost.append((address, connection.as_lost))
                     self._forget(address)
@@ -198,7 +198,7 @@ class Forwarding:
 
     def _note_end(self, connection: PeerConnection) -> None:
         """Of a connection that is closing: what came over it is told if the server is a peer again."""
-        if connection in self._closing and connection.lost.is_set():
+        if connection in self._closing and connection.ended.is_set():
             self._closing.discard(connection)
             self._lost.append((connection.address, connection.as_lost))
 

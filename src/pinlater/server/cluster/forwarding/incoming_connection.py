@@ -17,9 +17,9 @@ from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.messages import CallKind, WorkersPage, WorkersQuestion
 from pinlater.server.cluster.forwarding.traffic import Traffic
-from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims, UnconfirmedClaims
+from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims
 from pinlater.server.link.answering import Answering
-from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, Part, PartAnswer, failed, frame
+from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, Part, decoded, failed, frame
 from pinlater.wire.wrong_port import begins_tls
 
 if TYPE_CHECKING:
@@ -44,16 +44,7 @@ class _Asked(NamedTuple):
     size_bytes: int
 
 
-class _Answered(NamedTuple):
-    """A call that has been carried out. `answers`: None where it failed as a whole."""
-
-    asked: _Asked
-    answers: Sequence[Any] | None
-    message: PartAnswer
-    size_bytes: int
-
-
-class IncomingConnection(Answering[_Answered]):
+class IncomingConnection(Answering[AnsweredClaims]):
     """A connection of another server. `binding`: what proofs over it are bound to."""
 
     def __init__(self, listener: PeerListener, binding: bytes = b"") -> None:
@@ -66,8 +57,6 @@ class IncomingConnection(Answering[_Answered]):
         self._deadline: asyncio.TimerHandle | None = None
         self._under_way: dict[int, asyncio.Future[Sequence[Any]]] = {}  # calls, by number
         self._unanswered_bytes = 0
-        self._answers = 0  # written
-        self._unconfirmed = UnconfirmedClaims()
         self._is_to_tell = False  # when the other server takes its answers again
         self._watch: asyncio.TimerHandle | None = None  # while it does not
         self._taken = Traffic()
@@ -119,12 +108,12 @@ class IncomingConnection(Answering[_Answered]):
             case messages.WAKES:
                 self._listener.take_wakes(messages.wakes_of(message))
             case messages.RUNNING:
-                self._unconfirmed.confirm(messages.taken_of(message))
+                self.confirm(decoded(messages.TAKEN, message.items))
                 self.tell_running()
             case messages.LOOK:
                 self._listener.look(self.address)
             case messages.WORKERS:
-                self._tell_workers(messages.workers_question_of(message))
+                self._tell_workers(decoded(messages.WORKERS_QUESTION, message.items))
             case messages.LEFT:
                 self._leave(message)
             case unknown:
@@ -142,39 +131,27 @@ class IncomingConnection(Answering[_Answered]):
     def _answer(self, asked: _Asked, done: asyncio.Future[Sequence[Any]]) -> None:
         self._under_way.pop(asked.number, None)
         self._unanswered_bytes -= asked.size_bytes
-        self.say(self._answered(asked, done))
-        self._read_or_not()
-
-    def _answered(self, asked: _Asked, done: asyncio.Future[Sequence[Any]]) -> _Answered:
-        error = done.exception()
-        if error is None:
+        claims = None
+        if (error := done.exception()) is None:
             answers = done.result()
+            claims = AnsweredClaims(asked.shard, asked.items, answers) if asked.kind is CallKind.CLAIM else None
             try:
                 message = messages.answer(asked.number, answers)
-                return _Answered(asked, answers, message, memoryview(message.answers).nbytes)
             except Exception:  # a bug: it must not keep back the other answers
                 logger.exception("the answer to a forwarded call can't be encoded")
-                self._give_back(asked, answers)
+                if claims is not None:
+                    self._give_back(claims)
                 error = OutcomeUnknown("The server that owns the queue failed to answer")
         elif not isinstance(error, PinLaterError):
             logger.error("a forwarded call failed by a bug", exc_info=error)
             error = PinLaterError("The server failed; its log says more")
-        return _Answered(asked, None, failed(asked.number, error), 0)
+        if error is not None:
+            message, claims = failed(asked.number, error), None
+        self.answer(message, claims)
+        self._read_or_not()
 
-    def _part_of(self, one: _Answered) -> PartAnswer:
-        self._answers += 1
-        asked, answers, message, _ = one
-        if asked.kind is CallKind.CLAIM and answers is not None:
-            self._unconfirmed.add(AnsweredClaims(self._answers, asked.shard, asked.items, answers))
-        return message
-
-    def _not_written(self, one: _Answered) -> None:
-        self._give_back(one.asked, one.answers)
-
-    def _give_back(self, asked: _Asked, answers: Sequence[Any] | None) -> None:
-        self._taken.count_lost(len(asked.items))
-        if answers is not None:
-            self._listener.undelivered(asked.kind, asked.shard, asked.items, answers)
+    def _give_back(self, claims: AnsweredClaims) -> None:
+        self._listener.undelivered(claims)
 
     @property
     def nonce(self) -> bytes:
@@ -267,7 +244,7 @@ class IncomingConnection(Answering[_Answered]):
                 timer.cancel()
         super().connection_lost(exc)
         if self._hello is not None and self.proven:
-            self._listener.lost.keep(self._hello.nonce, self._unconfirmed)
+            self._listener.lost.keep(self._hello.nonce, self.unconfirmed)
 
     def tell_waits(self) -> None:
         """Says which queues the dequeues of this server wait for."""
@@ -302,8 +279,6 @@ class IncomingConnection(Answering[_Answered]):
 
     def end(self, taken: int) -> None:
         """The other server says that this connection is lost. `taken`: how many answers it got."""
-        unconfirmed, self._unconfirmed = self._unconfirmed, UnconfirmedClaims()
-        for claims in unconfirmed.all():
-            if claims.place > taken:
-                self._listener.give_back(claims)
+        self.confirm(taken)
+        self.give_back_unconfirmed()
         self.abort()

@@ -118,13 +118,14 @@ class WorkersPage(NamedTuple):
 TOO_LATE = "TOO_LATE"
 """The detail of the failure of a part that was not begun, as it came later than `Part.begin_by_ms`. Clients get it from no server."""
 
+TAKEN = msgspec.msgpack.Decoder(int)
+"""Decodes the question whether a server runs: how many answers the asking side has taken."""
+TOLD = msgspec.msgpack.Decoder(Told)
+WORKERS_QUESTION = msgspec.msgpack.Decoder(WorkersQuestion)
+WORKERS_PAGE = msgspec.msgpack.Decoder(WorkersPage)
 _bytes = msgspec.msgpack.Decoder(bytes)
-_count = msgspec.msgpack.Decoder(int)
-_told = msgspec.msgpack.Decoder(Told)
-_workers_question = msgspec.msgpack.Decoder(WorkersQuestion)
 _callers_left = msgspec.msgpack.Decoder(list[CallersLeft])
 _wakes = msgspec.msgpack.Decoder(list[Wake])
-_workers_page = msgspec.msgpack.Decoder(WorkersPage)
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     CallKind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
     CallKind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
@@ -141,7 +142,6 @@ _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     CallKind.CHECKPOINT: msgspec.msgpack.Decoder(list[Acked | None]),
     CallKind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
 }
-LOOK_AT_OWNERS = message_of_asking(LOOK)
 
 
 def items_of(part: Part) -> list[Any]:
@@ -171,34 +171,9 @@ def answers_of(kind: int, part: PartAnswer) -> list[Any]:
     return answers
 
 
-def are_you_running(taken: int) -> Part:
-    """Asks whether the other side runs. `taken`: how many answers to calls have come from it."""
-    return message_of_asking(RUNNING, taken)
-
-
-def taken_of(part: Part) -> int:
-    """Returns how many answers the asking side has taken. Raises `BadMessage`."""
-    return decoded(_count, part.items)
-
-
 def running(told: Told, version: int = VERSION) -> PartAnswer:
     """Says that a server runs. One of an older version takes no fields that it does not know."""
     return message_of_answering(RUNNING, told if version >= WAKES_SINCE_VERSION else told[:_TOLD_FIELDS_OLDEST])
-
-
-def told_of(part: PartAnswer) -> Told:
-    """Returns what a server which runs says of itself. Raises `BadMessage`."""
-    return decoded(_told, part.answers)
-
-
-def which_workers(question: WorkersQuestion) -> Part:
-    """Asks for the workers that the other side knows."""
-    return message_of_asking(WORKERS, question)
-
-
-def workers_question_of(part: Part) -> WorkersQuestion:
-    """Decodes a message of `which_workers`. Raises `BadMessage`."""
-    return decoded(_workers_question, part.items)
 
 
 def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:
@@ -227,13 +202,8 @@ def callers_left_of(part: Part) -> list[CallersLeft]:
     return left
 
 
-def wakes(queues: Sequence[Wake]) -> Part:
-    """Says of which queues jobs can be claimed, of at most `WAKES_MAX`."""
-    return message_of_asking(WAKES, queues)
-
-
 def wakes_of(part: Part) -> list[Wake]:
-    """Decodes a message of `wakes`. Raises `BadMessage`, for a long one before it is decoded."""
+    """Decodes a message of wakes. Raises `BadMessage`, for a long one before it is decoded."""
     _check_length(part, _WAKES_BYTES_MAX, "of wakes")
     told = decoded(_wakes, part.items)
     if len(told) > WAKES_MAX:
@@ -255,11 +225,6 @@ def workers_page(page: WorkersPage, version: int = VERSION) -> PartAnswer:
         ]
         return message_of_answering(WORKERS, (page.number, statuses, page.rest))
     return message_of_answering(WORKERS, page)
-
-
-def workers_page_of(part: PartAnswer) -> WorkersPage:
-    """Decodes a message of `workers_page`. Raises `BadMessage`."""
-    return decoded(_workers_page, part.answers)
 
 
 def waits(bits: int) -> PartAnswer:

@@ -27,7 +27,7 @@ from pinlater.server.cluster.forwarding.peer_tls import binding_of
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.link.asking import Asking
-from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, PartAnswer, frame
+from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, PartAnswer, decoded, frame, message_of_asking
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class PeerConnection(Asking[ForwardedCall[Any, Any]]):
     async def wait_ready(self) -> None:
         """Returns once both sides have proven themselves. Raises `ConnectionError`."""
         await self._ready.wait()
-        if self.lost.is_set():
+        if self.ended.is_set():
             raise ConnectionResetError("closed by the other server")
 
     def _flush(self) -> None:
@@ -137,12 +137,12 @@ class PeerConnection(Asking[ForwardedCall[Any, Any]]):
     def _told(self, message: PartAnswer) -> None:
         match message.number:
             case messages.RUNNING:
-                self._runs(messages.told_of(message))
+                self._runs(decoded(messages.TOLD, message.answers))
             case messages.WAITS:
                 self.waits = messages.waits_of(message)
                 self._waits_changed(self)
             case messages.WORKERS:
-                self._take_workers(messages.workers_page_of(message))
+                self._take_workers(decoded(messages.WORKERS_PAGE, message.answers))
             case unknown:
                 raise BadMessage(f"a message of unknown kind {unknown}")
 
@@ -179,7 +179,7 @@ class PeerConnection(Asking[ForwardedCall[Any, Any]]):
                 self._changed()
         elif not self.usable or now_s - self.said_s >= ask_after_s:  # answers to calls say nothing of the other shards
             self._asked_s = now_s
-            self.tell(messages.are_you_running(self.answers))
+            self.tell(message_of_asking(messages.RUNNING, self.answers))
 
     def _tell_who_left(self, sent_by_s: float) -> None:
         """Says which callers of calls that were sent by then have gone: what has not begun for them is left out."""
@@ -200,7 +200,7 @@ class PeerConnection(Asking[ForwardedCall[Any, Any]]):
             return False
         if self.unsent_bytes > WAKES_UNTAKEN_BYTES_MAX:
             return False
-        self.tell(messages.wakes(wakes))
+        self.tell(message_of_asking(messages.WAKES, wakes))
         return True
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
@@ -213,7 +213,7 @@ class PeerConnection(Asking[ForwardedCall[Any, Any]]):
         self._workers_question = question = WorkersQuestion(self._workers_question.number + 1, workers_max)
         answer: asyncio.Future[ServerWorkers] = self._loop.create_future()
         self._workers_answer = answer
-        self.tell(messages.which_workers(question))
+        self.tell(message_of_asking(messages.WORKERS, question))
         return await answer
 
     def _take_workers(self, page: WorkersPage) -> None:
@@ -234,7 +234,7 @@ class PeerConnection(Asking[ForwardedCall[Any, Any]]):
     def tell_to_look(self) -> None:
         """This server has changed who owns what."""
         if self.usable:
-            self.tell(messages.LOOK_AT_OWNERS)
+            self.tell(message_of_asking(messages.LOOK))
 
     def _runs(self, told: Told) -> None:
         """A server that takes longer to say so than a claim may take gets no calls: what they bring would come too late, and go back."""

@@ -37,8 +37,6 @@ _GOODBYE_S = 0.5
 
 # Carries out the items of a part, or none if its time is over: a future of an answer for each, errors among them as values.
 CarryOut = Callable[[CallKind, str, Sequence[Any], int, int], "asyncio.Future[Sequence[Any]]"]
-# Answers that could not be sent.
-Undelivered = Callable[[CallKind, str, Sequence[Any], Sequence[Any]], None]
 
 
 async def _knows_no_workers(_: int) -> ServerWorkers:
@@ -46,7 +44,7 @@ async def _knows_no_workers(_: int) -> ServerWorkers:
 
 
 class PeerListener(Listener[IncomingConnection]):
-    """Listens for other servers. `known_secrets()`: any of them may prove a server.
+    """Listens for other servers. `known_secrets()`: any of them may prove a server. `undelivered(claims)`: their answer did not come.
 
     `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out. `look(address)` is called
     when a server has connected, and when it has changed who owns what. `told()`: what this server says of itself.
@@ -57,7 +55,7 @@ class PeerListener(Listener[IncomingConnection]):
     def __init__(
         self,
         carry_out: CarryOut,
-        undelivered: Undelivered,
+        undelivered: Callable[[AnsweredClaims], None],
         known_secrets: Callable[[], list[bytes]],
         still_runs: Callable[[], bool] = lambda: True,
         look: Callable[[str], None] = lambda _: None,
@@ -81,7 +79,7 @@ class PeerListener(Listener[IncomingConnection]):
         self.known_secrets = known_secrets
         self._ended: dict[str, float] = {}  # when servers were heard last over connections that have ended, by address
         self._waits = 0
-        self.lost = ClaimsOfLostConnections(monotonic, self.give_back)
+        self.lost = ClaimsOfLostConnections(monotonic, undelivered)
         self.taken = TrafficByServer()
 
     async def open(self, host: str, port: int = 0) -> int:
@@ -114,10 +112,6 @@ class PeerListener(Listener[IncomingConnection]):
     def was_heard_s(self, address: str) -> float:
         """When it was heard last, also over a connection that has ended: for people only."""
         return max(self.heard_s(address), self._ended.get(address, -math.inf))
-
-    def give_back(self, claims: AnsweredClaims) -> None:
-        """Claims whose answer did not come."""
-        self.undelivered(CallKind.CLAIM, claims.shard, claims.requests, claims.answers)
 
     def settle(self, lost: Sequence[Lost]) -> None:
         """A server has connected again, and says what came over its connections before."""
