@@ -144,7 +144,7 @@ async def test_an_older_server_is_told_only_what_it_knows(
 
 async def test_releases_are_carried_out_for_callers_that_have_gone(asker: Asker, owner: LeavableOwner) -> None:
     await asked_whether_it_runs(asker)
-    lane: ForwardLane[Any, Any] = ForwardLane(asker.link, CallKind.RELEASE, "1", takes_lists=True)
+    lane: ForwardLane[Any, Any] = ForwardLane(asker.link, CallKind.RELEASE, "1")
     caller = lane.submit([ClaimRef(JobKey("q", 1, 1), "token")])
     await until(lambda: owner.answers)
     caller.cancel()

@@ -93,7 +93,7 @@ def answers_to(kind: CallKind, items: Sequence[Any]) -> Sequence[Any]:
 
 
 class Asked:
-    """The answering server. `held`: its calls are answered by no one."""
+    """The answering server. `held`: its calls get no answer."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -160,7 +160,7 @@ async def conversation() -> Sequence[str]:
     async with connected(tap, clock) as link:
 
         def lane(kind: CallKind) -> ForwardLane[Any, Any]:
-            return ForwardLane(link, kind, "1", takes_lists=kind not in {CallKind.INSERT, CallKind.CLAIM})
+            return ForwardLane(link, kind, "1")
 
         insert, finish = lane(CallKind.INSERT), lane(CallKind.FINISH)
         await insert.submit(request(1))

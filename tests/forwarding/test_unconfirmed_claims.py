@@ -35,7 +35,7 @@ def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
 
 
 def lane_over(link: PeerConnection) -> ForwardLane[ClaimRequest, Claimed]:
-    return ForwardLane(link, CallKind.CLAIM, "1", takes_lists=False)
+    return ForwardLane(link, CallKind.CLAIM, "1")
 
 
 def ids_of(owner: Owner) -> list[int]:

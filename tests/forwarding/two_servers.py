@@ -101,7 +101,6 @@ class Asker:
                 self.link,
                 CallKind.INSERT,
                 shard,
-                takes_lists=False,
                 orphaned=lambda item, result: self.orphans.append((item, result)),
             )
         return self._lanes[shard].submit(request)

@@ -20,7 +20,7 @@ from pinlater.server.front import messages
 from pinlater.server.front.messages import StoreState, Undelivered
 from pinlater.server.front.operations import DEQUEUE, OPERATIONS, Operation
 from pinlater.server.front.stepping import Stepping
-from pinlater.server.link.answering import Answering, Listener
+from pinlater.server.link.answering import AnsweringSide, Listener
 from pinlater.server.link.messages import (
     FRAME_BYTES_MAX,
     BadMessage,
@@ -91,7 +91,7 @@ class FrontListener(Listener["_Front"]):
             logger.warning("front processes still ask while this one stops", extra=extra)
 
 
-class _Front(Answering[Undelivered]):
+class _Front(AnsweringSide[Undelivered]):
     """The connection of a front process. Claims go back unless the kernel has all of the frame with them: then the front can read it."""
 
     def __init__(self, listener: FrontListener) -> None:

@@ -14,7 +14,7 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.front import messages
 from pinlater.server.front.messages import StoreState, Undelivered
 from pinlater.server.front.operations import DEQUEUE, Operation
-from pinlater.server.link.asking import Asking
+from pinlater.server.link.asking import AskingSide
 from pinlater.server.link.messages import (
     FRAME_BYTES_MAX,
     BadMessage,
@@ -41,7 +41,7 @@ class StoreProcessFailed(Exception):
     """The store process failed by a bug; its log says more."""
 
 
-class StoreConnection(Asking["_OperationCall"]):
+class StoreConnection(AskingSide["_OperationCall"]):
     """To the store process that listens at `path`, from the process of this number: made again whenever it is lost. `start`, then `stop`.
 
     `standstill`: of this process; what it received before one is not sent. `state`: what the store process says of itself, or that there is

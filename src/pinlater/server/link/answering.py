@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pinlater.server.link.link import Link
 from pinlater.server.link.messages import GOODBYE, BadMessage, Part, PartAnswer, message_of_answering, parts_of
+from pinlater.server.link.side import LinkSide
 
 _LOOK_S = 0.01
 _GOODBYE = message_of_answering(GOODBYE)
@@ -27,7 +27,7 @@ class Answered(NamedTuple):
     claims: Any
 
 
-class Answering(Link[Answered], Generic[Claims]):
+class AnsweringSide(LinkSide[Answered], Generic[Claims]):
     """A subclass defines `_begin(part, share_bytes)`: carries out a call, which has that share of its frame; `_told(message)`: takes a
     message of the other side; and `_give_back(claims)`: the answer with these was not written.
 
@@ -108,7 +108,7 @@ class Answering(Link[Answered], Generic[Claims]):
         raise NotImplementedError
 
 
-Connection = TypeVar("Connection", bound=Answering[Any])
+Connection = TypeVar("Connection", bound=AnsweringSide[Any])
 
 
 class Listener(Generic[Connection]):

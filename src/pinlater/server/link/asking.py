@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, TypeVar
 
-from pinlater.server.link.link import Link
 from pinlater.server.link.messages import GOODBYE, BadMessage, Part, PartAnswer, part_answers_of
+from pinlater.server.link.side import LinkSide
 
 
 class Call(Protocol):
@@ -34,7 +34,7 @@ class Call(Protocol):
 AnyCall = TypeVar("AnyCall", bound=Call)
 
 
-class Asking(Link[AnyCall]):
+class AskingSide(LinkSide[AnyCall]):
     """A subclass defines `_told(message)`: takes a message of the other side; and `_changed()`: the other side stops.
 
     `usable`: whether calls may be sent. `stopping`: the other side has said that it stops. `answers`: how many have come.

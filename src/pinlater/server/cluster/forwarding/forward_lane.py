@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Raw
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, TooManyWaiting
-from pinlater.server.cluster.forwarding.messages import TOO_LATE, CallKind, answers_of
+from pinlater.server.cluster.forwarding.messages import SINGLE, TOO_LATE, CallKind, answers_of
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.link.messages import BadMessage, Failure, Part, PartAnswer, encoded, error_of
 from pinlater.server.sharding.lane import Asker, Lane
@@ -196,8 +196,8 @@ class Sender(Protocol):
 
 
 class ForwardLane(Generic[Item, Result]):
-    """`takes_lists`: its items are lists of items of the wire. `orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to
-    the shard, for calls that the owner refuses before it begins them; None while it can't use it."""
+    """`orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
+    begins them; None while it can't use it."""
 
     def __init__(
         self,
@@ -205,13 +205,12 @@ class ForwardLane(Generic[Item, Result]):
         kind: CallKind,
         shard: str,
         *,
-        takes_lists: bool,
         orphaned: Callable[[Item, Result], None] | None = None,
         own: Callable[[], Lane[Item, Result] | None] = lambda: None,
     ) -> None:
         self.kind = kind
         self.shard = shard
-        self.takes_lists = takes_lists
+        self.takes_lists = kind not in SINGLE
         self.orphaned = orphaned
         self.own = own
         self.sender = sender

@@ -42,7 +42,7 @@ _ASK_AFTER_S = 0.2
 
 
 class ForwardLanes(NamedTuple):
-    """The lanes of one shard by way of one server."""
+    """The lanes of one shard by way of one server, in the order of `CallKind`."""
 
     insert: ForwardLane[Any, Any]
     claim: ForwardLane[Any, Any]
@@ -159,17 +159,11 @@ class Forwarding:
             here = self._shards.get(name)
             return None if here is None or not here.healthy else own_lane(here, kind)
 
-        def lane(kind: CallKind, *, takes_lists: bool = True, **more: Any) -> ForwardLane[Any, Any]:
-            return ForwardLane(connection, kind, name, takes_lists=takes_lists, own=partial(own, kind), **more)
+        def lane(kind: CallKind) -> ForwardLane[Any, Any]:
+            gives_back = orphaned if kind is CallKind.CLAIM else None
+            return ForwardLane(connection, kind, name, orphaned=gives_back, own=partial(own, kind))
 
-        return ForwardLanes(
-            lane(CallKind.INSERT, takes_lists=False),
-            lane(CallKind.CLAIM, takes_lists=False, orphaned=orphaned),
-            lane(CallKind.FINISH),
-            lane(CallKind.EXTEND),
-            lane(CallKind.CHECKPOINT),
-            lane(CallKind.RELEASE),
-        )
+        return ForwardLanes(*map(lane, CallKind))
 
     # --- connections --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.messages import CallKind, WorkersPage, WorkersQuestion
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims
-from pinlater.server.link.answering import Answering
+from pinlater.server.link.answering import AnsweringSide
 from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, Part, decoded, failed, frame
 from pinlater.wire.wrong_port import begins_tls
 
@@ -44,7 +44,7 @@ class _Asked(NamedTuple):
     size_bytes: int
 
 
-class IncomingConnection(Answering[AnsweredClaims]):
+class IncomingConnection(AnsweringSide[AnsweredClaims]):
     """A connection of another server. `binding`: what proofs over it are bound to."""
 
     def __init__(self, listener: PeerListener, binding: bytes = b"") -> None:

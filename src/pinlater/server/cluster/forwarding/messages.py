@@ -55,6 +55,10 @@ class CallKind(IntEnum):
     RELEASE = 5
 
 
+SINGLE = frozenset({CallKind.INSERT, CallKind.CLAIM})
+"""Kinds with one item for each caller. Callers of the others have a list of items each."""
+
+
 # Numbers of messages that are no calls. Asked whether it runs, a server says so at once, and what it has changed so far (`Told`), which it
 # also says unasked when it has changed queues; the question says how many answers have come. One that stops says goodbye (-1): it takes no
 # calls from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked

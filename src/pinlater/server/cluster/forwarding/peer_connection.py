@@ -26,7 +26,7 @@ from pinlater.server.cluster.forwarding.messages import (
 from pinlater.server.cluster.forwarding.peer_tls import binding_of
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
-from pinlater.server.link.asking import Asking
+from pinlater.server.link.asking import AskingSide
 from pinlater.server.link.messages import FRAME_BYTES_MAX, BadMessage, PartAnswer, decoded, frame, message_of_asking
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ WAKES_UNTAKEN_BYTES_MAX = 4 * 1024 * 1024
 _LATE_S = 1.0
 
 
-class PeerConnection(Asking[ForwardedCall[Any, Any]]):
+class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
     """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
 
     `waits_changed(connection)`: when `waits` has changed; `queues_changed()`: when the other server has changed queues, or may have before

@@ -24,7 +24,7 @@ class Sized(Protocol):
 Said = TypeVar("Said", bound=Sized)
 
 
-class Link(asyncio.Protocol, Generic[Said]):
+class LinkSide(asyncio.Protocol, Generic[Said]):
     """Writes calls or answers, and cuts what comes into frames of at most `limit_bytes`.
 
     A subclass defines `_part_of(one)`: the part to write, which counts as written from then on, or None; `_not_written(one)`: what was said
