@@ -19,6 +19,7 @@ from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.front.operations import OPERATIONS
 from pinlater.server.front.store_connection import StoreProcessFailed
+from pinlater.server.link import side
 from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.storage.memory import MemoryShard
@@ -138,6 +139,30 @@ async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_
     await restarting
     await until(lambda: pair.store.state.ready)
     assert await enqueue(pair)
+
+
+async def test_a_call_that_was_not_sent_when_the_connection_ends_is_known_not_to_be_carried_out(
+    pair: FrontAndStore,
+) -> None:
+    asked = asyncio.create_task(enqueue(pair))
+    await asyncio.sleep(0)  # it is to be sent at the end of this turn
+    pair.store.abort()
+    with pytest.raises(ShardConnectionFailed) as not_sent:
+        await asked
+    assert not isinstance(not_sent.value, OutcomeUnknown)
+    assert (pair.store.calls_lost, await pending(pair)) == (0, 0)
+
+
+async def test_the_calls_of_a_turn_are_one_frame_or_several_where_they_are_very_many(
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame of more parts than the other side takes would end the connection."""
+    monkeypatch.setattr(side, "_PARTS_MAX", 10)
+    for calls, frames in ((7, 1), (25, 3)):
+        before = pair.store.frames
+        await asyncio.gather(*(enqueue(pair) for _ in range(calls)))
+        assert pair.store.frames == before + frames
+    assert await pending(pair) == 32
 
 
 async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: FrontAndStore) -> None:
