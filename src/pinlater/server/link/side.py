@@ -37,6 +37,7 @@ class LinkSide(asyncio.Protocol, Generic[Said]):
         self._frames = Frames(limit_bytes)
         self._transport: asyncio.Transport | None = None
         self._said: deque[Said] = deque()  # and not written
+        self._is_flush_due = False
         self._may_write = True  # the other side takes what is written
         self.frames = 0
         self.written_bytes = 0
@@ -44,7 +45,8 @@ class LinkSide(asyncio.Protocol, Generic[Said]):
     def say(self, one: Said) -> None:
         """Writes it at the end of this turn of the loop, or once the other side takes more."""
         self._said.append(one)
-        if len(self._said) == 1:
+        if not self._is_flush_due:
+            self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
     def tell(self, message: tuple[object, ...]) -> None:
@@ -52,6 +54,7 @@ class LinkSide(asyncio.Protocol, Generic[Said]):
         self._write(frame((message,)))
 
     def _flush(self) -> None:
+        self._is_flush_due = False
         if self._transport is None or self._transport.is_closing():
             self._drop()
             return
