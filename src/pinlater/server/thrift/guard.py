@@ -24,9 +24,9 @@ from pinlater.server.thrift.methods.callers import named_source
 from pinlater.server.thrift.methods.record import (
     AllowedPart,
     AnyQueue,
-    KnownCaller,
     Chosen,
     Handler,
+    KnownCaller,
     Mask,
     ServedMethod,
 )
