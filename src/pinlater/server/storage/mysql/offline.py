@@ -18,7 +18,7 @@ from pinlater.server.storage.mysql.server_requirements import check_server, verd
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.offline import LiveJobs, Look, find_live
-from pinlater.server.storage.relational.reading import timed_keys
+from pinlater.server.storage.relational import reading as relational
 
 _ALTER_MS = 600_000
 _KEYS_A_PIECE = 10_000
@@ -50,7 +50,7 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
             if not schema:
                 return look
             found = await members(connection, settings.lease_ms)
-            keys = await timed_keys(MysqlReader(connection), now_ms)
+            keys = await relational.timed_keys(MysqlReader(connection, ""), now_ms)
             rows, _ = await reading.all_counts(connection)
             size = await reading.size(connection)
             return look._replace(members=found, counts=rows, timed_keys=keys, size=size)
@@ -62,8 +62,9 @@ async def live_jobs(endpoint: MysqlEndpoint, settings: MysqlSettings, name: str,
     """Some of the jobs that wait or run. Raises `Unavailable`."""
     async with _connection(endpoint, settings) as connection:
         counts, _ = await reading.all_counts(connection)
-        jobs = await find_live(lambda page: reading.scan(connection, name, page), counts, now_ms, limit)
-        return LiveJobs(jobs, {queue.name: queue for _, queue in await reading.list_queues(connection)})
+        reader = MysqlReader(connection, name)
+        jobs = await find_live(lambda page: relational.scan(reader, page), counts, now_ms, limit)
+        return LiveJobs(jobs, {queue.name: queue for queue in await relational.list_queues(reader)})
 
 
 async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms: int) -> int:

@@ -10,16 +10,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TypeVar
 
 from asyncmy import errors as driver
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import HandedOutJob, JobInfo
+from pinlater.domain.job import HandedOutJob
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.connections import WRITERS, Connections
@@ -36,7 +36,6 @@ from pinlater.server.storage.mysql.partition_schedule import PartitionSchedule
 from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
-from pinlater.server.storage.mysql.queues import MysqlQueueTable
 from pinlater.server.storage.mysql.readers import Readers
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
 from pinlater.server.storage.mysql.recounting import recount
@@ -45,10 +44,8 @@ from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
 from pinlater.server.storage.relational import bulk, in_hand, sweeping
-from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.queues import QueueTable
-from pinlater.server.storage.relational.reading import Reader
-from pinlater.server.storage.relational.shard import RelationalShard
+from pinlater.server.storage.relational import reading as relational_reading
+from pinlater.server.storage.relational.shard import Change, P, Read, RelationalShard
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import Snapshots
 from pinlater.server.storage.values import (
@@ -60,12 +57,8 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobAck,
     JobCheckpoint,
-    JobKey,
     Member,
     Owners,
-    Page,
-    PageRow,
-    SampleRange,
     ShardTime,
     StoredSample,
     Swept,
@@ -73,8 +66,6 @@ from pinlater.server.storage.values import (
 )
 
 T = TypeVar("T")
-Args = TypeVarTuple("Args")
-
 logger = logging.getLogger(__name__)
 
 _HASTY_LOCK_WAIT_MS = 1_000
@@ -244,18 +235,14 @@ class MysqlShard(RelationalShard):
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
 
-    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        """Relational code as one transaction of the writer for everything but the hot paths."""
-        return await self._opened.other.carry_out(lambda t: work(MysqlDialect(t), *args))
+    async def _change(self, work: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs relational code as one transaction of the writer for everything but the hot paths."""
+        return await self._opened.other.carry_out(lambda t: work(MysqlDialect(t), *args, **kwargs))
 
-    async def _change_queues(self, work: Callable[[QueueTable, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._opened.other.carry_out(lambda t: work(MysqlQueueTable(t), *args))
+    async def _look_up(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._opened.readers.read(lambda c: work(MysqlReader(c, self.name), *args, **kwargs))
 
-    async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._opened.readers.read(lambda c: work(MysqlReader(c), *args))
-
-    async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._look_up(work, *args)
+    _walk = _look_up
 
     def _new_writer(self, connect_it: Callable[[], Awaitable[MysqlConnection]] | None = None) -> Writer:
         return Writer(
@@ -317,9 +304,9 @@ class MysqlShard(RelationalShard):
         await self._refresh()
         return newest_ms
 
-    async def list_queues(self) -> Sequence[Queue]:
+    async def list_queues(self) -> list[Queue]:
         look = self._queue_cache.begin_look()
-        found = await self._opened.readers.read(reading.list_queues)
+        found = await self._look_up(relational_reading.queues_with_ids)
         self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
         return [queue for _, queue in found]
 
@@ -377,17 +364,13 @@ class MysqlShard(RelationalShard):
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[HandedOutJob] | PinLaterError:
-        return await self._opened.readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
-
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
-        return await self._opened.readers.read(lambda c: reading.lookup(c, self.name, keys, bodies=bodies))
-
-    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._opened.readers.read(lambda c: reading.scan(c, self.name, page))
+        return await self._opened.readers.read(
+            lambda c: reading.peek(MysqlReader(c, self.name), queue, limit, now_ms, max_bytes)
+        )
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         if queues is not None:
-            return await self._opened.readers.read(lambda c: reading.counts(c, queues))
+            return await self._look_up(relational_reading.counts, queues)
         counts, miscounted = await self._opened.readers.read(reading.all_counts)
         if miscounted:
             await self._opened.other.carry_out(lambda t: recount(t, miscounted))
@@ -462,9 +445,6 @@ class MysqlShard(RelationalShard):
     async def save_samples(self, samples: Sequence[StoredSample]) -> None:
         if samples:
             await self._opened.readers.read(lambda c: sample_rows.save(c, samples))
-
-    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
-        return await self._opened.readers.read(lambda c: sample_rows.find(c, ranges))
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         return await self._opened.readers.read(lambda c: sample_rows.trim(c, step_s, before_ms, limit))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -31,7 +31,7 @@ def sql(name: str) -> str:
     return re.sub(r":([a-z_]+)", lambda match: numbers[match[1]], text)
 
 
-def in_order(name: str, values: dict[str, object]) -> list[object]:
+def in_order(name: str, values: Mapping[str, object]) -> list[object]:
     """The values of a statement's parameters, for `sql(name)`."""
     return [values[parameter] for parameter in STATEMENTS[name].parameters]
 
@@ -55,10 +55,10 @@ def union(names: tuple[str, ...]) -> str:
 
 
 @cache
-def merged_pages(name: str, priorities: int) -> str:
-    """Returns `merge_pages` of a statement for a number of priorities. Its parameters are those of `union`, then its own."""
-    before = priorities * len(STATEMENTS[name].parameters)
-    return _numbered_from(before, sql("merge_pages")).replace("{pages}", union((name,) * priorities))
+def merged_pages(names: tuple[str, ...]) -> str:
+    """Returns `merge_pages` of these statements. Its parameters are those of `union`, then its own."""
+    before = sum([len(STATEMENTS[name].parameters) for name in names])
+    return _numbered_from(before, sql("merge_pages")).replace("{pages}", union(names))
 
 
 def _numbered_from(before: int, statement: str) -> str:
@@ -113,6 +113,9 @@ class OfIds:
         statement, last = (self.of_one, ids[0]) if len(ids) == 1 else (self.of_many, str(ids))
         cursor: sqlite3.Cursor = execute(statement, (*values, last))
         return cursor
+
+
+of_ids = cache(OfIds)
 
 
 class PairSelect:

@@ -121,19 +121,19 @@ INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows;
 INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows
 ON DUPLICATE KEY UPDATE state = VALUES(state), priority = VALUES(priority), finished_at_ms = VALUES(finished_at_ms), holder = VALUES(holder);
 
--- name: lock_unique_key(queue_id, key)
+-- name: find_unique_key(queue_id, key)
 -- Locked: a key that has ended is deleted next, while another server may give it to another job.
-SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key FOR UPDATE;
+SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = _binary:key FOR UPDATE;
 
 -- name: delete_unique_key(queue_id, key)
-DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key;
+DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = _binary:key;
 
 -- name: free_unique_key(queue_id, key, id)
 -- A key ends with its job, except one of scope TIME (2).
-DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key AND id = :id AND scope <> 2;
+DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = _binary:key AND id = :id AND scope <> 2;
 
 -- name: move_unique_key(queue_id, key, id, priority)
-UPDATE unique_keys SET priority = :priority WHERE queue_id = :queue_id AND unique_key = :key AND id = :id;
+UPDATE unique_keys SET priority = :priority WHERE queue_id = :queue_id AND unique_key = _binary:key AND id = :id;
 
 -- name: move_rows(table, priority, ids)
 -- As `delete_rows`.
