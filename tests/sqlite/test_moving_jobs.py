@@ -11,7 +11,7 @@ from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.server.storage.lookup_row import LookupRow
 from pinlater.server.storage.relational import reading
-from pinlater.server.storage.relational.reading import Look
+from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.values import Page
 
 
@@ -30,7 +30,9 @@ class NumberedJobs:
         assert name == "find_queue"
         return [(1,)] if self.exists else []
 
-    async def select_union(self, looks: Sequence[Look], newest: int | None = None) -> Sequence[tuple[Any, ...]]:
+    async def select_union(
+        self, looks: Sequence[BoundStatement], newest: int | None = None
+    ) -> Sequence[tuple[Any, ...]]:
         self.statements += 1
         [(_, values)] = looks
         ids = [number for number in range(9, 0, -1) if number < values["after_id"]]

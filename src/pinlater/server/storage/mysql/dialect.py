@@ -29,7 +29,7 @@ from pinlater.server.storage.mysql.statements import (
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
-from pinlater.server.storage.relational.reading import Look
+from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import JobRow, Row
 
 # Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
@@ -59,9 +59,9 @@ class MysqlReader:
         self.shard = shard
 
     async def select(self, name: str, /, **values: object) -> Sequence[Row]:
-        return await self._run(_filled(Look(name, values)))
+        return await self._run(_filled(BoundStatement(name, values)))
 
-    async def select_union(self, looks: Sequence[Look], newest: int | None = None) -> Sequence[Row]:
+    async def select_union(self, looks: Sequence[BoundStatement], newest: int | None = None) -> Sequence[Row]:
         found = union([_filled(look) for look in looks])
         return await self._run(found if newest is None else _MERGE_PAGES(pages=found, limit=newest))
 
@@ -88,7 +88,7 @@ class MysqlReader:
         return found.rows
 
 
-def _filled(look: Look) -> bytes:
+def _filled(look: BoundStatement) -> bytes:
     return sql(look.name)(**{name: _packed(value) for name, value in look.values.items()})
 
 

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob
+from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
-from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
+from pinlater.server.storage.mysql.errors import BodyTooLong
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
 from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs, ReadyRow
 from pinlater.server.storage.mysql.statements import (
@@ -164,7 +165,7 @@ class _Batch:
         if queue is None:
             return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
-            return SlotLost(self._transaction.endpoint)
+            return SlotLost(self._transaction.endpoint, slot_of(request.jobs[0].id))
         key = request.request_key
         if key is not None:
             kept = self._answers.get((queue.queue_id, key))

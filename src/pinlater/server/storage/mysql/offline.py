@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from asyncmy import errors as driver
 
+from pinlater.server.storage.connections import WRITERS, DatabaseConnectionLost
 from pinlater.server.storage.mysql import migration, reading
-from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, code_of, connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, code_of, connect
 from pinlater.server.storage.mysql.dialect import MysqlReader
 from pinlater.server.storage.mysql.errors import NO_DATABASE, is_ours, translate
-from pinlater.server.storage.mysql.membership import members
+from pinlater.server.storage.mysql.membership import Membership
 from pinlater.server.storage.mysql.server_requirements import check_server, verdict_on
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
@@ -49,7 +50,7 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
             look = Look(schema, body_bytes_max=body_bytes_max(connection.packet_bytes_max), warnings=said)
             if not schema:
                 return look
-            found = await members(connection, settings.lease_ms)
+            found = await Membership(settings.lease_ms, WRITERS).members(connection)
             keys = await relational.timed_keys(MysqlReader(connection, ""), now_ms)
             rows, _ = await reading.all_counts(connection)
             size = await reading.size(connection)
@@ -94,7 +95,7 @@ async def _connection(
             yield connection
         finally:
             await connection.quit()
-    except (MysqlConnectionLost, driver.MySQLError) as error:
+    except (DatabaseConnectionLost, driver.MySQLError) as error:
         if code_of(error) == NO_DATABASE:
             raise _NotThere from error
         if is_ours(error):

@@ -10,13 +10,12 @@ from pinlater.domain.job import HandedOutJob
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
-from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import Sql, sql
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.relational.reading import counted, queue_id_of
-from pinlater.server.storage.snapshots import NEVER_MS
+from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
 
 _PEEK_MAX = 1_000
 

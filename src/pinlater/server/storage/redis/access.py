@@ -30,6 +30,9 @@ class Looking(Protocol):
     """What a look at jobs uses: of a call of the store, or of a program that serves no shard."""
 
     @property
+    def shard(self) -> str: ...
+
+    @property
     def readers(self) -> Readers: ...
 
     @property
@@ -41,6 +44,7 @@ class Looking(Protocol):
 class ReadAccess(NamedTuple):
     """For looks of a program that serves no shard. `queues`: all, as they were read."""
 
+    shard: str
     readers: Readers
     queues: Mapping[str, bytes]
 
@@ -52,6 +56,7 @@ class ReadAccess(NamedTuple):
 class Access(NamedTuple):
     """Holds what one call of the store uses."""
 
+    shard: str
     writer: Writer
     readers: Readers
     queue_cache: RedisQueueCache

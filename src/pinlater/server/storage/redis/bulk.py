@@ -118,7 +118,7 @@ def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
     return True
 
 
-async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterError:
+async def purge(access: Access, order: Purge) -> int | PinLaterError:
     """Oldest first, by the time that orders the state."""
     queue = access.queues.get(order.queue)
     if queue is None:
@@ -132,13 +132,13 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
         with _after(deleted) as trouble:
             ids = await access.readers.run("select_first", INDEX_OF[order.state] + line, "+inf", limit)
             refs = [line + job_id for job_id in ids]
-            deleted += await _delete(access, refs, order.state, now_ms, [order.queue], indexed=True)
+            deleted += await _delete(access, refs, order.state, [order.queue], indexed=True)
         if trouble or len(ids) < limit:
             break
     return deleted
 
 
-async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None, now_ms: int) -> int:
+async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None = None) -> int:
     """Deletes the jobs that are there, and in that state if one is named; how many."""
     queues = access.queues
     refs = list(
@@ -150,7 +150,7 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
     deleted = 0
     for start in range(0, len(refs), _READ_MAX):
         with _after(deleted) as trouble:
-            deleted += await _delete(access, refs[start : start + _READ_MAX], state, now_ms, names)
+            deleted += await _delete(access, refs[start : start + _READ_MAX], state, names)
         if trouble:
             break
     return deleted
@@ -175,7 +175,6 @@ async def _delete(
     access: Access,
     refs: Sequence[bytes],
     state: JobState | None,
-    now_ms: int,
     names: Sequence[str],
     *,
     indexed: bool = False,
@@ -193,4 +192,4 @@ async def _delete(
                     changes.writing.leave("ZREM", INDEX_OF[state] + found.line, found.ref[LINE_BYTES:])
         return len(chosen)
 
-    return await access.change(refs, now_ms, decide, names)
+    return await access.change(refs, 0, decide, names)

@@ -95,17 +95,19 @@ async def checkpoint(access: Access, checkpoints: Sequence[JobCheckpoint], now_m
     return await _decide(access, checkpoints, [item.key for item in checkpoints], now_ms, outcomes.checkpoint)
 
 
-async def extend(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+async def extend(access: Access, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Heartbeats."""
-    return await _decide(access, refs, [ref.key for ref in refs], now_ms, outcomes.extend)
+    return await _decide(access, claims, [claim.key for claim in claims], now_ms, outcomes.extend)
 
 
-async def release(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+async def release(access: Access, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Claims given back."""
-    return await _decide(access, refs, [ref.key for ref in refs], now_ms, outcomes.release)
+    return await _decide(access, claims, [claim.key for claim in claims], now_ms, outcomes.release)
 
 
-async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None) -> list[Acked]:
+async def cancel(
+    access: Access, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+) -> list[Acked]:
     """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
     return await _decide(access, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state))
 

@@ -12,8 +12,8 @@ from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.garbage import OldestFinished
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, parts_of
-from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.server.storage.snapshots import MaintenanceSnapshot
 from pinlater.server.storage.values import Swept, TimeToLive
 
 logger = logging.getLogger(__name__)

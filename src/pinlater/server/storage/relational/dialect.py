@@ -29,6 +29,21 @@ class WaitingJob(Protocol):
     def counted_future(self) -> int: ...
 
 
+COUNTED = (
+    "pending",
+    "future",
+    "in_progress",
+    "succeeded",
+    "failed",
+    "enqueued_total",
+    "claimed_total",
+    "succeeded_total",
+    "failed_total",
+    "retried_total",
+)
+"""What is counted of each queue and priority: columns of `counters`."""
+
+
 class Counter(Protocol):
     """The counters of one queue and priority."""
 

@@ -34,7 +34,7 @@ _QUEUES_A_STATEMENT = 500
 _JOBS_A_LOOK, _BODIES_A_LOOK = 200, 20
 
 
-class Look(NamedTuple):
+class BoundStatement(NamedTuple):
     """A statement with the values of its parameters."""
 
     name: str
@@ -51,8 +51,8 @@ class Reader(Protocol):
         """The rows of a statement."""
         ...
 
-    async def select_union(self, looks: Sequence[Look], newest: int | None = None) -> Sequence[Row]:
-        """Returns the rows of all these as those of one statement, in no order. `newest`: only so many, by `sort_ms` and `id` from the
+    async def select_union(self, looks: Sequence[BoundStatement], newest: int | None = None) -> Sequence[Row]:
+        """Returns the rows of all these as those of one statement, in no order. `newest`: at most that many, by `sort_ms` and `id` from the
         highest on."""
         ...
 
@@ -189,7 +189,7 @@ async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | Pin
         name = "page_of_claims" if page.state is JobState.IN_PROGRESS else "page_of_done"
         values["state"] = int(page.state)
     limit = max(0, page.limit)
-    looks = [Look(name, {**values, "priority": priority, "limit": limit}) for priority in page.priorities]
+    looks = [BoundStatement(name, {**values, "priority": priority, "limit": limit}) for priority in page.priorities]
     rows = await reader.select_union(looks, newest=limit)
     if not rows and await queue_id_of(reader, page.queue) is None:
         return QueueNotFound.of(page.queue)

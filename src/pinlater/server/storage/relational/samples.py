@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.reading import Look, Reader
+from pinlater.server.storage.relational.reading import BoundStatement, Reader
 from pinlater.server.storage.relational.rows import text_of
 from pinlater.server.storage.values import SampleRange, StoredSample
 
@@ -31,7 +31,7 @@ async def trim(dialect: Dialect, step_s: int, before_ms: int, limit: int) -> int
     return await dialect.change_now("delete_samples", step_s=step_s, before_ms=before_ms, limit=limit)
 
 
-def _look(wanted: SampleRange) -> Look:
+def _look(wanted: SampleRange) -> BoundStatement:
     after_ms, after_queue, after_origin = wanted.after or _BEGIN
     values: dict[str, object] = {
         "step_s": wanted.step_s,
@@ -43,5 +43,5 @@ def _look(wanted: SampleRange) -> Look:
         "limit": wanted.limit,
     }
     if wanted.queues is None:
-        return Look("list_samples", values)
-    return Look("list_samples_of", {**values, "queues": list(wanted.queues)})
+        return BoundStatement("list_samples", values)
+    return BoundStatement("list_samples_of", {**values, "queues": list(wanted.queues)})

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pinlater.server.storage.lookup_row import LookupRow
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
-from pinlater.server.storage.relational.reading import Look
+from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
 from pinlater.server.storage.sqlite.queues import SqliteQueueTable
@@ -47,7 +47,7 @@ class SqliteReader:
     async def select(self, name: str, /, **values: object) -> list[Row]:
         return self._connection.execute(sql(name), _packed(name, values)).fetchall()
 
-    async def select_union(self, looks: Sequence[Look], newest: int | None = None) -> list[Row]:
+    async def select_union(self, looks: Sequence[BoundStatement], newest: int | None = None) -> list[Row]:
         names = tuple([name for name, _ in looks])
         values = [value for look in looks for value in _packed(*look)]
         if newest is None:
