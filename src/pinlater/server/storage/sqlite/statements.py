@@ -15,12 +15,21 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pinlater.server.storage.relational.statements import read_statements
+from pinlater.server.storage.relational.statements import Statement, read_statements
 
 ROWS_MAX = 64
 Execute = Callable[..., Any]
 
-STATEMENTS = read_statements(files("pinlater.server.storage.sqlite") / "queries")
+
+def _in_sqlite(shared: Statement) -> Statement:
+    """Without locks and words about indexes; lists are JSON."""
+    text = re.sub(r"\s+FOR UPDATE( SKIP LOCKED)?| FORCE INDEX \(\w+\)|_binary(?=:)", "", shared.text)
+    text = re.sub(r"IN \(:(\w+)\)", r"IN (SELECT value FROM json_each(:\1))", text)
+    row = ", ".join([f":{name}" for name in shared.parameters])
+    return shared._replace(text=text.replace("VALUES :rows", f"VALUES ({row})"))
+
+
+STATEMENTS = read_statements(files("pinlater.server.storage.sqlite") / "queries", _in_sqlite)
 
 
 @cache

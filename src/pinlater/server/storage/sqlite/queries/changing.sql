@@ -62,23 +62,6 @@ CROSS JOIN jobs ON jobs.id = wanted.value
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN done ON done.id = jobs.id;
 
--- name: save_progress(id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms,
---   custom_status, error_type, error_text, attempts)
--- `body` keeps its value: `save_body` sets it.
-INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
-  error_type, error_text, attempts)
-VALUES (:id, :attempts_allowed, :attempts_remaining, :attempts_ended, :run_after_ms, :updated_at_ms, :custom_status,
-  :error_type, :error_text, :attempts)
-ON CONFLICT (id) DO UPDATE SET
-  attempts_allowed = excluded.attempts_allowed, attempts_remaining = excluded.attempts_remaining,
-  attempts_ended = excluded.attempts_ended, run_after_ms = excluded.run_after_ms, updated_at_ms = excluded.updated_at_ms,
-  custom_status = excluded.custom_status, error_type = excluded.error_type, error_text = excluded.error_text,
-  attempts = excluded.attempts;
-
--- name: save_body(body, id)
--- A checkpoint's new body; the one at enqueue stays in `jobs`.
-UPDATE progress SET body = :body WHERE id = :id;
-
 -- name: delete_ready(queue_id, priority, run_after_ms, id)
 DELETE FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;
 
@@ -93,11 +76,6 @@ UPDATE claims SET deadline_ms = :deadline_ms, flags = :flags WHERE id = :id;
 -- changed: 1 for a job that has changed since its enqueue.
 INSERT INTO ready (queue_id, priority, run_after_ms, id, changed)
 VALUES (:queue_id, :priority, :run_after_ms, :id, :changed);
-
--- name: insert_expiries(expires_at_ms, id)
--- A job that waits again may still have its row.
-INSERT OR IGNORE INTO expiries (expires_at_ms, id)
-VALUES (:expires_at_ms, :id);
 
 -- name: insert_done(id, queue_id, state, priority, finished_at_ms, holder)
 INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder)

@@ -4,10 +4,6 @@
 INSERT INTO jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, body)
 VALUES (:id, :queue_id, :priority, :run_after_ms, :attempts_allowed, :created_at_ms, :body);
 
--- name: insert_jobs(id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body)
-INSERT INTO jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body)
-VALUES (:id, :queue_id, :priority, :run_after_ms, :attempts_allowed, :created_at_ms, :options, :body);
-
 -- name: insert_ready_after(floor)
 -- The new jobs are those above the highest id of before, so this range finds exactly them.
 INSERT INTO ready (queue_id, priority, run_after_ms, id, changed)
