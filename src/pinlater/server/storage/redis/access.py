@@ -23,7 +23,7 @@ Queues = Sequence[tuple[str, bytes]]
 """Names and ids, for a script to check."""
 
 # Decided anew so often, where others keep changing the same jobs.
-_TRIES = 10
+TRIES = 10
 
 
 class Looking(Protocol):
@@ -81,7 +81,7 @@ class Access(NamedTuple):
     ) -> T:
         """Loads the jobs, decides, writes; anew if one of them has changed in between. `names`: queues that must still be so."""
         queues = self.ids_of(names)
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             changes = Changes(now_ms)
             await changes.load(self.readers, refs, queues)
             result = decide(changes)

@@ -15,7 +15,7 @@ from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, PRIORITY_MAX, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 _READ_MAX = 1_000
 _READ_LEAST = 250  # also for a smaller limit, once it has passed over a job
-_TRIES = 10
 
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
@@ -57,7 +56,7 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
         for key in (order.key for order in orders)
         if key.queue in ids and may_exist(key)
     ]
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         changes = Changes(now_ms)
         await changes.load(access.readers, refs, queues)
         failed = outcomes.failed_of(changes, orders)
@@ -75,7 +74,7 @@ async def _requeue_some(
     """Puts back at most `most` jobs behind the first `passed`. How many it looked at, and how many of them it put back."""
     line = line_of(queue, order.priority)
     limit = max(_READ_LEAST if passed else 0, min(most, _READ_MAX))
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         ids = await access.readers.run("select_first", FAILED + line, "+inf", limit, passed)
         changes = Changes(now_ms)
         queues = access.ids_of([order.queue])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import PENDING
-from pinlater.server.storage.copied_records import copy_of, restored
+from pinlater.server.storage.copied_records import brought_back, copy_of, restored
 from pinlater.server.storage.job_copies import (
     JobCopy,
     first_that_fit,
@@ -97,15 +97,7 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
     left = pack_copies(kept) if kept else b""
     _save(dialect, at_ms, run, place, left)
     _store(dialect, back, now_ms)
-    due = [job.run_after_ms for job in back if job.job_state is PENDING]
-    return Restored(
-        place,
-        len(back),
-        len(kept),
-        freed_bytes=len(packed) - len(left),
-        due=sum(run_after_ms <= now_ms for run_after_ms in due),
-        next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
-    )
+    return brought_back(place, back, len(kept), len(packed) - len(left), now_ms)
 
 
 async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | None:
