@@ -11,7 +11,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.mysql.connection import MysqlConnectionLost, connect
+from pinlater.server.storage.connections import DatabaseConnectionLost
+from pinlater.server.storage.mysql.connection import connect
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from tests.contract.desk import Desk
 from tests.databases.mariadb import MariaDb
@@ -153,13 +154,13 @@ async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: 
 
                 await until(hangs)
                 with pytest.raises(
-                    MysqlConnectionLost, match=r"a COMMIT does not end \(state: [A-Z][^)]+\); .*semi-synchronous"
+                    DatabaseConnectionLost, match=r"a COMMIT does not end \(state: [A-Z][^)]+\); .*semi-synchronous"
                 ):
                     await writer._end(old, new)
                 await backup.does("BACKUP STAGE END")
             assert len(await commit) == 2
             await writer._end(old, new)  # idle now
-            with pytest.raises(MysqlConnectionLost):
+            with pytest.raises(DatabaseConnectionLost):
                 await old.run([b"SELECT 1"])
         finally:
             old.close()

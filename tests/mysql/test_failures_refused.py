@@ -17,6 +17,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, SchemaRefused, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.connections import DatabaseConnectionLost
 from pinlater.server.storage.mysql import connection
 from pinlater.server.storage.mysql.errors import translate
 from pinlater.server.storage.mysql.migration import newest_version
@@ -72,7 +73,7 @@ async def test_a_connection_that_goes_while_it_is_made_is_lost(
         raise error
 
     monkeypatch.setattr("asyncmy.connect", connect)
-    with pytest.raises(connection.MysqlConnectionLost, match="nowhere"):
+    with pytest.raises(DatabaseConnectionLost, match="nowhere"):
         await connection.connect(MysqlEndpoint("nowhere", 1, "u"), MysqlSettings(), autocommit=True)
 
 

@@ -62,6 +62,7 @@ SORTS = {
     "oldest_claims": "as above",
     "page_of_claims": "as above",
     "merge_pages": "a page of each priority",
+    "count_all_jobs": "counters, not jobs",
     "count_jobs": "counters, not jobs",
     "list_miscounted": "counters, not jobs",
     "count_differences": "once for a queue whose counters are wrong",
@@ -175,10 +176,11 @@ def values(ids: list[int]) -> dict[str, Any]:
         "incarnation": b"0" * 16,
         "jobs": JOBS,
         "key": b"key",
+        **{f"key {name}_unique_key": "key" for name in ("find", "free", "move", "delete")},
         "keys": keys_are("unique_key", keys),
         "keys count_as_due": json_rows(ready),
         "keys delete_ready": json_rows(ready),
-        "which delete_remembered": in_ranges(ready),
+        "which": in_ranges(ready),
         "keys select_counted_future": json_rows(ready),
         "keys delete_future": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),
@@ -224,7 +226,6 @@ def values(ids: list[int]) -> dict[str, Any]:
         "to_id": BASE + 2_000,
         "until_ms": BASE + 3_000,
         "value": "v",
-        "which": Sql(b"queues.name IN (_binary'emails')"),
         "writer": 1,
     }
 

@@ -13,7 +13,6 @@ from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.server.storage.relational import in_hand, queues
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
-from pinlater.server.storage.sqlite.queues import SqliteQueueTable
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Writer
@@ -124,15 +123,15 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
     before = _memory_of(queue_cache)
 
     def halfway(transaction: Transaction) -> None:
-        table = SqliteQueueTable(transaction)
+        dialect = SqliteDialect(transaction)
         paused = Queue("other 4", paused=True, versions=Versions("", Versions().following(NOW, 1)))
-        at_once(queues.merge(table, [Queue("new"), paused], NOW))
-        at_once(queues.delete(table, ["other 1", "other 2"], 0, NOW))
-        at_once(queues.merge(table, [Queue("other 1")], NOW))
-        at_once(queues.configure(table, "other 3", QueueConfig(max_backlog=7), True, "v", ""))
+        at_once(queues.merge(dialect, [Queue("new"), paused], NOW))
+        at_once(queues.delete(dialect, ["other 1", "other 2"], 0, NOW))
+        at_once(queues.merge(dialect, [Queue("other 1")], NOW))
+        at_once(queues.configure(dialect, "other 3", QueueConfig(max_backlog=7), True, "v", ""))
         ids = [job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]
         keys = [JobKey(QUEUE, 1, job_id) for job_id in ids]
-        at_once(in_hand.cancel(SqliteDialect(transaction), keys, NOW, None))
+        at_once(in_hand.cancel(dialect, keys, NOW, None))
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:

@@ -58,7 +58,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
     if name in {"merge_pages", "part_of_union"}:
-        return plan_of(connection, merged_pages("page_of_due", 3))
+        return plan_of(connection, merged_pages(("page_of_due",) * 3))
     return plan_of(connection, OfIds(name, "claims").of_many if name in OF_TABLES else sql(name))
 
 
@@ -113,7 +113,7 @@ def test_the_claim_reads_in_the_order_of_the_key(connection: sqlite3.Connection)
 def test_a_page_of_several_priorities_seeks_each_and_sorts_the_pages_only(
     connection: sqlite3.Connection, name: str, table: str, index: str
 ) -> None:
-    steps = plan_of(connection, merged_pages(name, 3))
+    steps = plan_of(connection, merged_pages((name,) * 3))
     assert len([step for step in steps if step.startswith(f"SEARCH {table} USING {index}")]) == 3, steps
     assert not [step for step in steps if step.startswith(f"SCAN {table}")], steps
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
 from pinlater.server.storage.job_copies import JobCopy, takes_key
 from pinlater.server.storage.options import options_of, text_of
 from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.values import Restored
 
 
 def copy_of(job: JobRecord, body: bytes, last_holder: str | None) -> JobCopy:
@@ -58,4 +61,17 @@ def restored(copy: JobCopy, now_ms: int) -> JobRecord:
         counted_future=copy.job_state is PENDING and copy.run_after_ms > now_ms,
         body_bytes=len(copy.body),
         changed=True,
+    )
+
+
+def brought_back(place: str, jobs: Sequence[JobCopy], kept: int, freed_bytes: int, now_ms: int) -> Restored:
+    """Returns what `CopyStore.restore_jobs` answers once these jobs are back. `kept`: how many are not, as their keys are taken."""
+    due = [job.run_after_ms for job in jobs if job.job_state is PENDING]
+    return Restored(
+        place,
+        len(jobs),
+        kept,
+        freed_bytes=freed_bytes,
+        due=sum(run_after_ms <= now_ms for run_after_ms in due),
+        next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
     )

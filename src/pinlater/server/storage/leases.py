@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Iterable
 
 from pinlater.domain.clock import CLOCK_JUMP_MS
@@ -17,6 +19,27 @@ logger = logging.getLogger(__name__)
 
 COMPARED_WITHIN_MS = 500
 """A heartbeat that takes longer says too little about the difference between the server's clock and the store's."""
+
+
+class SlotLost(ShardConnectionFailed):
+    """This server did not renew its lease in time, and another server has its slot. Nothing was changed."""
+
+    def __init__(self, endpoint: object, slot: int) -> None:
+        super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
+        self.slot = slot
+
+
+class LeasedSlot:
+    """One server's lease of a slot in a shard, and its entry among the shard's servers."""
+
+    def __init__(self, lease_ms: int, writers: int) -> None:
+        """`writers`: how many the server has."""
+        self._lease_ms = lease_ms
+        self._writers = writers
+        self.lost: set[int] = set()  # earlier slots of this server: ids were made with them
+        self.name = f"{socket.gethostname()}-{os.getpid()}"
+        self.address = ""
+        self.slot = 0
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:

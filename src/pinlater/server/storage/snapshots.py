@@ -29,6 +29,23 @@ class HasChanges(Protocol):
 Snapshot = TypeVar("Snapshot", bound=HasChanges)
 
 
+class MaintenanceSnapshot(NamedTuple):
+    """What sweeps have to know of a shard before they ask it for work: the first time of each kind, in milliseconds (`NEVER_MS` for none).
+
+    `changes`: another text after another server has changed something; each server counts its own. The last two are Redis' own.
+    """
+
+    first_future_ms: int = NEVER_MS
+    first_deadline_ms: int = NEVER_MS
+    first_expiry_ms: int = NEVER_MS
+    first_request_key_ms: int = NEVER_MS
+    first_key_until_ms: int = NEVER_MS
+    dropped_queues: int = 0
+    changes: str = ""
+    finished_bytes: int = 0
+    gone: str = ""  # lost keys of those that always exist, see `maintenance_snapshot.lua`
+
+
 class _Latest(NamedTuple, Generic[Snapshot]):
     """A snapshot, when it was asked for, and what this server and the others had changed by then."""
 

@@ -31,6 +31,23 @@ class TlsFiles(Protocol):
         """Whether the certificate must be for the name or address that the connection goes to."""
 
 
+class _TlsSwitch(Protocol):
+    @property
+    def tls(self) -> bool: ...
+
+
+class _DatabaseEndpoint(Protocol):
+    @property
+    def tls(self) -> bool | None: ...
+    @property
+    def socket(self) -> str | None: ...
+
+
+def wants_tls(endpoint: _DatabaseEndpoint, settings: _TlsSwitch) -> bool:
+    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the endpoint asks for it."""
+    return settings.tls and endpoint.socket is None if endpoint.tls is None else endpoint.tls
+
+
 def make_context(settings: TlsFiles) -> ssl.SSLContext:
     """Raises OSError with the file's name if one is missing or is not what it should be."""
     with _naming(settings.tls_ca):

@@ -10,7 +10,7 @@ from pinlater.server.config.kinds.kind import Driver
 from pinlater.server.config.mysql_shards import MysqlShards
 from pinlater.server.config.mysql_url import MysqlUrl, parse_mysql_url
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
-from pinlater.server.storage.mysql.tls import wants_tls
+from pinlater.server.storage.tls import wants_tls
 
 if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard

@@ -10,7 +10,7 @@ from pinlater.server.config.files import read_bytes
 from pinlater.server.config.kinds.kind import Driver
 from pinlater.server.config.redis_shards import RedisShards, default_sentinels, parse
 from pinlater.server.config.redis_url import RedisUrl, parse_redis_url
-from pinlater.server.storage.redis.tls import wants_tls
+from pinlater.server.storage.tls import wants_tls
 
 if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard

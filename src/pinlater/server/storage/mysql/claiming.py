@@ -374,7 +374,7 @@ class _OpenOrder:
         queue_id = self.queue.queue_id
         freed = freed_by_claim(options)
         if freed is not None:
-            self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=freed.encode(), id=job_id))
+            self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=freed, id=job_id))
         descriptor, source, token = share.holder
         held = (queue_id, priority, self._now_ms, until_ms, until_ms - self._now_ms)
         self.rows.append(row((job_id, *held, flags, token, source, descriptor)))

@@ -16,11 +16,11 @@ import asyncmy
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.storage.connections import DatabaseConnectionLost
 from pinlater.server.storage.mysql.products import refusal_of
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.stats import Stats
-from pinlater.server.storage.mysql.tls import wants_tls
-from pinlater.server.storage.tls import make_context
+from pinlater.server.storage.tls import make_context, wants_tls
 
 # For the packet's head, and for what the server adds.
 _PACKET_SLACK_BYTES = 1024
@@ -67,10 +67,6 @@ class Result(NamedTuple):
 
     rows: Sequence[tuple[Any, ...]]
     affected: int
-
-
-class MysqlConnectionLost(Exception):
-    """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
 
 
 class MysqlConnection:
@@ -128,7 +124,7 @@ class MysqlConnection:
     async def run(self, statements: Sequence[bytes]) -> list[Result]:
         """The results of all statements, in as few packets as their sizes allow.
 
-        Raises the driver's error of the first that failed (those before it have taken effect), `MysqlConnectionLost` if the connection
+        Raises the driver's error of the first that failed (those before it have taken effect), `DatabaseConnectionLost` if the connection
         went or the time limit passed.
         """
         results: list[Result] = []
@@ -147,7 +143,7 @@ class MysqlConnection:
 
     async def _send(self, statements: Sequence[bytes], results: list[Result]) -> None:
         if not self.open:
-            raise MysqlConnectionLost(f"{self.endpoint}: not connected")
+            raise DatabaseConnectionLost(f"{self.endpoint}: not connected")
         raw = self._raw
         self._stats.round_trips += 1
         self._stats.statements += len(statements)
@@ -176,9 +172,9 @@ class MysqlConnection:
         self._too_slow = True
         self._abort()
 
-    def _lost(self, reason: str) -> MysqlConnectionLost:
+    def _lost(self, reason: str) -> DatabaseConnectionLost:
         self.close()
-        return MysqlConnectionLost(
+        return DatabaseConnectionLost(
             f"{self.endpoint}: " + (f"no answer within {self._limit_s:g} s" if self._too_slow else reason)
         )
 
@@ -218,7 +214,7 @@ async def connect(
     database: bool = True,
     stats: Stats | None = None,
 ) -> MysqlConnection:
-    """An open connection in READ COMMITTED. Raises `MysqlConnectionLost`, `ShardConnectionFailed` if the database is not one for us, or
+    """An open connection in READ COMMITTED. Raises `DatabaseConnectionLost`, `ShardConnectionFailed` if the database is not one for us, or
     the driver's error if it said no."""
     limit_s = settings.connect_timeout_ms / 1000
     try:
@@ -236,16 +232,16 @@ async def connect(
                 ssl=make_context(settings) if wants_tls(endpoint, settings) else None,
             )
     except TimeoutError as error:
-        raise MysqlConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
+        raise DatabaseConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
     except driver.MySQLError as error:
         if code_of(error) == _ENDED:
             why = "the connection was ended before the login was over; is it a proxy without a database behind it?"
-            raise MysqlConnectionLost(f"{endpoint}: {why} ({text_of(error)})") from error
+            raise DatabaseConnectionLost(f"{endpoint}: {why} ({text_of(error)})") from error
         if is_lost(error):
-            raise MysqlConnectionLost(f"{endpoint}: {text_of(error)}") from error
+            raise DatabaseConnectionLost(f"{endpoint}: {text_of(error)}") from error
         raise
     except (OSError, RuntimeError) as error:  # the latter where uvloop has seen the connection go before the driver has
-        raise MysqlConnectionLost(f"{endpoint}: {error}") from error
+        raise DatabaseConnectionLost(f"{endpoint}: {error}") from error
     connection = MysqlConnection(raw, endpoint, settings, stats or Stats())
     # Before the first statement: some of these products fail at it with an error that names no reason.
     if (refused := refusal_of(raw.get_server_info())) is not None:
@@ -279,7 +275,7 @@ async def connect(
 
 
 async def _catch_up(connection: MysqlConnection, wait: bytes, end: bytes) -> None:
-    """Waits until the node has applied all that was committed on others before. Raises `MysqlConnectionLost` if it can't do that."""
+    """Waits until the node has applied all that was committed on others before. Raises `DatabaseConnectionLost` if it can't do that."""
     try:
         await connection.run([wait, b"SELECT 1 FROM writers LIMIT 1"])
     except driver.MySQLError as error:
@@ -287,7 +283,7 @@ async def _catch_up(connection: MysqlConnection, wait: bytes, end: bytes) -> Non
             raise
         if code_of(error) == _LOCK_WAIT:
             reason = f"the node does not catch up with its cluster ({text_of(error)}); has it a quorum?"
-            raise MysqlConnectionLost(f"{connection.endpoint}: {reason}") from error
+            raise DatabaseConnectionLost(f"{connection.endpoint}: {reason}") from error
     await connection.run([b"ROLLBACK", end])
 
 

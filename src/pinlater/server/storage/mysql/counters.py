@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.mysql.statements import Sql, sql
-from pinlater.server.storage.relational.dialect import WaitingJob
+from pinlater.server.storage.relational.dialect import COUNTED, WaitingJob
 
 _ADD_TO_COUNTERS = sql("add_to_counters")
+_COUNTS = attrgetter(*COUNTED)
+_ROW = b"(%b)" % b",".join([b"%d"] * (3 + len(COUNTED)))
 
 
 class Counter:
     """The changes of one queue and priority. `future` counts the waiting jobs whose row says that they are counted so."""
 
-    __slots__ = (
-        "claimed_total",
-        "enqueued_total",
-        "failed",
-        "failed_total",
-        "future",
-        "in_progress",
-        "pending",
-        "priority",
-        "queue_id",
-        "retried_total",
-        "succeeded",
-        "succeeded_total",
-    )
+    __slots__ = ("priority", "queue_id", *COUNTED)
 
     def __init__(self, queue_id: int, priority: int) -> None:
         self.queue_id = queue_id
@@ -57,21 +48,7 @@ class Counter:
         self.failed += failed
 
     def row(self, writer: int) -> bytes:
-        return b"(%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d)" % (
-            self.queue_id,
-            self.priority,
-            writer,
-            self.pending,
-            self.future,
-            self.in_progress,
-            self.succeeded,
-            self.failed,
-            self.enqueued_total,
-            self.claimed_total,
-            self.succeeded_total,
-            self.failed_total,
-            self.retried_total,
-        )
+        return _ROW % (self.queue_id, self.priority, writer, *_COUNTS(self))
 
 
 class Counters:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
+from pinlater.domain.job import JobState
+from pinlater.server.storage.lookup_row import LookupRow
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.counters import Counter
 from pinlater.server.storage.mysql.partitions import kept_before
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
+from pinlater.server.storage.mysql.queues import MysqlQueueTable
 from pinlater.server.storage.mysql.statements import (
+    JOBS,
+    KEPT_JOBS,
     Sql,
     Template,
     delete_ready,
@@ -25,7 +29,8 @@ from pinlater.server.storage.mysql.statements import (
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
-from pinlater.server.storage.relational.rows import ClaimRow, DoneRow, JobRow, Row, StateRow
+from pinlater.server.storage.relational.reading import BoundStatement
+from pinlater.server.storage.relational.rows import JobRow, Row
 
 # Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
 CHANGED, FUTURE, OPTIONS = 1, 2, 4
@@ -35,42 +40,56 @@ CHANGED, FUTURE, OPTIONS = 1, 2, 4
 _LOOKS_MAX = 5
 
 _MERGE_PAGES = sql("merge_pages")
+_LOOKUP_JOBS = sql("lookup_jobs")
 _LOAD_JOBS = sql("load_jobs")
-_LOAD_CONTENTS = sql("load_contents")
-_LOAD_CLAIMS = sql("load_claims")
-_LOAD_DONE = sql("load_done")
-_LOAD_STATES = sql("load_states")
-_FIND_UNFINISHED = sql("find_unfinished")
-_SAVE_BODY = sql("save_body")
-_FREE_UNIQUE_KEY = sql("free_unique_key")
 _MOVE_ROWS = sql("move_rows")
 _KEEP_MOVED_JOBS = sql("keep_moved_jobs")
-_MOVE_UNIQUE_KEY = sql("move_unique_key")
-_LOCK_UNIQUE_KEY = sql("lock_unique_key")
 _DELETE_UNIQUE_KEY = sql("delete_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
+_BODY, _NO_BODY = Sql(b"coalesce(progress.body, jobs.body)"), Sql(b"NULL")
 
 
 class MysqlReader:
     """A reader's connection. The columns of names and keys are bytes."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "shard")
 
-    def __init__(self, connection: MysqlConnection) -> None:
+    def __init__(self, connection: MysqlConnection, shard: str) -> None:
         self._connection = connection
+        self.shard = shard
 
-    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
-        packed = {key: _packed(value) for key, value in values.items()}
-        [found] = await self._connection.run([sql(name)(**packed)])
+    async def select(self, name: str, /, **values: object) -> Sequence[Row]:
+        return await self._run(_filled(BoundStatement(name, values)))
+
+    async def select_union(self, looks: Sequence[BoundStatement], newest: int | None = None) -> Sequence[Row]:
+        found = union([_filled(look) for look in looks])
+        return await self._run(found if newest is None else _MERGE_PAGES(pages=found, limit=newest))
+
+    async def jobs(self, ids: Sequence[int], *, bodies: bool, at_once: int) -> AsyncGenerator[LookupRow, None]:
+        for start in range(0, len(ids), at_once):
+            part = ids[start : start + at_once]
+            rows = await self.select_jobs(_LOOKUP_JOBS, sorted(part), body=_BODY if bodies else _NO_BODY)
+            found = {row[0]: LookupRow(row[0], row[1].decode(), *row[2:]) for row in rows}
+            for job in [found[job_id] for job_id in part if job_id in found]:
+                if job.waits or job.state is not JobState.PENDING:  # else it remains of a deleted job
+                    yield job
+
+    async def select_jobs(self, statement: Template, ids: Sequence[int], **values: object) -> list[Row]:
+        """The rows of a statement about these jobs, wherever they are kept."""
+        found = await self._run(statement(jobs=JOBS, ids=ids, **values))
+        there = {row[0] for row in found}
+        missing = [job_id for job_id in ids if job_id not in there]
+        if not missing:
+            return list(found)
+        return [*found, *await self._run(statement(jobs=KEPT_JOBS, ids=missing, **values))]
+
+    async def _run(self, statement: bytes) -> Sequence[Row]:
+        [found] = await self._connection.run([statement])
         return found.rows
 
-    async def select_page(
-        self, name: str, priorities: Sequence[int], limit: int, /, **values: object
-    ) -> Sequence[tuple[Any, ...]]:
-        packed = {key: _packed(value) for key, value in values.items()}
-        pages = [sql(name)(**packed, priority=priority, limit=limit) for priority in priorities]
-        [found] = await self._connection.run([_MERGE_PAGES(pages=union(pages), limit=limit)])
-        return found.rows
+
+def _filled(look: BoundStatement) -> bytes:
+    return sql(look.name)(**{name: _packed(value) for name, value in look.values.items()})
 
 
 def _packed(value: object) -> object:
@@ -83,13 +102,16 @@ def _packed(value: object) -> object:
 class MysqlDialect:
     """One transaction."""
 
-    __slots__ = ("_given_keys", "_transaction")
+    __slots__ = ("_transaction", "given_keys")
 
     job_tables = ("progress", "jobs", "kept_jobs")
 
     def __init__(self, transaction: Transaction) -> None:
-        self._given_keys: set[int] = set()
+        self.given_keys: set[int] = set()
         self._transaction = transaction
+
+    def queue_table(self) -> MysqlQueueTable:
+        return MysqlQueueTable(self._transaction)
 
     async def queues_named(self, names: Iterable[str]) -> Mapping[str, QueueEntry]:
         return await self._transaction.queues_named(names)
@@ -112,52 +134,27 @@ class MysqlDialect:
             found += [job for job in rows if job.id not in missing]
         return found
 
-    async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
-        if not ids:
-            return []
-        [found] = await self._transaction.select(_LOAD_CLAIMS(ids=sorted(set(ids))))
-        return [ClaimRow._make(line) for line in found.rows]
-
-    async def load_done(self, ids: Sequence[int]) -> list[DoneRow]:
-        [found] = await self._transaction.select(_LOAD_DONE(ids=sorted(ids)))
-        return [DoneRow._make(line) for line in found.rows]
-
-    async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
-        return [StateRow._make(line) for line in await self._transaction.select_jobs(_LOAD_STATES, ids)]
-
-    async def find_unfinished(self, ids: Sequence[int]) -> set[int]:
-        found = {job_id for (job_id,) in await self._transaction.select_jobs(_FIND_UNFINISHED, ids)}
-        return found | self._given_keys.intersection(ids)
-
-    async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
-        return {job.id: job.body_bytes for job in jobs}
-
-    async def load_contents(self, ids: Sequence[int]) -> list[tuple[Any, ...]]:
-        return await self._transaction.select_jobs(_LOAD_CONTENTS, ids)
-
-    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+    async def select(self, name: str, /, **values: object) -> Sequence[Row]:
         [found] = await self._transaction.select(sql(name)(**values))
         return found.rows
+
+    async def select_of(self, name: str, ids: Sequence[int]) -> Sequence[Row]:
+        return await self.select(name, ids=ids) if ids else []
+
+    async def select_jobs(self, name: str, ids: Sequence[int]) -> Sequence[Row]:
+        return await self._transaction.select_jobs(sql(name), ids)
 
     async def change_now(self, name: str, /, **values: object) -> int:
         return await self._transaction.change_now(sql(name)(**values))
 
-    async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
-        [found] = await self._transaction.select(_LOCK_UNIQUE_KEY(queue_id=queue_id, key=key.encode()))
-        return found.rows[0] if found.rows else None
+    def change(self, name: str, /, **values: object) -> None:
+        self._transaction.change(sql(name)(**values))
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
         """In place of one that has ended."""
-        self._given_keys.add(job.id)
-        packed = key.encode()
-        self._transaction.change(_DELETE_UNIQUE_KEY(queue_id=queue_id, key=packed))
-        self._insert(_SAVE_UNIQUE_KEY, [(queue_id, packed, scope, job.id, job.priority, None)])
-
-    def free_key(self, queue_id: int, key: str, job_id: int) -> None:
-        self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=key.encode(), id=job_id))
-
-    def move_key(self, queue_id: int, key: str, job_id: int, priority: int) -> None:
-        self._transaction.change(_MOVE_UNIQUE_KEY(queue_id=queue_id, key=key.encode(), id=job_id, priority=priority))
+        self.given_keys.add(job.id)
+        self._transaction.change(_DELETE_UNIQUE_KEY(queue_id=queue_id, key=key))
+        self._insert(_SAVE_UNIQUE_KEY, [(queue_id, key.encode(), scope, job.id, job.priority, None)])
 
     def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
         """A server that is about to drop a partition copies its jobs without a look at locks, and leaves copies that there are. So a job
@@ -172,9 +169,6 @@ class MysqlDialect:
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:
             self._insert(sql(name), rows)
-
-    def insert_jobs(self, rows: Sequence[Row]) -> None:
-        self.insert("insert_jobs", rows)
 
     def _insert(self, statement: Template, rows: Sequence[Sequence[object]]) -> None:
         """As many statements as the rows' length takes."""
@@ -192,9 +186,6 @@ class MysqlDialect:
     def delete(self, table: str, ids: Sequence[int]) -> None:
         if ids:
             self._transaction.change(delete_rows(table.encode(), ids))
-
-    def save_body(self, job_id: int, body: bytes) -> None:
-        self._transaction.change(_SAVE_BODY(body=body, id=job_id))
 
     def enter_ready(self, jobs: Sequence[JobRecord]) -> None:
         """In the order of the tables' keys, so that two servers lock rows in the same order."""

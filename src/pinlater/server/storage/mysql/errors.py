@@ -5,7 +5,8 @@ from __future__ import annotations
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import CallerError, ShardConnectionFailed, ShardRefused, StoreFull, Unavailable
-from pinlater.server.storage.mysql.connection import NODE_NOT_READY, MysqlConnectionLost, code_of, text_of
+from pinlater.server.storage.connections import DatabaseConnectionLost
+from pinlater.server.storage.mysql.connection import NODE_NOT_READY, code_of, text_of
 from pinlater.server.storage.mysql.settings import MysqlEndpoint
 
 DUPLICATE = 1062
@@ -50,17 +51,9 @@ class BodyTooLong(CallerError):
         )
 
 
-class SlotLost(ShardConnectionFailed):
-    """This server did not renew its lease in time, and another server has its slot. Nothing was changed."""
-
-    def __init__(self, endpoint: MysqlEndpoint, writer: int = 0) -> None:
-        super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
-        self.writer = writer
-
-
-def lacks_changes(endpoint: MysqlEndpoint) -> MysqlConnectionLost:
+def lacks_changes(endpoint: MysqlEndpoint) -> DatabaseConnectionLost:
     """For a connection to a database that must not be asked."""
-    return MysqlConnectionLost(
+    return DatabaseConnectionLost(
         f"{endpoint} lacks changes that were answered as stored; is it a replica that has not applied all of them?"
     )
 
@@ -73,7 +66,7 @@ def translate(error: Exception, endpoint: MysqlEndpoint, tries: int = 1) -> Unav
 
 
 def _translate(error: Exception, endpoint: MysqlEndpoint, tries: int) -> Unavailable:
-    if isinstance(error, MysqlConnectionLost):
+    if isinstance(error, DatabaseConnectionLost):
         return ShardConnectionFailed(str(error))
     code, text = code_of(error), text_of(error)
     if code in _FULL:
@@ -120,4 +113,4 @@ def is_ours(error: Exception) -> bool:
     """Whether the error comes from the database, and not from a defect of this program."""
     if isinstance(error, driver.ProgrammingError):
         return code_of(error) == NO_TABLE  # dropped, or the database is an empty one under the old one's address
-    return isinstance(error, MysqlConnectionLost | driver.MySQLError)
+    return isinstance(error, DatabaseConnectionLost | driver.MySQLError)

@@ -40,7 +40,7 @@ class Freshness:
         self._told = False
 
     async def check(self, connection: MysqlConnection) -> None:
-        """Raises `MysqlConnectionLost` if the database lacks changes."""
+        """Raises `DatabaseConnectionLost` if the database lacks changes."""
         committed = self._committed()
         if not committed:
             return

@@ -12,7 +12,6 @@ from functools import partial
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.mysql.dialect import MysqlDialect
-from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import sql
 from pinlater.server.storage.mysql.transaction import Transaction
@@ -24,7 +23,7 @@ from pinlater.server.storage.relational.garbage import (
     past_their_time,
 )
 from pinlater.server.storage.relational.sweeping import READ_MAX
-from pinlater.server.storage.snapshots import NEVER_MS
+from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
 from pinlater.server.storage.values import Swept, TimeToLive
 
 # Clocks of servers differ a little: a finish may be written down after a later one was collected.

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob
-from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS, MysqlDialect
-from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
+from pinlater.server.storage.leases import SlotLost
+from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
+from pinlater.server.storage.mysql.errors import BodyTooLong
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
 from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs, ReadyRow
 from pinlater.server.storage.mysql.statements import (
@@ -44,6 +45,7 @@ _DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _SELECT_KNOWN_IDS = sql("select_known_ids")
 _SUM_PENDING = sql("sum_pending")
+_FIND_UNFINISHED = sql("find_unfinished")
 
 _STATEMENT_BYTES_MAX = 1_000_000
 # Jobs whose rows are made in one turn of the event loop: with all options a job takes about 8 µs.
@@ -131,7 +133,7 @@ class _Batch:
         answers = await self._transaction.select(*[_LOCK_UNIQUE_KEYS(keys=some) for some in wanted])
         found = [line for answer in answers for line in answer.rows]
         holders = sorted({job_id for _, _, job_id, _, until_ms in found if until_ms is None})
-        unfinished = await MysqlDialect(self._transaction).find_unfinished(holders)
+        unfinished = {job_id for (job_id,) in await self._transaction.select_jobs(_FIND_UNFINISHED, holders)}
         for queue_id, key, job_id, priority, until_ms in found:
             if job_id in unfinished if until_ms is None else until_ms > self._now_ms:
                 self._held[queue_id, key.decode()] = KeyHolder(job_id, priority)
@@ -163,7 +165,7 @@ class _Batch:
         if queue is None:
             return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
-            return SlotLost(self._transaction.endpoint)
+            return SlotLost(self._transaction.endpoint, slot_of(request.jobs[0].id))
         key = request.request_key
         if key is not None:
             kept = self._answers.get((queue.queue_id, key))

@@ -7,14 +7,20 @@ and still counts in an older range, is refused (`transaction`).
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pinlater.domain.ids import SLOTS
-from pinlater.server.storage.leases import each_once, is_alive, log_jump, no_free_slot, shard_time, time_to_tell
+from pinlater.server.storage.leases import (
+    LeasedSlot,
+    each_once,
+    is_alive,
+    log_jump,
+    no_free_slot,
+    shard_time,
+    time_to_tell,
+)
 from pinlater.server.storage.mysql.connection import MysqlConnection, as_text
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
@@ -45,17 +51,12 @@ _RANGES = 2**63 // NUMBERS
 _OWNERS = "owners"
 
 
-class Membership:
+class Membership(LeasedSlot):
     """The lease of a slot in one database, and the rows of its `writers` writers."""
 
     def __init__(self, lease_ms: int, writers: int) -> None:
-        self._lease_ms = lease_ms
-        self._writers = writers
-        self.lost: set[int] = set()  # earlier slots of this server: ids were made with them
+        super().__init__(lease_ms, writers)
         self.incarnation = secrets.token_bytes(16)
-        self.name = f"{socket.gethostname()}-{os.getpid()}"
-        self.address = ""
-        self.slot = 0
         self._told: set[tuple[str, str]] = set()  # servers on other nodes that a warning has named
 
     async def join(self, transaction: Transaction) -> tuple[int, int]:
@@ -146,26 +147,23 @@ class Membership:
         """Frees the slot."""
         transaction.change(_DELETE_SERVER(slot=self.slot, incarnation=self.incarnation))
 
+    async def members(self, connection: MysqlConnection) -> list[Member]:
+        [found] = await connection.run([_LIST_SERVERS()])
+        return each_once(
+            Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms))
+            for slot, name, address, started_ms, seen_ms, now_ms in found.rows
+            if is_alive(seen_ms, now_ms, self._lease_ms)
+        )
 
-async def members(connection: MysqlConnection, lease_ms: int) -> list[Member]:
-    [found] = await connection.run([_LIST_SERVERS()])
-    return each_once(
-        Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms))
-        for slot, name, address, started_ms, seen_ms, now_ms in found.rows
-        if is_alive(seen_ms, now_ms, lease_ms)
-    )
+    async def owners(self, connection: MysqlConnection) -> Owners:
+        [found] = await connection.run([_LOAD_META(name=_OWNERS)])
+        return Owners.of_text(found.rows[0][0]) if found.rows else NO_OWNERS
 
-
-async def owners(connection: MysqlConnection) -> Owners:
-    [found] = await connection.run([_LOAD_META(name=_OWNERS)])
-    return Owners.of_text(found.rows[0][0]) if found.rows else NO_OWNERS
-
-
-async def change_owners(connection: MysqlConnection, known: Owners, new: Owners) -> bool:
-    _, changed = await connection.run(
-        [
-            _MAKE_META(name=_OWNERS, value=NO_OWNERS.as_text()),
-            _CHANGE_META(name=_OWNERS, known=known.as_text(), value=new.as_text()),
-        ]
-    )
-    return changed.affected == 1
+    async def change_owners(self, connection: MysqlConnection, known: Owners, new: Owners) -> bool:
+        _, changed = await connection.run(
+            [
+                _MAKE_META(name=_OWNERS, value=NO_OWNERS.as_text()),
+                _CHANGE_META(name=_OWNERS, known=known.as_text(), value=new.as_text()),
+            ]
+        )
+        return changed.affected == 1

@@ -1,7 +1,7 @@
 """The schema's versions: run forward under a lock of the database, one file after the other.
 
 A database commits each change of a table by itself, so a file that was cut off in the middle is run again: its statements have to
-bear that. The rules are the other stores': version N of the program runs on schema N and N + 1.
+bear that.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import SchemaRefused, ShardConnectionFailed
+from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.storage.mysql.connection import MysqlConnection, code_of
 from pinlater.server.storage.mysql.errors import NO_TABLE, RIGHTS_MISSING
 from pinlater.server.storage.mysql.statements import lock_name, rows, sql
+from pinlater.server.storage.schema import check_version
 
 FOLDER = files("pinlater.server.storage.mysql") / "migrations"
 LOCK_WAIT_S = 60
@@ -70,11 +71,7 @@ async def migrate(connection: MysqlConnection, database: str, newest: int | None
     """Takes the database forward; the names of what was run. `connection` uses the database, with autocommit."""
     newest = newest_version() if newest is None else newest
     version = await version_of(connection)
-    if version > newest + 1:
-        raise SchemaRefused(
-            f"{database} has schema {version}; this version of pinlater is written for schema {newest} and runs on {newest} and "
-            f"{newest + 1}: upgrade pinlater"
-        )
+    check_version(database, version, newest)
     if version >= newest:
         return []
     lock = lock_name("migration", database)

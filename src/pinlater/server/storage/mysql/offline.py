@@ -9,16 +9,17 @@ from dataclasses import replace
 
 from asyncmy import errors as driver
 
+from pinlater.server.storage.connections import WRITERS, DatabaseConnectionLost
 from pinlater.server.storage.mysql import migration, reading
-from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, code_of, connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, code_of, connect
 from pinlater.server.storage.mysql.dialect import MysqlReader
 from pinlater.server.storage.mysql.errors import NO_DATABASE, is_ours, translate
-from pinlater.server.storage.mysql.membership import members
+from pinlater.server.storage.mysql.membership import Membership
 from pinlater.server.storage.mysql.server_requirements import check_server, verdict_on
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.offline import LiveJobs, Look, find_live
-from pinlater.server.storage.relational.reading import timed_keys
+from pinlater.server.storage.relational import reading as relational
 
 _ALTER_MS = 600_000
 _KEYS_A_PIECE = 10_000
@@ -49,8 +50,8 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
             look = Look(schema, body_bytes_max=body_bytes_max(connection.packet_bytes_max), warnings=said)
             if not schema:
                 return look
-            found = await members(connection, settings.lease_ms)
-            keys = await timed_keys(MysqlReader(connection), now_ms)
+            found = await Membership(settings.lease_ms, WRITERS).members(connection)
+            keys = await relational.timed_keys(MysqlReader(connection, ""), now_ms)
             rows, _ = await reading.all_counts(connection)
             size = await reading.size(connection)
             return look._replace(members=found, counts=rows, timed_keys=keys, size=size)
@@ -62,8 +63,9 @@ async def live_jobs(endpoint: MysqlEndpoint, settings: MysqlSettings, name: str,
     """Some of the jobs that wait or run. Raises `Unavailable`."""
     async with _connection(endpoint, settings) as connection:
         counts, _ = await reading.all_counts(connection)
-        jobs = await find_live(lambda page: reading.scan(connection, name, page), counts, now_ms, limit)
-        return LiveJobs(jobs, {queue.name: queue for _, queue in await reading.list_queues(connection)})
+        reader = MysqlReader(connection, name)
+        jobs = await find_live(lambda page: relational.scan(reader, page), counts, now_ms, limit)
+        return LiveJobs(jobs, {queue.name: queue for queue in await relational.list_queues(reader)})
 
 
 async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms: int) -> int:
@@ -93,7 +95,7 @@ async def _connection(
             yield connection
         finally:
             await connection.quit()
-    except (MysqlConnectionLost, driver.MySQLError) as error:
+    except (DatabaseConnectionLost, driver.MySQLError) as error:
         if code_of(error) == NO_DATABASE:
             raise _NotThere from error
         if is_ours(error):

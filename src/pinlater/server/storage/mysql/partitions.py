@@ -21,7 +21,8 @@ from asyncmy import errors as driver
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.ids import first_id_at, made_at_ms
-from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, code_of
+from pinlater.server.storage.connections import DatabaseConnectionLost
+from pinlater.server.storage.mysql.connection import MysqlConnection, code_of
 from pinlater.server.storage.mysql.statements import Sql, delete_rows, lock_name, sql
 
 logger = logging.getLogger(__name__)
@@ -193,7 +194,7 @@ class Partitions:
             if state.rows and state.rows[0][0]:
                 with contextlib.suppress(driver.MySQLError):
                     await other.run([b"KILL QUERY %d" % number])
-        except MysqlConnectionLost:
+        except DatabaseConnectionLost:
             return
         finally:
             await other.quit()

@@ -8,7 +8,8 @@ from typing import Any
 from pinlater.domain.queue import Queue, queue_of, settings_text
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.relational.queues import QueueLook, QueueRow, merged
+from pinlater.server.storage.relational.dialect import QueueLook, QueueRow
+from pinlater.server.storage.relational.queues import merged
 
 _FIND_SETTINGS = sql("find_settings")
 _FIND_DELETED = sql("find_deleted_queue")
@@ -17,7 +18,7 @@ _LOCK_DELETED = sql("lock_deleted_queue")
 
 
 class MysqlQueueTable:
-    """Implements `relational.queues.QueueTable`."""
+    """Implements `relational.dialect.QueueTable`."""
 
     __slots__ = ("_transaction",)
 

@@ -7,36 +7,33 @@ changes something shares a fourth. More writing connections would make the shard
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TypeVar
 
 from asyncmy import errors as driver
 
 from pinlater.domain.calls import ShardSize
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import HandedOutJob, JobInfo
+from pinlater.domain.job import HandedOutJob
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
-from pinlater.server.storage.connections import WRITERS, Connections
+from pinlater.server.storage.connections import WRITERS, Connections, DatabaseConnectionLost
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
 from pinlater.server.storage.mysql import samples as sample_rows
 from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
-from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, connect
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.server.storage.mysql.errors import is_ours, translate
 from pinlater.server.storage.mysql.freshness import Freshness
-from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
-from pinlater.server.storage.mysql.membership import Membership, change_owners, members, owners
+from pinlater.server.storage.mysql.membership import Membership
 from pinlater.server.storage.mysql.partition_schedule import PartitionSchedule
 from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
-from pinlater.server.storage.mysql.queues import MysqlQueueTable
 from pinlater.server.storage.mysql.readers import Readers
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
 from pinlater.server.storage.mysql.recounting import recount
@@ -45,12 +42,11 @@ from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
 from pinlater.server.storage.relational import bulk, in_hand, sweeping
-from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.queues import QueueTable
-from pinlater.server.storage.relational.reading import Reader
-from pinlater.server.storage.relational.shard import RelationalShard
+from pinlater.server.storage.relational import reading as relational_reading
+from pinlater.server.storage.relational.shard import Change, P, Read, RelationalShard
 from pinlater.server.storage.request_keys import InsertAge
-from pinlater.server.storage.snapshots import Snapshots
+from pinlater.server.storage.shared_shard import LeasedShard
+from pinlater.server.storage.snapshots import MaintenanceSnapshot
 from pinlater.server.storage.values import (
     Acked,
     Capabilities,
@@ -60,21 +56,12 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobAck,
     JobCheckpoint,
-    JobKey,
-    Member,
-    Owners,
-    Page,
-    PageRow,
-    SampleRange,
-    ShardTime,
     StoredSample,
     Swept,
     TimeToLive,
 )
 
 T = TypeVar("T")
-Args = TypeVarTuple("Args")
-
 logger = logging.getLogger(__name__)
 
 _HASTY_LOCK_WAIT_MS = 1_000
@@ -82,7 +69,7 @@ _HASTY_LOCK_WAIT_MS = 1_000
 _CLAIMS_LOCK_WAIT_MS = 1_000
 
 
-class MysqlShard(RelationalShard):
+class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard):
     """Implements `storage.interface.SharedShard` on one database. `monotonic` in seconds."""
 
     # Of the longest body more is known with each connection for reading: it is the server's setting, as it was then.
@@ -93,6 +80,10 @@ class MysqlShard(RelationalShard):
         custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
         body_bytes_bound="its database's max_allowed_packet, which must hold more than two such bodies",
     )
+
+    endpoint: MysqlEndpoint
+    stats: Stats
+    _membership: Membership
 
     def __init__(
         self,
@@ -107,31 +98,26 @@ class MysqlShard(RelationalShard):
         self.endpoint = endpoint
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
-        self._monotonic = monotonic
         self._queue_cache = MysqlQueueCache(
             monotonic, self._settings.priority_levels, ready_bytes or ReadyBytes(self._settings.ready_bytes_max)
         )
         self._membership = Membership(self._settings.lease_ms, WRITERS)
-        self._connections = Connections(
+        connections = Connections(
             Readers(self._connect_reader, endpoint, self._settings, self.stats),
             inserting=self._new_writer(),
             claiming=self._new_writer(self._connect_claimer),
             finishing=self._new_writer(),
             other=self._new_writer(),
         )
+        super().__init__(connections, monotonic)
         self._freshness = Freshness(endpoint, self._settings.lease_ms, self._committed, monotonic)
-        self._joining = asyncio.Lock()
-        self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = garbage.GarbageMemory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partition_schedule = PartitionSchedule(self.name, self.keep_partitions, self._make_partitions_ahead)
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
-        self._given_back: set[str] = set()  # queues that got such jobs back
         self._changes = MysqlChangePoller(
             self._connections.readers, self._queue_cache, self._refresh, self._own_writers
         )
-        self._highest_id = 0
-        self._is_open = False
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -144,7 +130,7 @@ class MysqlShard(RelationalShard):
             await self._join()
             await self._refresh()
             await self._partition_schedule.begin(now_ms)
-        except (MysqlConnectionLost, driver.MySQLError) as error:
+        except (DatabaseConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
             raise
@@ -156,45 +142,29 @@ class MysqlShard(RelationalShard):
         # The slot decides the writers' numbers; until there is one, this writer has a number that no other writer uses.
         await joiner.become_unnumbered(WRITERS * SLOTS + self._membership.incarnation[0])
         try:
-            slot, first = await joiner.carry_out(self._membership.join)
-        finally:
-            await joiner.close()
-        self._highest_id = max(self._highest_id, await self._connections.readers.read(reading.highest_id))
+            try:
+                slot, first = await joiner.carry_out(self._membership.join)
+            finally:
+                await joiner.close()
+            self._highest_id = max(self._highest_id, await self._connections.readers.read(reading.highest_id))
+        except BaseException:
+            self._membership.lost.discard(
+                self.slot
+            )  # as long as there is no other slot, this one may turn out to be kept
+            raise
         self._membership.slot = slot
         for index, writer in enumerate(self._connections.writers):
             await writer.become(slot * WRITERS + index, first)
 
-    async def _rejoin(self, writer: int) -> None:
-        """Leases another slot after the slot of this writer was lost, unless another call has done so."""
-        async with self._joining:
-            lost = writer // WRITERS
-            if lost == self._membership.slot:
-                logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
-                self._membership.lost.add(lost)
-                try:
-                    await self._join()
-                except BaseException:
-                    self._membership.lost.discard(
-                        lost
-                    )  # as long as there is no other slot, this one may turn out to be kept
-                    raise
+    async def _leave_slot(self) -> None:
+        await self._connections.other.carry_out(self._membership.leave)
+
+    async def _ask(self, work: Callable[[MysqlConnection], Awaitable[T]]) -> T:
+        return await self._opened.readers.read(work)
 
     async def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            with contextlib.suppress(PinLaterError):  # the lease lapses by itself
-                await self._connections.other.carry_out(self._membership.leave)
-        await asyncio.gather(*(writer.close() for writer in self._connections.writers))
-        await self._connections.readers.close()
-        self._snapshots.forget()
+        await super().close()
         self._queue_cache.close()
-
-    async def ping(self, now_ms: int | None = None) -> None:
-        """Renews this server's lease, which is a write."""
-        slot, asked = self._membership.slot, self._monotonic()
-        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
-        if not await self._opened.readers.read(lambda c: self._membership.renew(c, time_ms)):
-            await self._rejoin(slot * WRITERS)
 
     async def size(self) -> ShardSize:
         return await self._opened.readers.read(reading.size)
@@ -203,59 +173,18 @@ class MysqlShard(RelationalShard):
         lost = {"jobs_lost": self._queue_cache.lost.jobs}
         return {**self.stats.figures(), **self._queue_cache.ready_memory.figures(), **lost}
 
-    async def shard_time(self) -> ShardTime:
-        return await self._opened.readers.read(self._membership.shard_time)
-
-    def register_as(self, address: str) -> None:
-        self._membership.address = address
-
-    async def announce(self, address: str) -> str:
-        return await self._opened.readers.read(lambda c: self._membership.announce(c, address))
-
-    async def members(self) -> Sequence[Member]:
-        """The servers that use this shard now."""
-        return await self._opened.readers.read(lambda c: members(c, self._settings.lease_ms))
-
-    async def owners(self) -> Owners:
-        return await self._opened.readers.read(owners)
-
-    async def change_owners(self, known: Owners, owners: Owners) -> bool:
-        return await self._opened.readers.read(lambda c: change_owners(c, known, owners))
-
-    @property
-    def slot(self) -> int:
-        return self._membership.slot
-
-    @property
-    def highest_id(self) -> int:
-        return self._highest_id
-
     def _own_writers(self) -> tuple[int, int]:
         """The numbers of this server's first and last writer."""
         return self.slot * WRITERS, (self.slot + 1) * WRITERS - 1
 
-    @property
-    def _opened(self) -> Connections[Readers, Writer]:
-        """The connections, for every method of the protocols; raises unless the shard is open."""
-        self._check_open()
-        return self._connections
+    async def _change(self, work: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs relational code as one transaction of the writer for everything but the hot paths."""
+        return await self._opened.other.carry_out(lambda t: work(MysqlDialect(t), *args, **kwargs))
 
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise ShardConnectionFailed(f"{self.endpoint} is not open")
+    async def _look_up(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._opened.readers.read(lambda c: work(MysqlReader(c, self.name), *args, **kwargs))
 
-    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        """Relational code as one transaction of the writer for everything but the hot paths."""
-        return await self._opened.other.carry_out(lambda t: work(MysqlDialect(t), *args))
-
-    async def _change_queues(self, work: Callable[[QueueTable, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._opened.other.carry_out(lambda t: work(MysqlQueueTable(t), *args))
-
-    async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._opened.readers.read(lambda c: work(MysqlReader(c), *args))
-
-    async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._look_up(work, *args)
+    _walk = _look_up
 
     def _new_writer(self, connect_it: Callable[[], Awaitable[MysqlConnection]] | None = None) -> Writer:
         return Writer(
@@ -317,9 +246,9 @@ class MysqlShard(RelationalShard):
         await self._refresh()
         return newest_ms
 
-    async def list_queues(self) -> Sequence[Queue]:
+    async def list_queues(self) -> list[Queue]:
         look = self._queue_cache.begin_look()
-        found = await self._opened.readers.read(reading.list_queues)
+        found = await self._look_up(relational_reading.queues_with_ids)
         self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
         return [queue for _, queue in found]
 
@@ -349,19 +278,8 @@ class MysqlShard(RelationalShard):
     async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
-    @property
-    def changes(self) -> int:
-        return self.stats.changes
-
-    def follow(self, others: Callable[[], Hashable | None]) -> None:
-        self._snapshots.others = others
-
-    async def state(self) -> Hashable | None:
-        self._check_open()
-        return await self._snapshots.state()
-
     async def changed_queues(self) -> Sequence[str]:
-        changed = await self._changes.changed((await self._snapshots.latest()).others)
+        changed = await self._changes.changed((await self._snapshots.latest()).changes)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
 
@@ -377,17 +295,13 @@ class MysqlShard(RelationalShard):
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[HandedOutJob] | PinLaterError:
-        return await self._opened.readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
-
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
-        return await self._opened.readers.read(lambda c: reading.lookup(c, self.name, keys, bodies=bodies))
-
-    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._opened.readers.read(lambda c: reading.scan(c, self.name, page))
+        return await self._opened.readers.read(
+            lambda c: reading.peek(MysqlReader(c, self.name), queue, limit, now_ms, max_bytes)
+        )
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         if queues is not None:
-            return await self._opened.readers.read(lambda c: reading.counts(c, queues))
+            return await self._look_up(relational_reading.counts, queues)
         counts, miscounted = await self._opened.readers.read(reading.all_counts)
         if miscounted:
             await self._opened.other.carry_out(lambda t: recount(t, miscounted))
@@ -432,7 +346,7 @@ class MysqlShard(RelationalShard):
         if limit <= 0:
             return []
         state, snapshot = await self._snapshots.state(), await self._snapshots.latest()
-        mark = (self.stats.changes, snapshot.others)
+        mark = (self.stats.changes, snapshot.changes)
         swept: list[Swept] = []
         if garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
             swept = await self._opened.other.carry_out(
@@ -454,7 +368,7 @@ class MysqlShard(RelationalShard):
     async def _change_partitions(self, change: Awaitable[T]) -> T:
         try:
             return await change
-        except (MysqlConnectionLost, driver.MySQLError) as error:
+        except (DatabaseConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
 
     # --- history ------------------------------------------------------------------------------------------------------------------
@@ -462,9 +376,6 @@ class MysqlShard(RelationalShard):
     async def save_samples(self, samples: Sequence[StoredSample]) -> None:
         if samples:
             await self._opened.readers.read(lambda c: sample_rows.save(c, samples))
-
-    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
-        return await self._opened.readers.read(lambda c: sample_rows.find(c, ranges))
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         return await self._opened.readers.read(lambda c: sample_rows.trim(c, step_s, before_ms, limit))

@@ -16,9 +16,18 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from pinlater.server.storage.relational.statements import read_statements
+from pinlater.server.storage.relational.statements import Statement, read_statements
 
-STATEMENTS = read_statements(files("pinlater.server.storage.mysql") / "queries")
+
+def _in_mysql(shared: Statement) -> Statement:
+    """With upserts in its own words; rows are one parameter."""
+    text = shared.text.replace("INSERT OR IGNORE", "INSERT IGNORE")
+    text = re.sub(r"ON CONFLICT \([^)]*\) DO UPDATE SET", "ON DUPLICATE KEY UPDATE", text)
+    text = re.sub(r"\bexcluded\.(\w+)", r"VALUES(\1)", text)
+    return Statement(shared.name, ("rows",) if ":rows" in text else shared.parameters, text)
+
+
+STATEMENTS = read_statements(files("pinlater.server.storage.mysql") / "queries", _in_mysql)
 # For a statement's own words, beside its rows.
 STATEMENT_BYTES = 1_000
 # What the longest body's statement needs beside it: a job's options may be long, too.

@@ -1,37 +1,20 @@
-"""What a shard's connections and writers did, for operators: totals since the start."""
+"""What a MySQL shard counts beside what all shards on database servers do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pinlater.server.storage import stats
 
-class Stats:
-    """Added to where it happens; `figures` by the names of `storage.values.FIGURES`."""
+
+class Stats(stats.Stats):
+    """Counts what its connections and writers did."""
 
     def __init__(self) -> None:
-        self.transactions = 0
-        self.changes = 0  # transactions that changed something
-        self.transaction_s = 0.0
-        self.statements = 0
-        self.round_trips = 0
+        super().__init__()
         self.deadlocks = 0
         self.lock_waits = 0
-        self.lost_connections = 0
-        self.settled = 0  # outcomes that were found out after a lost answer
-        self.slots_lost = 0
-        self.connections = 0  # open now
         self.node = ""  # that the newest connection leads to
 
     def figures(self) -> Mapping[str, float]:
-        return {
-            "transactions": self.transactions,
-            "transaction_seconds": self.transaction_s,
-            "statements": self.statements,
-            "round_trips": self.round_trips,
-            "deadlocks": self.deadlocks,
-            "lock_waits": self.lock_waits,
-            "lost_connections": self.lost_connections,
-            "outcomes_settled": self.settled,
-            "slots_lost": self.slots_lost,
-            "connections": self.connections,
-        }
+        return {**super().figures(), "deadlocks": self.deadlocks, "lock_waits": self.lock_waits}

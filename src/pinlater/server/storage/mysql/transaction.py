@@ -29,14 +29,15 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
-from random import Random
 from typing import Any, TypeVar
 
 from asyncmy import errors as driver
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, Result, code_of, text_of
+from pinlater.server.storage.connections import WRITERS, DatabaseConnectionLost, OneConnection, level, now
+from pinlater.server.storage.leases import SlotLost
+from pinlater.server.storage.mysql.connection import MysqlConnection, Result, code_of, text_of
 from pinlater.server.storage.mysql.counters import Counters
 from pinlater.server.storage.mysql.errors import (
     DEADLOCKS,
@@ -47,7 +48,6 @@ from pinlater.server.storage.mysql.errors import (
     QUEUE_GONE,
     READ_ONLY,
     UNDONE,
-    SlotLost,
     is_ours,
     lacks_changes,
     translate,
@@ -69,15 +69,8 @@ _CHECK_QUEUES = sql("check_queues")
 _FIND_QUEUES = sql("find_queues")
 _SELECT_QUEUES = sql("select_queues")
 _COMMIT_STEP_S = 0.02
-# Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
-_DOUBLINGS_MAX = 4
 # How many numbers come with each lease of a slot: a million a second for twelve days.
 NUMBERS = 2**40
-
-
-def _level(attempt: int) -> int:
-    """The first try that fails is a warning; the tries after it, a few milliseconds apart, say nothing new."""
-    return logging.DEBUG if attempt else logging.WARNING
 
 
 class Transaction:
@@ -210,7 +203,7 @@ class Transaction:
             self._writer.begin_commit()
         try:
             answers += (await self._flush([b"COMMIT"] if alone else [*last, b"COMMIT"]))[:-1]
-        except (MysqlConnectionLost, driver.MySQLError) as error:
+        except (DatabaseConnectionLost, driver.MySQLError) as error:
             if not self.marked or not self._leaves_open(error):
                 self._writer.end_commit(committed=False)
                 raise
@@ -224,7 +217,7 @@ class Transaction:
 
     def _leaves_open(self, error: Exception) -> bool:
         """Whether the transaction may have been carried out all the same."""
-        if isinstance(error, MysqlConnectionLost):
+        if isinstance(error, DatabaseConnectionLost):
             return code_of(error.__cause__) not in UNDONE
         return code_of(error) not in (UNDONE if self._connection.unanswered == 1 else FAILED_BEFORE)
 
@@ -238,7 +231,7 @@ class _Misjudged(Exception):
     """An assumption of the transaction was wrong. Nothing was changed."""
 
 
-class Writer:
+class Writer(OneConnection[MysqlConnection]):
     """Runs one transaction after the other on one connection. `number` is this writer's row in `writers` and in the counters.
 
     `rejoin` takes another slot, if the one is lost with which this writer had its number.
@@ -254,16 +247,13 @@ class Writer:
         settings: MysqlSettings,
         stats: Stats,
     ) -> None:
-        self._connect = connect
+        super().__init__(connect, settings)
         self._endpoint = endpoint
         self._queue_cache = queue_cache
         self._refresh = refresh
         self._rejoin = rejoin
         self._settings = settings
         self._stats = stats
-        self._random = Random()  # noqa: S311 spreads retries, guards nothing
-        self._turn = asyncio.Lock()
-        self._connection: MysqlConnection | None = None
         self._numbers = (0, 0)
         self._newest = 0
         self._open: int | None = None  # the number of a transaction with an open outcome
@@ -296,14 +286,8 @@ class Writer:
             return await self._in_turn(work)
         except SlotLost as lost:
             self._stats.slots_lost += 1
-            await self._rejoin(lost.writer)
+            await self._rejoin(lost.slot)
         return await self._in_turn(work)
-
-    async def close(self) -> None:
-        """Waits for the transaction that is under way."""
-        async with self._turn:
-            if self._connection is not None:
-                await self._connection.quit()
 
     def mark(self, condition: Sql = _ALWAYS) -> bytes:
         """The statement that numbers a transaction. It fails if `condition` doesn't hold."""
@@ -324,7 +308,7 @@ class Writer:
     async def _in_turn(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async with self._turn:
             careful = False
-            give_up_at = _now() + self._settings.statement_timeout_ms / 1000
+            give_up_at = now() + self._settings.statement_timeout_ms / 1000
             for attempt in count():
                 last = attempt >= self._settings.retries
                 try:
@@ -332,24 +316,19 @@ class Writer:
                 except _Misjudged:
                     careful = True
                     continue
-                except MysqlConnectionLost as error:
+                except DatabaseConnectionLost as error:
                     self._stats.lost_connections += 1
-                    if last or _now() >= give_up_at:
+                    if last or now() >= give_up_at:
                         raise translate(error, self._endpoint) from error
                 except driver.MySQLError as error:
                     careful = careful or code_of(error) == DUPLICATE
                     may_retry = await self._may_retry(error)
-                    if last or not may_retry or _now() >= give_up_at:
+                    if last or not may_retry or now() >= give_up_at:
                         if is_ours(error):
                             raise translate(error, self._endpoint, attempt + 1) from error
                         raise
                 await self._pause(attempt)
         raise AssertionError  # `count` never ends
-
-    async def _pause(self, attempt: int) -> None:
-        await asyncio.sleep(
-            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
-        )
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()
@@ -409,7 +388,7 @@ class Writer:
         A COMMIT under way is waited for instead: MySQL ends itself if one is killed that waits for disk space for the binary log.
         """
         held = f"'{old.name}'"
-        give_up_at = _now() + self._settings.lock_wait_ms / 1000
+        give_up_at = now() + self._settings.lock_wait_ms / 1000
         while True:
             [alive] = await connection.run([f"SELECT IS_USED_LOCK({held})".encode()])
             if alive.rows[0][0] is None:
@@ -417,8 +396,8 @@ class Writer:
             [commits] = await connection.run([_FIND_COMMIT(id=alive.rows[0][0])])
             if not commits.rows:
                 break
-            if _now() >= give_up_at:
-                raise MysqlConnectionLost(
+            if now() >= give_up_at:
+                raise DatabaseConnectionLost(
                     f"{self._endpoint}: a COMMIT does not end (state: {commits.rows[0][0] or 'none'}); is its disk full, "
                     "or does it wait for a semi-synchronous replica or another node of its cluster?"
                 )
@@ -427,13 +406,13 @@ class Writer:
             await connection.run([b"KILL %d" % alive.rows[0][0]])
         [gone] = await connection.run([f"SELECT GET_LOCK({held}, {self._settings.lock_wait_s})".encode()])
         if gone.rows[0][0] != 1:
-            raise MysqlConnectionLost(f"{self._endpoint}: the old connection does not end")
+            raise DatabaseConnectionLost(f"{self._endpoint}: the old connection does not end")
         await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
 
     async def settle(self, cause: Exception, node: str, *, had_long_been_open: bool) -> None:
         """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
-        `MysqlConnectionLost`, or that error, if it was not. `node`: where it was sent. `had_long_been_open`: a new connection may well be
-        one to another server.
+        `DatabaseConnectionLost`, or that error, if it was not. `node`: where it was sent. `had_long_been_open`: a new connection may well
+        be one to another server.
 
         A database that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
 
@@ -445,14 +424,14 @@ class Writer:
             try:
                 newest = await self._find_number(await self._usable_connection(), node)
                 break
-            except (MysqlConnectionLost, driver.MySQLError) as error:
+            except (DatabaseConnectionLost, driver.MySQLError) as error:
                 logger.log(
-                    _level(attempt),
+                    level(attempt),
                     "%s: the outcome of a transaction can't be asked for yet: %s",
                     self._endpoint,
                     error,
                 )
-                if _now() >= give_up_at:
+                if now() >= give_up_at:
                     unknown = f"{text_of(cause)}; whether the transaction was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
@@ -460,18 +439,18 @@ class Writer:
             raise OutcomeUnknown(f"{text_of(cause)}; meanwhile another server took this one's slot") from cause
         if newest != asked:
             left_replica = had_long_been_open and code_of(cause) in READ_ONLY
-            if isinstance(cause, MysqlConnectionLost) or left_replica:
-                raise MysqlConnectionLost(f"{text_of(cause)}; the transaction was not carried out") from cause
+            if isinstance(cause, DatabaseConnectionLost) or left_replica:
+                raise DatabaseConnectionLost(f"{text_of(cause)}; the transaction was not carried out") from cause
             raise cause
         self._stats.settled += 1
-        if not isinstance(cause, MysqlConnectionLost):
+        if not isinstance(cause, DatabaseConnectionLost):
             logger.warning(
                 "%s: a COMMIT was answered with an error and carried out: %s", self._endpoint, text_of(cause)
             )
 
     async def _find_number(self, connection: MysqlConnection, node: str = "") -> int | None:
         """Finds out, and notes, which number this writer committed last, and sees to it that the open transaction never is if it wasn't.
-        None if another server has the slot. Raises `MysqlConnectionLost` if this database lacks what was committed.
+        None if another server has the slot. Raises `DatabaseConnectionLost` if this database lacks what was committed.
 
         A read-only server refuses the lock. If it is the one that got the COMMIT (`node`), it has ended the old connection, and nothing
         comes after that: then a look is enough."""
@@ -507,18 +486,15 @@ class Writer:
             try:
                 connection = await self._usable_connection()
                 return (await connection.run([*selects, b"COMMIT"]))[:-1]
-            except (MysqlConnectionLost, driver.MySQLError) as error:
+            except (DatabaseConnectionLost, driver.MySQLError) as error:
                 logger.log(
-                    _level(attempt), "%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error
+                    level(attempt), "%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error
                 )
-                if _now() >= give_up_at:
+                if now() >= give_up_at:
                     unknown = f"{text_of(cause)}; the transaction was carried out, but its answer is lost"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
         raise AssertionError  # `count` never ends
-
-    def _settle_until(self) -> float:
-        return _now() + self._settings.connect_timeout_ms / 1000
 
     async def _roll_back(self, connection: MysqlConnection, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):
@@ -528,7 +504,7 @@ class Writer:
             for _ in range(2):
                 try:
                     await connection.run([b"ROLLBACK"])
-                except MysqlConnectionLost:
+                except DatabaseConnectionLost:
                     return
                 except driver.MySQLError:
                     continue
@@ -538,7 +514,7 @@ class Writer:
     async def _may_retry(self, error: driver.MySQLError) -> bool:
         code = code_of(error)
         if code == NOT_NULL:
-            raise SlotLost(self._endpoint, self.number) from error
+            raise SlotLost(self._endpoint, self.number // WRITERS) from error
         if code in DEADLOCKS:
             self._stats.deadlocks += 1
         elif code == LOCK_WAIT:
@@ -558,7 +534,3 @@ class Writer:
             return False
         connection.close()
         return connection.had_long_been_open
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -23,11 +23,14 @@ Queues = Sequence[tuple[str, bytes]]
 """Names and ids, for a script to check."""
 
 # Decided anew so often, where others keep changing the same jobs.
-_TRIES = 10
+TRIES = 10
 
 
 class Looking(Protocol):
     """What a look at jobs uses: of a call of the store, or of a program that serves no shard."""
+
+    @property
+    def shard(self) -> str: ...
 
     @property
     def readers(self) -> Readers: ...
@@ -41,6 +44,7 @@ class Looking(Protocol):
 class ReadAccess(NamedTuple):
     """For looks of a program that serves no shard. `queues`: all, as they were read."""
 
+    shard: str
     readers: Readers
     queues: Mapping[str, bytes]
 
@@ -52,6 +56,7 @@ class ReadAccess(NamedTuple):
 class Access(NamedTuple):
     """Holds what one call of the store uses."""
 
+    shard: str
     writer: Writer
     readers: Readers
     queue_cache: RedisQueueCache
@@ -76,7 +81,7 @@ class Access(NamedTuple):
     ) -> T:
         """Loads the jobs, decides, writes; anew if one of them has changed in between. `names`: queues that must still be so."""
         queues = self.ids_of(names)
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             changes = Changes(now_ms)
             await changes.load(self.readers, refs, queues)
             result = decide(changes)

@@ -15,7 +15,7 @@ from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, PRIORITY_MAX, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 _READ_MAX = 1_000
 _READ_LEAST = 250  # also for a smaller limit, once it has passed over a job
-_TRIES = 10
 
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
@@ -57,7 +56,7 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
         for key in (order.key for order in orders)
         if key.queue in ids and may_exist(key)
     ]
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         changes = Changes(now_ms)
         await changes.load(access.readers, refs, queues)
         failed = outcomes.failed_of(changes, orders)
@@ -75,7 +74,7 @@ async def _requeue_some(
     """Puts back at most `most` jobs behind the first `passed`. How many it looked at, and how many of them it put back."""
     line = line_of(queue, order.priority)
     limit = max(_READ_LEAST if passed else 0, min(most, _READ_MAX))
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         ids = await access.readers.run("select_first", FAILED + line, "+inf", limit, passed)
         changes = Changes(now_ms)
         queues = access.ids_of([order.queue])
@@ -118,7 +117,7 @@ def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
     return True
 
 
-async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterError:
+async def purge(access: Access, order: Purge) -> int | PinLaterError:
     """Oldest first, by the time that orders the state."""
     queue = access.queues.get(order.queue)
     if queue is None:
@@ -132,13 +131,13 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
         with _after(deleted) as trouble:
             ids = await access.readers.run("select_first", INDEX_OF[order.state] + line, "+inf", limit)
             refs = [line + job_id for job_id in ids]
-            deleted += await _delete(access, refs, order.state, now_ms, [order.queue], indexed=True)
+            deleted += await _delete(access, refs, order.state, [order.queue], indexed=True)
         if trouble or len(ids) < limit:
             break
     return deleted
 
 
-async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None, now_ms: int) -> int:
+async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None = None) -> int:
     """Deletes the jobs that are there, and in that state if one is named; how many."""
     queues = access.queues
     refs = list(
@@ -150,7 +149,7 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
     deleted = 0
     for start in range(0, len(refs), _READ_MAX):
         with _after(deleted) as trouble:
-            deleted += await _delete(access, refs[start : start + _READ_MAX], state, now_ms, names)
+            deleted += await _delete(access, refs[start : start + _READ_MAX], state, names)
         if trouble:
             break
     return deleted
@@ -175,7 +174,6 @@ async def _delete(
     access: Access,
     refs: Sequence[bytes],
     state: JobState | None,
-    now_ms: int,
     names: Sequence[str],
     *,
     indexed: bool = False,
@@ -193,4 +191,4 @@ async def _delete(
                     changes.writing.leave("ZREM", INDEX_OF[state] + found.line, found.ref[LINE_BYTES:])
         return len(chosen)
 
-    return await access.change(refs, now_ms, decide, names)
+    return await access.change(refs, 0, decide, names)

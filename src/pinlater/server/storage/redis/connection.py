@@ -18,11 +18,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as NotConnected
 
-from pinlater.server.storage.redis.errors import NoConnection, RedisConnectionLost, Refused, refusal_of
+from pinlater.server.storage.connections import DatabaseConnectionLost
+from pinlater.server.storage.redis.errors import NoConnection, Refused, refusal_of
 from pinlater.server.storage.redis.scripts import Script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
-from pinlater.server.storage.redis.tls import tls_arguments, wants_tls
+from pinlater.server.storage.redis.tls import tls_arguments
+from pinlater.server.storage.tls import wants_tls
 
 Address = tuple[str, int]
 """Host and port."""
@@ -63,7 +65,7 @@ class Connection:
     async def command(self, *words: bytes | int | str) -> Any:
         """One command's answer.
 
-        Raises `Refused`, or `RedisConnectionLost` if the connection went, the time limit passed, or a proxy answered with an error of
+        Raises `Refused`, or `DatabaseConnectionLost` if the connection went, the time limit passed, or a proxy answered with an error of
         its own: Redis may then carry the command out, also later.
         """
         if not self.open:
@@ -76,12 +78,12 @@ class Connection:
                 return await self._raw.read_response(disconnect_on_error=False)
         except TimeoutError as error:
             self.close()
-            raise RedisConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
+            raise DatabaseConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
         except (RedisError, OSError, ValueError) as error:  # the last for an answer that the driver does not understand
             refused = refusal_of(error)
             if refused is None or isinstance(error, NotConnected):
                 self.close()
-            raise refused or RedisConnectionLost(f"{self.endpoint}: {error}") from error
+            raise refused or DatabaseConnectionLost(f"{self.endpoint}: {error}") from error
         except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
             self.close()
             raise

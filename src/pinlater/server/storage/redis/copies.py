@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.transitions import PENDING
-from pinlater.server.storage.copied_records import copy_of, restored
+from pinlater.server.storage.copied_records import brought_back, copy_of, restored
 from pinlater.server.storage.job_copies import (
     JobCopy,
     first_that_fit,
@@ -18,7 +18,7 @@ from pinlater.server.storage.job_copies import (
     place_of,
     read_copies,
 )
-from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.changes import Changes, LoadedJob
 from pinlater.server.storage.redis.keys import (
     INDEX_OF,
@@ -40,7 +40,6 @@ from pinlater.server.storage.values import (
     RestoreOrder,
 )
 
-_TRIES = 10
 _UNDONE = "undone"
 _RUNS = b"cr"
 
@@ -53,7 +52,7 @@ async def delete(
     for place, key in enumerate(keys):
         if key.queue in queues and may_exist(key):
             places.setdefault(ref_of(queues[key.queue], key.priority, key.id), place)
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         changes = Changes(now_ms)
         names = access.ids_of([key.queue for key in keys])
         loaded = await changes.load(access.readers, list(places), names)
@@ -89,7 +88,7 @@ async def _take_out(access: Access, changes: Changes, found: Sequence[LoadedJob]
 
 
 async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         found = await access.readers.run("next_copies", order.copies.run, order.after)
         changes = Changes(now_ms)
         changes.undoes = order.copies.run
@@ -113,22 +112,10 @@ async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
             _store(changes, queue, copy)
         answer = await access.write(changes, now_ms, access.ids_of([order.queue]))
         if answer == [0]:
-            return _restored(place, back, kept, len(packed) - len(left), now_ms)
+            return brought_back(place, back, len(kept), len(packed) - len(left), now_ms)
         if answer == [3]:
             return Restored(place)  # another server has brought them back
     raise conflict()
-
-
-def _restored(place: str, back: Sequence[JobCopy], kept: Sequence[JobCopy], freed_bytes: int, now_ms: int) -> Restored:
-    due = [copy.run_after_ms for copy in back if copy.job_state is PENDING]
-    return Restored(
-        place,
-        len(back),
-        len(kept),
-        freed_bytes=freed_bytes,
-        due=sum(run_after_ms <= now_ms for run_after_ms in due),
-        next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
-    )
 
 
 async def _decide(

@@ -7,14 +7,11 @@ import re
 from redis import exceptions as driver
 
 from pinlater.domain.errors import ShardConnectionFailed, ShardRefused, StoreFull, Unavailable
+from pinlater.server.storage.connections import DatabaseConnectionLost
 from pinlater.server.storage.redis.settings import RedisEndpoint
 
 
-class RedisConnectionLost(Exception):
-    """The connection broke, or took too long and was closed. Redis may carry out what was sent, or not."""
-
-
-class NoConnection(RedisConnectionLost):
+class NoConnection(DatabaseConnectionLost):
     """There was no connection, so nothing was sent either."""
 
 
@@ -33,14 +30,6 @@ class ScriptFailed(Refused):
 
 class StaleQueues(Exception):
     """A queue has another id than the queue cache says, or the slot is another server's: the call decides again."""
-
-
-class SlotLost(ShardConnectionFailed):
-    """Another server leased this one's slot. Nothing was changed."""
-
-    def __init__(self, endpoint: RedisEndpoint, slot: int) -> None:
-        super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
-        self.slot = slot
 
 
 ELSEWHERE = frozenset({"READONLY", "MASTERDOWN"})

@@ -12,8 +12,9 @@ import contextlib
 import logging
 from collections.abc import Callable
 
+from pinlater.server.storage.connections import DatabaseConnectionLost
 from pinlater.server.storage.redis.connection import Address, master_address
-from pinlater.server.storage.redis.errors import RedisConnectionLost, Refused
+from pinlater.server.storage.redis.errors import Refused
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class MasterWatch:
 
     async def _ask(self) -> None:
         """Without an answer connections stay where they are: the master is not wrong because the Sentinels are away."""
-        with contextlib.suppress(RedisConnectionLost, Refused):
+        with contextlib.suppress(DatabaseConnectionLost, Refused):
             address = await master_address(self._endpoint, self._settings)
             if left := self._leave(address):
                 logger.warning(

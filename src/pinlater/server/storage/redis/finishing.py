@@ -13,14 +13,12 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import Release
 from pinlater.server.storage.outcomes import SUCCEEDED
-from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, may_exist, ref_of
 from pinlater.server.storage.redis.packing import I64
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey
-
-_TRIES = 10
 
 Item = TypeVar("Item")
 
@@ -51,7 +49,7 @@ async def finish(access: Access, acks: Sequence[JobAck], now_ms: int) -> list[Ac
         known_odd.update(range(len(acks)))  # the first of two acks of one job counts
     queues = access.ids_of([ack.key.queue for ack in acks])
     about = encode(([name for name, _ in queues], [queue for _, queue in queues]))
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         plain, others = _sorted_out(access, acks, known_odd, results)
         if not others:
             if not plain.refs:
@@ -95,17 +93,19 @@ async def checkpoint(access: Access, checkpoints: Sequence[JobCheckpoint], now_m
     return await _decide(access, checkpoints, [item.key for item in checkpoints], now_ms, outcomes.checkpoint)
 
 
-async def extend(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+async def extend(access: Access, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Heartbeats."""
-    return await _decide(access, refs, [ref.key for ref in refs], now_ms, outcomes.extend)
+    return await _decide(access, claims, [claim.key for claim in claims], now_ms, outcomes.extend)
 
 
-async def release(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+async def release(access: Access, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Claims given back."""
-    return await _decide(access, refs, [ref.key for ref in refs], now_ms, outcomes.release)
+    return await _decide(access, claims, [claim.key for claim in claims], now_ms, outcomes.release)
 
 
-async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None) -> list[Acked]:
+async def cancel(
+    access: Access, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+) -> list[Acked]:
     """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
     return await _decide(access, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state))
 

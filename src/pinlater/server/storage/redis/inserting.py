@@ -15,11 +15,11 @@ from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, Requ
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis.access import Access
 from pinlater.server.storage.redis.arguments import encode, strings
-from pinlater.server.storage.redis.errors import SlotLost
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
 from pinlater.server.storage.request_keys import InsertAge

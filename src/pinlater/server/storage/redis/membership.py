@@ -7,34 +7,36 @@ another lease than its own, and refuses.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.server.storage.leases import each_once, is_alive, log_jump, no_free_slot, shard_time, time_to_tell
+from pinlater.server.storage.leases import (
+    LeasedSlot,
+    each_once,
+    is_alive,
+    log_jump,
+    no_free_slot,
+    shard_time,
+    time_to_tell,
+)
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.keys import id_of
-from pinlater.server.storage.redis.migration import NEWEST, check
+from pinlater.server.storage.redis.migration import NEWEST
+from pinlater.server.storage.schema import check_version
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
 
 Run = Callable[..., Awaitable[Any]]
 
 
-class Membership:
+class Membership(LeasedSlot):
     """The lease of a slot in one Redis, for `writers` keys of writers."""
 
     def __init__(self, lease_ms: int, writers: int) -> None:
-        self._lease_ms = lease_ms
-        self._writers = writers
-        self.lost: set[int] = set()  # as in MySQL: an id must not be made twice
+        super().__init__(lease_ms, writers)
         self.lease = secrets.token_bytes(16)
-        self.name = f"{socket.gethostname()}-{os.getpid()}"
-        self.address = ""
-        self.slot = 0
         self._ahead_ms: int | None = None  # as Redis was told last; it may not have heard
 
     async def join(self, run: Run) -> tuple[int, int]:
@@ -52,7 +54,7 @@ class Membership:
             SLOTS,
         )
         version = int(schema or 0)
-        check(version, "The shard")
+        check_version("The shard", version, NEWEST)
         if version < NEWEST:  # it was emptied in this moment, or an old one was restored
             raise ShardConnectionFailed(f"The shard has schema {version} and must be taken to {NEWEST} first")
         if slot < 0:
@@ -90,6 +92,17 @@ class Membership:
     def _about(self) -> str:
         return json.dumps([self.name, self.address, self._ahead_ms])
 
+    async def members(self, run: Run) -> list[Member]:
+        _, servers = await _servers(run, self._lease_ms)
+        return each_once(server.member for server in servers)
+
+    async def owners(self, run: Run) -> Owners:
+        text: bytes | None = await run("find_owners")
+        return Owners.of_text(text.decode()) if text else NO_OWNERS
+
+    async def change_owners(self, run: Run, known: Owners, new: Owners) -> bool:
+        return bool(await run("change_owners", known.as_text(), new.as_text(), NO_OWNERS.as_text()))
+
 
 class _LiveServer(NamedTuple):
     """A server whose lease holds; `ahead_ms`: how far its time is ahead of Redis', once it has stored that."""
@@ -110,17 +123,3 @@ async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_LiveServer]]:
                 _LiveServer(Member(int(slot), name, address, started_ms, seen_ms, abs(now_ms - seen_ms)), ahead_ms)
             )
     return now_ms, found
-
-
-async def members(run: Run, lease_ms: int) -> list[Member]:
-    _, servers = await _servers(run, lease_ms)
-    return each_once(server.member for server in servers)
-
-
-async def owners(run: Run) -> Owners:
-    text: bytes | None = await run("find_owners")
-    return Owners.of_text(text.decode()) if text else NO_OWNERS
-
-
-async def change_owners(run: Run, known: Owners, new: Owners) -> bool:
-    return bool(await run("change_owners", known.as_text(), new.as_text(), NO_OWNERS.as_text()))

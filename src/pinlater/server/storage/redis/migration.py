@@ -1,7 +1,7 @@
 """The schema's versions: the first server with a newer program takes the shard forward, one version after the other.
 
 A step is scripts in bounded pieces, each of which may come again: servers that start at once may run it side by side, and one that was cut
-off is begun anew. The version is written after it. The rules are the other stores': version N of the program runs on schema N and N + 1.
+off is begun anew. The version is written after it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from pinlater.domain.errors import SchemaRefused
 from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.schema import check_version
 
 
 class MigrationStep(NamedTuple):
@@ -38,7 +38,7 @@ async def version_of(readers: Readers) -> int:
 async def migrate(readers: Readers, steps: Sequence[MigrationStep] = STEPS) -> list[str]:
     """Takes the shard to the newest schema; the names of what was done. Raises `SchemaRefused` if it is too new."""
     version, newest = await version_of(readers), steps[-1].number
-    check(version, str(readers.endpoint), newest)
+    check_version(readers.endpoint, version, newest)
     done = []
     for step in steps:
         if version < step.number:
@@ -46,12 +46,3 @@ async def migrate(readers: Readers, steps: Sequence[MigrationStep] = STEPS) -> l
             if await readers.run("set_schema", step.number):
                 done.append(step.name)
     return done
-
-
-def check(version: int, place: str, newest: int = NEWEST) -> None:
-    """Raises `SchemaRefused` if this program may not touch such a shard."""
-    if version > newest + 1:
-        raise SchemaRefused(
-            f"{place} has schema {version}; this version of pinlater is written for schema {newest} and runs on {newest} and "
-            f"{newest + 1}: upgrade pinlater"
-        )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.server.storage import outcomes
-from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import may_exist, ref_of
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.values import Acked, JobKey
-
-_TRIES = 10
 
 
 async def move(access: Access, keys: Sequence[JobKey], priority: int, now_ms: int) -> list[Acked]:
@@ -25,7 +23,7 @@ async def move(access: Access, keys: Sequence[JobKey], priority: int, now_ms: in
         for key in (asked, asked._replace(priority=priority))
         if key.queue in ids and may_exist(key)
     ]
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         changes = Changes(now_ms)
         await changes.load(access.readers, refs, queues)
         answers = outcomes.move(changes, keys, priority)

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from pinlater.server.storage.connections import WRITERS
 from pinlater.server.storage.offline import LiveJobs, Look, find_live
 from pinlater.server.storage.redis import migration, reading
 from pinlater.server.storage.redis.access import ReadAccess
 from pinlater.server.storage.redis.connection import connect
 from pinlater.server.storage.redis.errors import StaleQueues
 from pinlater.server.storage.redis.keys import front_of
-from pinlater.server.storage.redis.membership import members
+from pinlater.server.storage.redis.membership import Membership
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.server_requirements import (
     check_server,
@@ -48,7 +49,10 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
         info = read_info(await readers.command(b"INFO"))
         refused = refusal_of(info)
         warnings = warnings_of(info) if refused is None else [refused]
-        servers, rows = await members(readers.run, settings.lease_ms), await reading.count_rows(readers, None, 0)
+        servers, rows = (
+            await Membership(settings.lease_ms, WRITERS).members(readers.run),
+            await reading.count_rows(readers, None, 0),
+        )
         keys = await reading.timed_keys(readers, now_ms)
         size = await memory_size(readers)
         return Look(schema, servers, reading.counts(rows, 0), timed_keys=keys, size=size, warnings=warnings)
@@ -58,10 +62,10 @@ async def live_jobs(endpoint: RedisEndpoint, settings: RedisSettings, name: str,
     """Some of the jobs that wait or run; none if queues change meanwhile. Raises `Unavailable`."""
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         queues = await reading.list_queues(readers)
-        access = ReadAccess(readers, {queue.name: number for number, queue in queues})
+        access = ReadAccess(name, readers, {queue.name: number for number, queue in queues})
         counts = reading.counts(await reading.count_rows(readers, None, 0), 0)
         try:
-            jobs = await find_live(lambda page: reading.scan(access, name, page), counts, now_ms, limit)
+            jobs = await find_live(lambda page: reading.scan(access, page), counts, now_ms, limit)
         except StaleQueues:
             return LiveJobs()
         return LiveJobs(jobs, {queue.name: queue for _, queue in queues})

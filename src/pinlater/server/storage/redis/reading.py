@@ -62,7 +62,7 @@ _PEEK_MAX = 1_000
 _EXACT_MAX = 2**53  # a score is a float
 
 
-async def lookup(access: Looking, shard: str, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
+async def lookup(access: Looking, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
     """All that is known of each; the whole name must match."""
     queues = access.queues
     refs = {
@@ -74,7 +74,7 @@ async def lookup(access: Looking, shard: str, keys: Sequence[JobKey], *, bodies:
     step = _BODIES_MAX if bodies else _LOOKUP_MAX
     for start in range(0, len(wanted), step):
         found.update(await _rows(access, wanted[start : start + step], checked, bodies=bodies))
-    jobs = {ref: job_of(row, shard) for ref, row in found.items()}
+    jobs = {ref: job_of(row, access.shard) for ref, row in found.items()}
     return [jobs.get(refs[key]) if key in refs else None for key in keys]
 
 
@@ -126,7 +126,7 @@ def _row(
     return row
 
 
-async def scan(access: Looking, shard: str, page: Page) -> list[PageRow] | PinLaterError:
+async def scan(access: Looking, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job whose state changed in between is passed over."""
     queue = access.queues.get(page.queue)
     if queue is None:
@@ -158,7 +158,7 @@ async def scan(access: Looking, shard: str, page: Page) -> list[PageRow] | PinLa
                 continue
             if page.bodies and size_bytes > page.max_bytes:
                 return rows
-            job = job_of(row, shard)
+            job = job_of(row, access.shard)
             rows.append(PageRow(_exactly(sort_ms, job), row.key, job))
             size_bytes += len(job.body or b"")
         sort_ms, ref = order[-1]
@@ -213,19 +213,19 @@ async def _order(
 
 
 async def peek(
-    access: Access, name: str, limit: int, now_ms: int, max_bytes: int
+    access: Access, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[HandedOutJob] | PinLaterError:
     """What a claim would give to one call."""
-    queue = access.queues.get(name)
-    if queue is None:
-        return QueueNotFound.of(name)
+    number = access.queues.get(queue)
+    if number is None:
+        return QueueNotFound.of(queue)
     peeked = PeekedJobs(limit, max_bytes)
-    refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
+    refs = await access.readers.run("due_jobs", number, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
     if not refs:
-        await _check(access, access.ids_of([name]))
+        await _check(access, access.ids_of([queue]))
     for start in range(0, len(refs), _BODIES_MAX):
         part = refs[start : start + _BODIES_MAX]
-        answer, _ = await load_jobs(access.readers, part, bodies=True, queues=access.ids_of([name]))
+        answer, _ = await load_jobs(access.readers, part, bodies=True, queues=access.ids_of([queue]))
         for at, ref in enumerate(part):
             record, _, claim, past = answer[4 * at : 4 * at + 4]
             if not record or claim:
@@ -297,12 +297,12 @@ async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
 
 
 async def find_requests(
-    readers: Readers, wanted: Sequence[RequestRef], now_ms: int
+    readers: Readers, requests: Sequence[RequestRef], now_ms: int
 ) -> list[Inserted | PinLaterError | None]:
     """What each was answered before, if it was."""
-    kept = await readers.run("find_keys", encode([("k", ref.queue, ref.request_key) for ref in wanted]))
+    kept = await readers.run("find_keys", encode([("k", ref.queue, ref.request_key) for ref in requests]))
     found: list[Inserted | PinLaterError | None] = []
-    for ref, answer in zip(wanted, kept, strict=True):
+    for ref, answer in zip(requests, kept, strict=True):
         if not answer or int(answer[0]) + REQUEST_KEY_KEPT_MS < now_ms:
             found.append(None)
         elif answer[1] != ref.fingerprint:
@@ -312,9 +312,9 @@ async def find_requests(
     return found
 
 
-async def find_unique(readers: Readers, wanted: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
+async def find_unique(readers: Readers, keys: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
     """The job that has each key now."""
-    kept = await readers.run("find_keys", encode([("u", ref.queue, ref.key) for ref in wanted]))
+    kept = await readers.run("find_keys", encode([("u", ref.queue, ref.key) for ref in keys]))
     return [KeyHolder(id_of(held[2:10]), held[1]) if is_held(held, now_ms) else None for held in kept]
 
 
@@ -331,7 +331,7 @@ async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
     return sorted(held)
 
 
-async def list_unique_keys(readers: Readers, queue: str, made_by_ms: int, limit: int, after: str) -> UniqueKeyPage:
+async def list_unique_keys(readers: Readers, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
     """Of jobs that were made by that time."""
     below_id = packed_id(first_id_at(made_by_ms + 1))
     keys, end = await readers.run("list_unique_keys", queue, below_id, limit, after)

@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pinlater.domain.calls import ShardSize
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
-from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.connections import WRITERS, Connections
@@ -42,8 +41,7 @@ from pinlater.server.storage.redis.failover import MasterWatch
 from pinlater.server.storage.redis.garbage import OldestFinished
 from pinlater.server.storage.redis.index_repair import IndexRepair
 from pinlater.server.storage.redis.keys import front_of
-from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
-from pinlater.server.storage.redis.membership import Membership, change_owners, members, owners
+from pinlater.server.storage.redis.membership import Membership, Run
 from pinlater.server.storage.redis.migration import migrate
 from pinlater.server.storage.redis.nothing_due import NothingDue
 from pinlater.server.storage.redis.queue_cache import RedisQueueCache
@@ -53,7 +51,8 @@ from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
 from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.request_keys import InsertAge
-from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
+from pinlater.server.storage.shared_shard import LeasedShard
+from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
     Acked,
@@ -61,41 +60,19 @@ from pinlater.server.storage.values import (
     Capabilities,
     Claimed,
     ClaimOrder,
-    ClaimRef,
-    CopiesOf,
-    DeletedWithCopies,
     Inserted,
     InsertRequest,
     JobAck,
-    JobCheckpoint,
-    JobKey,
-    KeyHolder,
-    Member,
-    Owners,
-    Page,
-    PageRow,
-    Place,
-    Purge,
-    RequestRef,
-    Requeue,
-    Requeued,
     Restored,
     RestoreOrder,
-    RunOrder,
-    SampleRange,
-    ShardTime,
     StoredFailures,
-    StoredSample,
     Swept,
-    TimedKeys,
     TimeToLive,
-    UniqueHeld,
-    UniqueKeyPage,
-    UniqueRef,
 )
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _STALE_CACHE_TRIES = 5
@@ -103,7 +80,44 @@ _STALE_CACHE_TRIES = 5
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 
 
-class RedisShard:
+def _of_jobs(items: Sequence[Any]) -> Sequence[str]:
+    """The queues of jobs that are named by keys, or by what has keys."""
+    return [getattr(item, "key", item).queue for item in items]
+
+
+def _of_queue(order: Any) -> Sequence[str]:
+    """The queue that is named, or that an order has."""
+    return [order if isinstance(order, str) else order.queue]
+
+
+def _on(
+    queues_of: Callable[[Any], Sequence[str]],
+    work: Callable[Concatenate[Access, P], Awaitable[T]],
+    *,
+    wakes: bool = False,
+) -> Callable[Concatenate[RedisShard, P], Coroutine[Any, Any, T]]:
+    """Makes an operation on the queues that its first argument names. `wakes`: after it jobs of theirs may be due."""
+
+    async def operation(shard: RedisShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        names = queues_of(args[0] if args else next(iter(kwargs.values())))
+        with shard._nothing_due.change(names) if wakes else contextlib.nullcontext():  # noqa: SLF001 it is a method of that class
+            return await shard._change(names, lambda access: work(access, *args, **kwargs))  # noqa: SLF001
+
+    return operation
+
+
+def _reads(
+    work: Callable[Concatenate[Readers, P], Awaitable[T]],
+) -> Callable[Concatenate[RedisShard, P], Coroutine[Any, Any, T]]:
+    """Makes an operation of the readers."""
+
+    async def operation(shard: RedisShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await work(shard._opened.readers, *args, **kwargs)  # noqa: SLF001
+
+    return operation
+
+
+class RedisShard(LeasedShard[Readers, Writer, Run]):
     """Implements `storage.interface.SharedShard` on the keys of one hash tag. `monotonic` in seconds."""
 
     capabilities = Capabilities(
@@ -116,6 +130,10 @@ class RedisShard:
         body_bytes_bound="what fits into one command of Redis",
     )
 
+    endpoint: RedisEndpoint
+    stats: Stats
+    _membership: Membership
+
     def __init__(
         self,
         endpoint: RedisEndpoint,
@@ -127,31 +145,26 @@ class RedisShard:
         self.endpoint = endpoint
         self.stats = Stats()
         self._settings = settings or RedisSettings()
-        self._monotonic = monotonic
         self._front = front_of(self._settings.tag_of(name))
         self._queue_cache = RedisQueueCache()
         self._membership = Membership(self._settings.lease_ms, WRITERS)
-        self._connections = Connections(
+        connections = Connections(
             Readers(self._connect, endpoint, self._settings, self.stats),
             *[
                 Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, WRITERS)
                 for _ in range(WRITERS)
             ],
         )
-        self._joining = asyncio.Lock()
+        super().__init__(connections, monotonic)
         self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
-        self._snapshots = Snapshots(lambda: self._look(self._opened.readers), lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
-        self._given_back: set[str] = set()  # queues that got such jobs back
         self._nothing_due = NothingDue()
         self._finished = OldestFinished()
         self._repair = IndexRepair()
         self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
         self._due_by_ms = 0
-        self._highest_id = 0
-        self._is_open = False
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -163,8 +176,12 @@ class RedisShard:
         await self._join()
         await self._refresh()
         self._due_by_ms = now_ms
-        await self._look(self._connections.readers)
         self._is_open = True
+        try:
+            await self._look()
+        except BaseException:
+            self._is_open = False
+            raise
 
     async def _join(self) -> None:
         await migrate(self._connections.readers)
@@ -174,76 +191,29 @@ class RedisShard:
         for index, writer in enumerate(self._connections.writers):
             await writer.become(slot * WRITERS + index, self._membership.lease)
 
-    async def _rejoin(self, lost: int) -> None:
-        """Leases another slot after this one was lost, unless another call has done so."""
-        async with self._joining:
-            if lost == self._membership.slot:
-                logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
-                self._membership.lost.add(lost)
-                await self._join()
+    async def _leave_slot(self) -> None:
+        await self._membership.leave(self._connections.readers.run)
+
+    async def _ask(self, work: Callable[[Run], Awaitable[T]]) -> T:
+        return await work(self._opened.readers.run)
 
     async def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            with contextlib.suppress(PinLaterError):  # the lease ends anyway, a little later
-                await self._membership.leave(self._connections.readers.run)
         await self._master.close()
-        await asyncio.gather(*(writer.close() for writer in self._connections.writers))
-        await self._connections.readers.close()
-        self._snapshots.forget()
+        await super().close()
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """Renews this server's lease, which is a write."""
-        readers = self._opened.readers
+        self._check_open()
         self._master.look()
-        slot, asked = self._membership.slot, self._monotonic()
-        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
-        if not await self._membership.renew(readers.run, time_ms):
-            self.stats.slots_lost += slot == self._membership.slot
-            await self._rejoin(slot)
+        await super().ping(now_ms)
+
+    def _slot_is_lost(self, slot: int) -> None:
+        self.stats.slots_lost += slot == self.slot
 
     async def size(self) -> ShardSize:
         return await memory_size(self._opened.readers)
 
     def figures(self) -> Mapping[str, float]:
         return {**self.stats.figures(), "claims_from_memory": self._nothing_due.claims}
-
-    async def shard_time(self) -> ShardTime:
-        return await self._membership.shard_time(self._opened.readers.run)
-
-    def register_as(self, address: str) -> None:
-        self._membership.address = address
-
-    async def announce(self, address: str) -> str:
-        return await self._membership.announce(self._opened.readers.run, address)
-
-    async def members(self) -> Sequence[Member]:
-        """The servers that use this shard now."""
-        return await members(self._opened.readers.run, self._settings.lease_ms)
-
-    async def owners(self) -> Owners:
-        return await owners(self._opened.readers.run)
-
-    async def change_owners(self, known: Owners, owners: Owners) -> bool:
-        return await change_owners(self._opened.readers.run, known, owners)
-
-    @property
-    def slot(self) -> int:
-        return self._membership.slot
-
-    @property
-    def highest_id(self) -> int:
-        return self._highest_id
-
-    @property
-    def _opened(self) -> Connections[Readers, Writer]:
-        """The connections, for every method of the protocols; raises unless the shard is open."""
-        self._check_open()
-        return self._connections
-
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise ShardConnectionFailed(f"{self.endpoint} is not open")
 
     async def _connect(self) -> Connection:
         return await connect(self.endpoint, self._front, self._settings, self.stats)
@@ -262,13 +232,18 @@ class RedisShard:
         found = await reading.list_queues(self._connections.readers)
         self._queue_cache.replace([(queue.name, number) for number, queue in found])
 
+    async def _change(self, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
+        return await self._with_queues(self._opened.other, names, work)
+
     async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
         """Reads the queue cache anew if a name is not in it, or if a queue in it has another id now."""
         for _ in range(_STALE_CACHE_TRIES):
             queues = await self._queues_named(names)
             try:
                 return await work(
-                    Access(writer, self._opened.readers, self._queue_cache, queues, self.stats, self._refresh)
+                    Access(
+                        self.name, writer, self._opened.readers, self._queue_cache, queues, self.stats, self._refresh
+                    )
                 )
             except StaleQueues:
                 await self._refresh()
@@ -371,33 +346,11 @@ class RedisShard:
 
     # --- keys across shards ---------------------------------------------------------------------------------------------------
 
-    async def find_requests(
-        self, requests: Sequence[RequestRef], now_ms: int
-    ) -> Sequence[Inserted | PinLaterError | None]:
-        return await reading.find_requests(self._opened.readers, requests, now_ms)
-
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[KeyHolder | None]:
-        return await reading.find_unique(self._opened.readers, keys, now_ms)
-
-    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await reading.list_unique_queues(self._opened.readers)
-
-    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
-        return await reading.list_unique_keys(self._opened.readers, queue, made_by_ms, limit, after)
-
-    async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await reading.timed_keys(self._opened.readers, now_ms)
-
-    @property
-    def changes(self) -> int:
-        return self.stats.changes
-
-    def follow(self, others: Callable[[], Hashable | None]) -> None:
-        self._snapshots.others = others
-
-    async def state(self) -> Hashable | None:
-        self._check_open()
-        return await self._snapshots.state()
+    find_requests = _reads(reading.find_requests)
+    find_unique = _reads(reading.find_unique)
+    list_unique_queues = _reads(reading.list_unique_queues)
+    list_unique_keys = _reads(reading.list_unique_keys)
+    timed_keys = _reads(reading.timed_keys)
 
     async def changed_queues(self) -> Sequence[str]:
         await self._snapshots.latest()
@@ -416,8 +369,7 @@ class RedisShard:
     async def add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
         await audit.add(self._opened.other, records, records_max)
 
-    async def list_audit(self, since: str, before: str, limit: int) -> Sequence[AuditRecord]:
-        return await audit.read(self._opened.readers, since, before, limit)
+    list_audit = _reads(audit.read)
 
     async def prune_audit(self, before: str, limit: int) -> int:
         return await audit.prune(self._opened.other, self._opened.readers, before, limit) if limit > 0 else 0
@@ -434,116 +386,27 @@ class RedisShard:
         known = list(self._queue_cache.names)
         return await failures.prune(self._opened.other, self._opened.readers, known, before_ms, before_hour, limit)
 
-    # --- claimed jobs -------------------------------------------------------------------------------------------------------
+    # --- jobs ---------------------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(
-        self, checkpoints: Sequence[JobCheckpoint], now_ms: int
-    ) -> Sequence[Acked | PinLaterError]:
-        with self._nothing_due.change([item.key.queue for item in checkpoints]):
-            return await self._with_queues(
-                self._opened.other,
-                [item.key.queue for item in checkpoints],
-                lambda access: finishing.checkpoint(access, checkpoints, now_ms),
-            )
-
-    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._with_queues(
-            self._opened.other,
-            [ref.key.queue for ref in claims],
-            lambda access: finishing.extend(access, claims, now_ms),
-        )
-
-    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        with self._nothing_due.change([ref.key.queue for ref in claims]):
-            return await self._with_queues(
-                self._opened.other,
-                [ref.key.queue for ref in claims],
-                lambda access: finishing.release(access, claims, now_ms),
-            )
-
-    async def cancel_jobs(
-        self, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
-    ) -> Sequence[Acked]:
-        return await self._with_queues(
-            self._opened.other,
-            [key.queue for key in keys],
-            lambda access: finishing.cancel(access, keys, now_ms, only_state),
-        )
-
-    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        with self._nothing_due.change([order.key.queue for order in orders]):
-            return await self._with_queues(
-                self._opened.other,
-                [order.key.queue for order in orders],
-                lambda access: bulk.run(access, orders, now_ms),
-            )
-
-    async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
-        return await self._with_queues(
-            self._opened.other,
-            [key.queue for key in keys],
-            lambda access: moving.move(access, keys, priority, now_ms),
-        )
-
-    # --- bulk ---------------------------------------------------------------------------------------------------------------
-
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
-        with self._nothing_due.change([order.queue]):
-            return await self._with_queues(
-                self._opened.other, [order.queue], lambda access: bulk.requeue(access, order, now_ms)
-            )
-
-    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
-        return await self._with_queues(self._opened.other, [order.queue], lambda access: bulk.purge(access, order, 0))
-
-    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        return await self._with_queues(
-            self._opened.other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
-        )
-
-    # --- copies of deleted jobs ---------------------------------------------------------------------------------------------
-
-    async def delete_with_copies(
-        self, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
-    ) -> DeletedWithCopies:
-        return await self._with_queues(
-            self._opened.other,
-            [key.queue for key in keys],
-            lambda access: copies.delete(access, keys, state, of, now_ms),
-        )
+    checkpoint_jobs = _on(_of_jobs, finishing.checkpoint, wakes=True)
+    extend_claims = _on(_of_jobs, finishing.extend)
+    release_jobs = _on(_of_jobs, finishing.release, wakes=True)
+    cancel_jobs = _on(_of_jobs, finishing.cancel)
+    run_jobs = _on(_of_jobs, bulk.run, wakes=True)
+    move_jobs = _on(_of_jobs, moving.move)
+    requeue_failed_jobs = _on(_of_queue, bulk.requeue, wakes=True)
+    purge_jobs = _on(_of_queue, bulk.purge)
+    delete_jobs = _on(_of_jobs, bulk.delete_named)
+    delete_with_copies = _on(_of_jobs, copies.delete)
+    peek_jobs = _on(_of_queue, reading.peek)
+    lookup_jobs = _on(_of_jobs, reading.lookup)
+    scan_jobs = _on(_of_queue, reading.scan)
+    count_ahead = _on(_of_queue, reading.count_ahead)
 
     async def restore_jobs(self, order: RestoreOrder, now_ms: int) -> Restored:
         await self._check_space()
         with self._nothing_due.change([order.queue]):
-            return await self._with_queues(
-                self._opened.other, [order.queue], lambda access: copies.restore(access, order, now_ms)
-            )
-
-    # --- reading ------------------------------------------------------------------------------------------------------------
-
-    async def peek_jobs(
-        self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[HandedOutJob] | PinLaterError:
-        return await self._with_queues(
-            self._opened.other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
-        )
-
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
-        return await self._with_queues(
-            self._opened.other,
-            [key.queue for key in keys],
-            lambda access: reading.lookup(access, self.name, keys, bodies=bodies),
-        )
-
-    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._with_queues(
-            self._opened.other, [page.queue], lambda access: reading.scan(access, self.name, page)
-        )
-
-    async def count_ahead(self, place: Place) -> int | PinLaterError:
-        return await self._with_queues(
-            self._opened.other, [place.queue], lambda access: reading.count_ahead(access, place)
-        )
+            return await self._change([order.queue], lambda access: copies.restore(access, order, now_ms))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         due_by_ms = self._due_by_ms
@@ -554,13 +417,13 @@ class RedisShard:
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
-    async def _look(self, readers: Readers) -> MaintenanceSnapshot:
+    async def _look(self) -> MaintenanceSnapshot:
         self._master.look()
-        found = await readers.run("maintenance_snapshot", self._changes.seen)
+        found = await self._opened.readers.run("maintenance_snapshot", self._changes.seen)
         self._changes.note(found[7], found[8])
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
         gone, changes = found[6].decode(), found[9].decode()
-        return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), gone, changes)
+        return MaintenanceSnapshot(NEVER_MS, deadline, expiry, seen, until, int(found[4]), changes, int(found[5]), gone)
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
@@ -577,15 +440,13 @@ class RedisShard:
         gone = (await self._snapshots.latest()).gone
         if gone or self._repair.is_urgent:
             with self._nothing_due.change(()):
-                await self._with_queues(self._opened.other, (), lambda access: self._repair.repair(access, gone))
+                await self._change((), lambda access: self._repair.repair(access, gone))
             self._snapshots.forget()
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
         with self._nothing_due.change(()):
-            return await self._with_queues(
-                self._opened.other,
-                (),
-                lambda access: sweeping.time_out_claims(access, now_ms, limit, quarantine_after),
+            return await self._change(
+                (), lambda access: sweeping.time_out_claims(access, now_ms, limit, quarantine_after)
             )
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
@@ -595,8 +456,8 @@ class RedisShard:
         claims = list(self._unknown_claims)
         if claims:
             with self._nothing_due.change(()):
-                self._given_back |= await self._with_queues(
-                    self._opened.other, (), lambda access: finishing.release_claims(access, claims, now_ms)
+                self._given_back |= await self._change(
+                    (), lambda access: finishing.release_claims(access, claims, now_ms)
                 )
             # In place: a claim under way holds this very list.
             self._unknown_claims[:] = [claim for claim in self._unknown_claims if claim not in claims]
@@ -604,9 +465,7 @@ class RedisShard:
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
-        return await self._with_queues(
-            self._opened.other, (), lambda access: sweeping.expire_jobs(access, now_ms, limit)
-        )
+        return await self._change((), lambda access: sweeping.expire_jobs(access, now_ms, limit))
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0:
@@ -614,26 +473,18 @@ class RedisShard:
         state, most = await self._snapshots.state(), self._settings.finished_bytes_max
         snapshot = await self._snapshots.latest()
         repaired = self.stats.jobs_repaired
-        await self._with_queues(
-            self._opened.other,
-            (),
-            lambda access: self._repair.look_around(access, snapshot.finished_bytes, state, now_ms),
-        )
+        await self._change((), lambda access: self._repair.look_around(access, snapshot.finished_bytes, state, now_ms))
         if self.stats.jobs_repaired != repaired:
             self._nothing_due.changed(())
-        return await self._with_queues(
-            self._opened.other,
-            (),
-            lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most, state),
+        finished = self._finished
+        return await self._change(
+            (), lambda access: sweeping.collect_garbage(access, finished, snapshot, ttls, now_ms, limit, most, state)
         )
 
     # --- history ------------------------------------------------------------------------------------------------------------------
 
-    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
-        await sample_rows.save(self._opened.readers, samples)
-
-    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
-        return await sample_rows.find(self._opened.readers, ranges)
+    save_samples = _reads(sample_rows.save)
+    list_samples = _reads(sample_rows.find)
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         if step_s == COPIES_STEP_S:

@@ -1,38 +1,21 @@
-"""What a shard's connections and writers did, for operators: totals since the start."""
+"""What a Redis shard counts beside what all shards on database servers do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pinlater.server.storage import stats
 
-class Stats:
-    """Added to where it happens; `figures` by the names of `storage.values.FIGURES`."""
+
+class Stats(stats.Stats):
+    """Counts what its connections and writers did."""
 
     def __init__(self) -> None:
-        self.transactions = 0
-        self.transaction_s = 0.0
-        self.changes = 0  # calls of writers, which may have changed something
-        self.statements = 0
-        self.round_trips = 0
-        self.lost_connections = 0
-        self.settled = 0  # outcomes that were found out after a lost answer
+        super().__init__()
         self.conflicts = 0  # changes decided again, because another server had changed a job meanwhile
-        self.slots_lost = 0
-        self.connections = 0  # open now
         self.jobs_lost = 0  # index entries without their job
         self.jobs_repaired = 0  # jobs without their index entry, or without the claim that they had
 
     def figures(self) -> Mapping[str, float]:
-        return {
-            "transactions": self.transactions,
-            "transaction_seconds": self.transaction_s,
-            "statements": self.statements,
-            "round_trips": self.round_trips,
-            "lost_connections": self.lost_connections,
-            "outcomes_settled": self.settled,
-            "slots_lost": self.slots_lost,
-            "connections": self.connections,
-            "conflicts": self.conflicts,
-            "jobs_lost": self.jobs_lost,
-            "jobs_repaired": self.jobs_repaired,
-        }
+        own = {"conflicts": self.conflicts, "jobs_lost": self.jobs_lost, "jobs_repaired": self.jobs_repaired}
+        return {**super().figures(), **own}

@@ -8,19 +8,18 @@ from collections.abc import Hashable, Sequence
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.decide import Expire, TimeOut
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.garbage import OldestFinished
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, parts_of
-from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.server.storage.snapshots import MaintenanceSnapshot
 from pinlater.server.storage.values import Swept, TimeToLive
 
 logger = logging.getLogger(__name__)
 
 # Rows that one script handles: Redis serves no other client meanwhile.
 _ROWS_MAX = 250
-_TRIES = 10
 
 
 async def time_out_claims(access: Access, now_ms: int, limit: int, quarantine_after: int) -> list[Swept]:
@@ -50,7 +49,7 @@ async def _sweep_some(
 ) -> tuple[int, int]:
     """How many entries were looked at, and to how many of their jobs it happened."""
     of_claims = isinstance(happening, TimeOut)
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         refs = await access.readers.run("select_first", index, f"({now_ms}", limit)
         if not refs:
             return 0, 0

@@ -10,25 +10,17 @@ The writer's key also holds the lease of the server's slot. If it is another's, 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count
-from random import Random
 from typing import Any
 
 from pinlater.domain.errors import OutcomeUnknown
+from pinlater.server.storage.connections import DatabaseConnectionLost, OneConnection, level, now
+from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.redis.connection import Address, Connection
-from pinlater.server.storage.redis.errors import (
-    ELSEWHERE,
-    RedisConnectionLost,
-    Refused,
-    ScriptFailed,
-    SlotLost,
-    StaleQueues,
-    translate,
-)
+from pinlater.server.storage.redis.errors import ELSEWHERE, Refused, ScriptFailed, StaleQueues, translate
 from pinlater.server.storage.redis.scripts import script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
@@ -37,19 +29,12 @@ logger = logging.getLogger(__name__)
 
 # Refused for a moment only, and nothing was changed: worth another try within the call.
 _TRY_AGAIN = ELSEWHERE | {"BUSY", "TRYAGAIN"}
-# Pauses between tries grow no further than to 16 times the first: a Redis that restarts is back some time within seconds.
-_DOUBLINGS_MAX = 4
 
 Answered = Callable[[Any], None]
 Arguments = tuple[bytes | int | str, ...]
 
 
-def _level(attempt: int) -> int:
-    """The first try that fails is a warning; the tries after it, a few milliseconds apart, say nothing new."""
-    return logging.DEBUG if attempt else logging.WARNING
-
-
-class Writer:
+class Writer(OneConnection[Connection]):
     """Makes one call after the other on one connection. `rejoin` leases another slot if this writer's slot is lost."""
 
     def __init__(
@@ -61,15 +46,12 @@ class Writer:
         stats: Stats,
         writers: int,
     ) -> None:
-        self._connect = connect
+        super().__init__(connect, settings)
         self._endpoint = endpoint
         self._rejoin = rejoin
         self._settings = settings
         self._stats = stats
         self._writers = writers
-        self._random = Random()  # noqa: S311 spreads retries, guards nothing
-        self._turn = asyncio.Lock()
-        self._connection: Connection | None = None
         self._newest = 0
         self._lease = b""
         self._packed = b""
@@ -108,13 +90,6 @@ class Writer:
                 raise StaleQueues from lost
         return await self._in_turn(name, arguments, if_answered)
 
-    async def close(self) -> None:
-        """Waits for the call that is under way."""
-        async with self._turn:
-            if self._connection is not None:
-                await self._connection.quit()
-                self._connection = None
-
     def leave(self, address: Address) -> int:
         """Cuts the connection if it is to another address; a call under way is sent again on the next one. How many there were."""
         if self._connection is None or not self._connection.open or self._connection.address == address:
@@ -128,7 +103,7 @@ class Writer:
             async with self._turn:
                 try:
                     await self._settle(await self._usable_connection())
-                except (RedisConnectionLost, Refused) as error:
+                except (DatabaseConnectionLost, Refused) as error:
                     raise translate(error, self._endpoint) from error
 
     async def _in_turn(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
@@ -146,7 +121,7 @@ class Writer:
     async def _until_answered(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
         """Sends it until there is an answer. No new try begins once a command's time limit has passed since the first began."""
         doubt = False  # whether an earlier try may have been carried out
-        give_up_at = _now() + self._settings.command_timeout_ms / 1000
+        give_up_at = now() + self._settings.command_timeout_ms / 1000
         for attempt in count():
             last = attempt >= self._settings.retries
             sending = False
@@ -161,14 +136,14 @@ class Writer:
                     self._unsettled = (self._newest, if_answered)
                     failed = f"{translate(refused, self._endpoint)}; a part of the change may be stored"
                     raise OutcomeUnknown(failed) from refused
-                if not self._may_retry(refused) or last or _now() >= give_up_at:
+                if not self._may_retry(refused) or last or now() >= give_up_at:
                     if doubt:
                         return await self._find_out(refused, name, arguments, if_answered)
                     raise self._failure(refused) from refused
-            except RedisConnectionLost as error:
+            except DatabaseConnectionLost as error:
                 doubt = doubt or sending
                 self._stats.lost_connections += sending
-                if last or _now() >= give_up_at:
+                if last or now() >= give_up_at:
                     if doubt:
                         return await self._find_out(error, name, arguments, if_answered)
                     raise self._failure(error) from error
@@ -186,7 +161,7 @@ class Writer:
         return await connection.run(script(name), self._packed, self._head(self._newest), *arguments)
 
     async def _find_out(
-        self, cause: RedisConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
+        self, cause: DatabaseConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
     ) -> Any:
         """Finds the outcome of a call after its last try: returns its answer if Redis carried it out, and else makes sure that Redis never
         does, and raises an error.
@@ -196,7 +171,7 @@ class Writer:
         Raises `OutcomeUnknown` if Redis can't be asked, or another server has this one's slot by now.
         """
         self._unsettled = (self._newest, if_answered)
-        give_up_at = _now() + self._settings.connect_timeout_ms / 1000
+        give_up_at = self._settle_until()
         for attempt in count():
             try:
                 connection = await self._usable_connection()
@@ -207,13 +182,13 @@ class Writer:
                     return answer
                 self._unsettled = None
                 raise translate(
-                    RedisConnectionLost(f"{cause}; the change was not carried out"), self._endpoint
+                    DatabaseConnectionLost(f"{cause}; the change was not carried out"), self._endpoint
                 ) from cause
-            except (RedisConnectionLost, Refused) as error:
+            except (DatabaseConnectionLost, Refused) as error:
                 logger.log(
-                    _level(attempt), "%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error
+                    level(attempt), "%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error
                 )
-                if _now() >= give_up_at:
+                if now() >= give_up_at:
                     unknown = f"{cause}; whether the change was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
@@ -222,12 +197,7 @@ class Writer:
     def _head(self, number: int) -> bytes:
         return self._lease + number.to_bytes(8, "big")
 
-    async def _pause(self, attempt: int) -> None:
-        await asyncio.sleep(
-            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
-        )
-
-    def _failure(self, error: RedisConnectionLost | Refused) -> Exception:
+    def _failure(self, error: DatabaseConnectionLost | Refused) -> Exception:
         """The error to raise after a call that changed nothing."""
         if isinstance(error, Refused) and error.code == "SLOTLOST":
             return SlotLost(self._endpoint, self.number // self._writers)
@@ -281,7 +251,3 @@ class Writer:
         # The next call, or the same one again, has a later number.
         self._newest = above + 1
         return None
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

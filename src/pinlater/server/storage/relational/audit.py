@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.reading import Reader
+from pinlater.server.storage.relational.rows import text_of
 from pinlater.server.storage.values import AUDIT_END, AuditRecord
 
 # The most rows that an insert deletes for the bound: more than it inserts, so that a lower bound comes true by and by.
@@ -29,7 +30,7 @@ async def prune(dialect: Dialect, before: str, limit: int) -> int:
 
 async def read(reader: Reader, since: str, before: str, limit: int) -> list[AuditRecord]:
     rows = await reader.select("list_audit", since=since, before=before or AUDIT_END, limit=limit)
-    return [AuditRecord(name if isinstance(name, str) else name.decode(), bytes(content)) for name, content in rows]
+    return [AuditRecord(text_of(name), bytes(content)) for name, content in rows]
 
 
 async def any_before(reader: Reader, before: str) -> bool:

@@ -12,7 +12,7 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.relational.changes import load, write
+from pinlater.server.storage.relational.changes import free_key, load, write
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import STATES, Row, StateRow, key_of_job, state_of
 from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Position, Purge, Requeue, Requeued, RunOrder
@@ -75,13 +75,13 @@ async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
 
 async def key_is_held(dialect: Dialect, queue_id: int, key: str, now_ms: int) -> bool:
     """Whether a job has the unique key: for a time, or as long as the job is unfinished and there."""
-    held = await dialect.key_holder(queue_id, key)
-    if held is None:
+    held = await dialect.select("find_unique_key", queue_id=queue_id, key=key)
+    if not held:
         return False
-    job_id, _, until_ms = held
+    [(job_id, _, until_ms)] = held
     if until_ms is not None:
-        return until_ms > now_ms
-    return job_id in await dialect.find_unfinished([job_id])
+        return bool(until_ms > now_ms)
+    return job_id in dialect.given_keys or bool(await dialect.select_jobs("find_unfinished", [job_id]))
 
 
 async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
@@ -131,7 +131,7 @@ async def finished(
     return [(finished_ms, job_id) for finished_ms, job_id in rows]
 
 
-async def delete_named(dialect: Dialect, keys: Sequence[JobKey], state: JobState | None) -> int:
+async def delete_named(dialect: Dialect, keys: Sequence[JobKey], state: JobState | None = None) -> int:
     """How many of them existed, in that state if one is named."""
     queues = await dialect.queues_named([key.queue for key in keys])
     wanted = {(queues[key.queue].queue_id, key.priority, key.id) for key in keys if key.queue in queues}
@@ -187,9 +187,9 @@ def _waiting(queue_id: int, rows: Sequence[Row]) -> dict[int, StateRow]:
 
 
 async def _look(dialect: Dialect, ids: Sequence[int]) -> tuple[list[StateRow], list[int]]:
-    """Where the jobs are, and the ids of those that are not in the table of jobs."""
+    """Where the jobs are, locked, and the ids of those that are not in the table of jobs."""
     wanted = sorted(set(ids))
-    rows = list(await dialect.load_states(wanted)) if wanted else []
+    rows = [StateRow._make(row) for row in await dialect.select_jobs("load_states", wanted)]
     there = {row.id for row in rows}
     return rows, [job_id for job_id in wanted if job_id not in there]
 
@@ -199,14 +199,14 @@ async def _rows_left(dialect: Dialect, missing: Sequence[int]) -> list[StateRow]
     if not missing:
         return []
     claims = [
-        StateRow(claim.id, claim.queue_id, claim.priority, 0, None, 0, 0, claim.id, None)
-        for claim in await dialect.load_claims(missing)
+        StateRow(job_id, queue_id, priority, 0, None, 0, 0, job_id, None)
+        for job_id, queue_id, priority, *_ in await dialect.select_of("load_claims", sorted(missing))
     ]
     claimed = {claim.id for claim in claims}
     done = [
-        StateRow(row.id, row.queue_id, row.priority, 0, None, 0, 0, None, row.state)
-        for row in await dialect.load_done(missing)
-        if row.id not in claimed
+        StateRow(job_id, queue_id, priority, 0, None, 0, 0, None, state)
+        for job_id, queue_id, priority, state in await dialect.select_of("load_done", sorted(missing))
+        if job_id not in claimed
     ]
     return claims + done
 
@@ -266,7 +266,7 @@ class _Deletion:
                 self._counts[kind] = self._counts.get(kind, 0) + 1
         unique = None if row.options is None else key_of_job(options_of(row.options))
         if unique is not None:
-            self._dialect.free_key(row.queue_id, unique.key, row.id)
+            free_key(self._dialect, row.queue_id, unique, row.id)
 
     def write(self) -> None:
         dialect = self._dialect

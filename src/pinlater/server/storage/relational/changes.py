@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pinlater.domain.job import UniqueKey
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
 from pinlater.server.storage.changes import Changes, Move
 from pinlater.server.storage.record import HAS_PROGRESS, JobRecord
@@ -73,7 +74,7 @@ def _save_progress(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
     dialect.insert("save_progress", [progress_row(job) for job in jobs])
     for job in jobs:
         if job.new_body is not None:
-            dialect.save_body(job.id, job.new_body)
+            dialect.change("save_body", body=job.new_body, id=job.id)
 
 
 def _leave(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
@@ -94,4 +95,9 @@ def _free_keys(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
     for job in jobs:
         unique = key_of_job(job.options)
         if unique is not None:
-            dialect.free_key(job.queue_id, unique.key, job.id)
+            free_key(dialect, job.queue_id, unique, job.id)
+
+
+def free_key(dialect: Dialect, queue_id: int, unique: UniqueKey, job_id: int) -> None:
+    """Frees a unique key if this job has it and it does not end by time."""
+    dialect.change("free_unique_key", queue_id=queue_id, key=unique.key, id=job_id)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import PENDING
-from pinlater.server.storage.copied_records import copy_of, restored
+from pinlater.server.storage.copied_records import brought_back, copy_of, restored
 from pinlater.server.storage.job_copies import (
     JobCopy,
     first_that_fit,
@@ -21,7 +21,7 @@ from pinlater.server.storage.job_copies import (
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.bulk import delete_ids, key_is_held
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.rows import STATES, done_row, progress_row, record_of
+from pinlater.server.storage.relational.rows import STATES, done_row, progress_row, record_of, text_of
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
     UNDONE_STEP_S,
@@ -37,22 +37,21 @@ _BEHIND = "~"  # higher than every character of an origin
 
 
 async def delete(
-    dialect: Dialect, keys: Sequence[JobKey], state: JobState, copies: CopiesOf, now_ms: int
+    dialect: Dialect, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
 ) -> DeletedWithCopies:
-    if await _rows(dialect, UNDONE_STEP_S, copies.started_ms, copies.run, "") is not None:
+    if await _rows(dialect, UNDONE_STEP_S, of.started_ms, of.run, "") is not None:
         return DeletedWithCopies(len(keys))
     chosen = await _chosen(dialect, keys, state)
-    sizes = await dialect.body_sizes([job for _, job in chosen])
-    number = first_that_fit(sizes[job.id] for _, job in chosen)
+    number = first_that_fit(job.body_bytes for _, job in chosen)
     handled = len(keys) if number == len(chosen) else chosen[number][0]
     jobs = [job for _, job in chosen[:number]]
     if not jobs:
         return DeletedWithCopies(handled)
-    contents = await dialect.load_contents([job.id for job in jobs])
+    contents = await dialect.select_jobs("load_contents", [job.id for job in jobs])
     about = {job_id: (body, last_holder) for job_id, body, last_holder in contents}
     copied = [copy_of(job, *about[job.id]) for job in jobs]
     packed = pack_copies(copied)
-    _save(dialect, now_ms, copies.run, place_of(now_ms, copied), packed)
+    _save(dialect, now_ms, of.run, place_of(now_ms, copied), packed)
     deleted = await delete_ids(dialect, [job.id for job in jobs], state=state)
     return DeletedWithCopies(handled, len(deleted), len(packed))
 
@@ -98,15 +97,7 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
     left = pack_copies(kept) if kept else b""
     _save(dialect, at_ms, run, place, left)
     _store(dialect, back, now_ms)
-    due = [job.run_after_ms for job in back if job.job_state is PENDING]
-    return Restored(
-        place,
-        len(back),
-        len(kept),
-        freed_bytes=len(packed) - len(left),
-        due=sum(run_after_ms <= now_ms for run_after_ms in due),
-        next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
-    )
+    return brought_back(place, back, len(kept), len(packed) - len(left), now_ms)
 
 
 async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | None:
@@ -116,7 +107,7 @@ async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | Non
     while at_ms is not None:
         rows = await dialect.select("find_copies", step_s=COPIES_STEP_S, at_ms=at_ms, run=run, after=behind)
         if rows:
-            return at_ms, _text(rows[0][0]).rpartition(".")[0]
+            return at_ms, text_of(rows[0][0]).rpartition(".")[0]
         [(at_ms,)] = await dialect.select("next_copies", step_s=COPIES_STEP_S, run=run, after_ms=at_ms)
         behind = ""
     return None
@@ -124,7 +115,7 @@ async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | Non
 
 async def _decide(dialect: Dialect, jobs: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
     """The jobs that come back, with their keys taken, and those whose key another job has. One that is there already is neither."""
-    there = {row.id for row in await dialect.load_states(sorted(job.id for job in jobs))}
+    there = {row[0] for row in await dialect.select_jobs("load_states", sorted(job.id for job in jobs))}
     back: list[JobCopy] = []
     kept: list[JobCopy] = []
     for job in jobs:
@@ -146,7 +137,8 @@ async def _take_key(dialect: Dialect, job: JobCopy, now_ms: int) -> bool:
 
 def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
     """As the jobs were, except that a body of a checkpoint is now the job's own. Not counted as enqueued."""
-    dialect.insert_jobs(
+    dialect.insert(
+        "insert_jobs",
         [
             (
                 job.id,
@@ -159,7 +151,7 @@ def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
                 job.body,
             )
             for job in copies
-        ]
+        ],
     )
     jobs = [restored(job, now_ms) for job in copies]
     dialect.insert("save_progress", [progress_row(job) for job in jobs])
@@ -183,8 +175,3 @@ async def _rows(dialect: Dialect, step_s: int, at_ms: int, run: str, place: str)
     """What the rows of a place hold together; None if there are none. They are locked."""
     found = await dialect.select("load_copies", step_s=step_s, at_ms=at_ms, run=run, first=place, last=place + _BEHIND)
     return b"".join(bytes(data) for (data,) in found) if found else None
-
-
-def _text(name: str | bytes) -> str:
-    """Of a column that is text on one store and bytes on the other."""
-    return name if isinstance(name, str) else name.decode()

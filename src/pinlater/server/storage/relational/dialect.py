@@ -7,12 +7,13 @@ coroutine to its end without an event loop (`sqlite/dialect.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
+from pinlater.domain.queue import Queue
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.known_groups import KnownGroups
-from pinlater.server.storage.relational.rows import ClaimRow, DoneRow, Row, StateRow
+from pinlater.server.storage.relational.rows import Row
 
 Keys = Sequence[tuple[int, ...]]
 
@@ -26,6 +27,21 @@ class WaitingJob(Protocol):
     def run_after_ms(self) -> int: ...
     @property
     def counted_future(self) -> int: ...
+
+
+COUNTED = (
+    "pending",
+    "future",
+    "in_progress",
+    "succeeded",
+    "failed",
+    "enqueued_total",
+    "claimed_total",
+    "succeeded_total",
+    "failed_total",
+    "retried_total",
+)
+"""What is counted of each queue and priority: columns of `counters`."""
 
 
 class Counter(Protocol):
@@ -52,11 +68,67 @@ class QueueEntry(Protocol):
     def known_failures(self) -> KnownGroups: ...
 
 
+class QueueRow(NamedTuple):
+    """The row of a queue that exists."""
+
+    queue_id: int
+    queue: Queue
+
+
+class QueueLook(NamedTuple):
+    """`queue`: None if there is none of this name; `deleted_ms`: when one was last deleted, 0 for never. Read only if there is none."""
+
+    queue: Queue | None
+    deleted_ms: int
+
+
+class QueueTable(Protocol):
+    """The rows of queues and of their deletions, in one transaction."""
+
+    async def look(self, name: str) -> QueueLook:
+        """Reads a queue without a lock."""
+        ...
+
+    async def write_merged(self, given: Queue, looked: QueueLook, now_ms: int) -> Queue:
+        """Stores what `merged` gives; the queue as it is from then on. Looks again where another server may have come between."""
+        ...
+
+    async def lock(self, name: str) -> QueueRow | None:
+        """The queue, which no other transaction changes meanwhile."""
+        ...
+
+    def save(self, queue_id: int, queue: Queue) -> None:
+        """The settings of a queue that exists."""
+        ...
+
+    def drop(self, queue_ids: Sequence[int]) -> None:
+        """Deletes queues, at once for every caller, however much they held."""
+        ...
+
+    def hold_deletion(self, name: str) -> None:
+        """Before `lock`, where a deletion is to be remembered: of a merge and a deletion at the same time one sees the other."""
+        ...
+
+    def remember_deletion(self, name: str, deleted_ms: int) -> None:
+        """Keeps the newest."""
+        ...
+
+    def forget_deletions(self, before_ms: int, limit: int) -> None:
+        """Forgets deletions before that time, at most `limit`."""
+        ...
+
+
 class Dialect(Protocol):
-    """One transaction. `job_tables` hold rows of a job in every state."""
+    """One transaction. `job_tables` hold rows of a job in every state; `given_keys` are the jobs that got a unique key in it."""
 
     @property
     def job_tables(self) -> Sequence[str]: ...
+    @property
+    def given_keys(self) -> set[int]: ...
+
+    def queue_table(self) -> QueueTable:
+        """The rows of queues, in this transaction."""
+        ...
 
     async def queues_named(self, names: Iterable[str]) -> Mapping[str, QueueEntry]:
         """The queues of these names that exist."""
@@ -74,52 +146,28 @@ class Dialect(Protocol):
         """The jobs that exist, locked: for `record_of`. One that `ids` names twice may come twice."""
         ...
 
-    async def load_claims(self, ids: Sequence[int]) -> Sequence[ClaimRow]:
-        """The claims that exist, locked. One that `ids` names twice may come twice."""
-        ...
-
-    async def load_done(self, ids: Sequence[int]) -> Sequence[DoneRow]:
-        """The finished jobs among these, locked."""
-        ...
-
-    async def load_states(self, ids: Sequence[int]) -> Sequence[StateRow]:
-        """Where each of the jobs is, locked."""
-        ...
-
-    async def find_unfinished(self, ids: Sequence[int]) -> set[int]:
-        """Finds the jobs that wait or are claimed, or got a key by `save_key`. Locks nothing."""
-        ...
-
-    async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
-        """The bytes of these jobs' bodies, by id."""
-        ...
-
-    async def load_contents(self, ids: Sequence[int]) -> Sequence[tuple[int, bytes, str | None]]:
-        """Id and newest body of each of these jobs, and the last holder of a finished one. They exist and are locked."""
-        ...
-
-    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+    async def select(self, name: str, /, **values: object) -> Sequence[Row]:
         """The rows of a statement, after all changes so far."""
+        ...
+
+    async def select_of(self, name: str, ids: Sequence[int]) -> Sequence[Row]:
+        """The rows of a statement on a list of ids, in order."""
+        ...
+
+    async def select_jobs(self, name: str, ids: Sequence[int]) -> Sequence[Row]:
+        """The rows of a statement on these jobs, wherever they are kept. Their first column is the id."""
         ...
 
     async def change_now(self, name: str, /, **values: object) -> int:
         """Carries out an UPDATE or DELETE, after all changes so far; how many rows it changed."""
         ...
 
-    async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
-        """The row of a unique key: job id, priority, end; it may have ended."""
+    def change(self, name: str, /, **values: object) -> None:
+        """Carries out an UPDATE or DELETE."""
         ...
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
         """Gives a unique key to a job, until the job ends."""
-        ...
-
-    def free_key(self, queue_id: int, key: str, job_id: int) -> None:
-        """Frees a unique key if this job has it and it does not end by time."""
-        ...
-
-    def move_key(self, queue_id: int, key: str, job_id: int, priority: int) -> None:
-        """A unique key names its job under another priority, if this job has the key."""
         ...
 
     def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
@@ -130,20 +178,12 @@ class Dialect(Protocol):
         """An INSERT of many rows."""
         ...
 
-    def insert_jobs(self, rows: Sequence[Row]) -> None:
-        """Rows of `jobs`: id, queue, priority, run-after, attempts allowed, created at, options, body."""
-        ...
-
     def for_each(self, name: str, keys: Keys) -> None:
         """An UPDATE or DELETE for each of these keys."""
         ...
 
     def delete(self, table: str, ids: Sequence[int]) -> None:
         """Deletes rows by id."""
-        ...
-
-    def save_body(self, job_id: int, body: bytes) -> None:
-        """A new body; the job has a row in `progress`."""
         ...
 
     def enter_ready(self, jobs: Sequence[JobRecord]) -> None:

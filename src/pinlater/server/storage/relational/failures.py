@@ -13,6 +13,7 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Dialect, QueueEntry
 from pinlater.server.storage.relational.reading import Reader
+from pinlater.server.storage.relational.rows import text_of
 from pinlater.server.storage.values import StoredFailures
 
 _OTHERS = FailureKind("", "", "")
@@ -54,7 +55,7 @@ async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int, 
     if name not in known.names and queue.queue_id not in looked and known.may_have_changed(now_ms):
         looked.add(queue.queue_id)
         found = await dialect.select("failure_names", queue_id=queue.queue_id)
-        known.names = {_text(each) for (each,) in found} - {OTHERS}
+        known.names = {text_of(each) for (each,) in found} - {OTHERS}
         known.looked_ms = now_ms
     if name not in known.names:
         if len(known.names) >= GROUPS_MAX:
@@ -80,11 +81,11 @@ async def read(reader: Reader, queues: Sequence[str], from_hour: int) -> list[St
     for queue, name, hour, failures in await reader.select(
         "list_failure_hours", queues=list(queues), from_hour=from_hour
     ):
-        hours.setdefault((_text(queue), _text(name)), {})[hour] = failures
+        hours.setdefault((text_of(queue), text_of(name)), {})[hour] = failures
     found = await reader.select("list_failures", queues=list(queues))
     groups = []
     for queue, name, task, error_type, pattern, failures, first_ms, last_ms, priority, job_id in found:
-        texts = (_text(queue), _text(name), _text(task), _text(error_type), _text(pattern))
+        texts = (text_of(queue), text_of(name), text_of(task), text_of(error_type), text_of(pattern))
         by_hour = hours.get(texts[:2], {})
         groups.append(StoredFailures(*texts, failures, first_ms, last_ms, priority, job_id, by_hour))
     return groups
@@ -101,7 +102,3 @@ async def prune(dialect: Dialect, before_ms: int, before_hour: int, limit: int) 
     """Deletes old groups and old hours; how many rows."""
     deleted = await dialect.change_now("delete_old_failures", before_ms=before_ms, limit=limit)
     return deleted + await dialect.change_now("delete_old_failure_hours", before_hour=before_hour, limit=limit)
-
-
-def _text(name: str | bytes) -> str:
-    return name if isinstance(name, str) else name.decode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import IN_PROGRESS
 from pinlater.server.storage import outcomes
@@ -15,6 +16,7 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Release, renewed_deadline_ms
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.rows import ClaimRow
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey
 
 Item = TypeVar("Item")
@@ -25,20 +27,23 @@ async def finish(dialect: Dialect, acks: Sequence[JobAck], now_ms: int) -> list[
     return await _decide(dialect, acks, [ack.key for ack in acks], now_ms, outcomes.finish)
 
 
-async def checkpoint(dialect: Dialect, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> list[Acked]:
+async def checkpoint(
+    dialect: Dialect, checkpoints: Sequence[JobCheckpoint], now_ms: int
+) -> Sequence[Acked | PinLaterError]:
     """Progress of claimed jobs."""
     return await _decide(dialect, checkpoints, [item.key for item in checkpoints], now_ms, outcomes.checkpoint)
 
 
-async def extend(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+async def extend(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Heartbeats. A claim's deadline is all that its holder's heartbeat changes: only for refusals are jobs loaded."""
-    claims = {claim.id: claim for claim in await dialect.load_claims([ref.key.id for ref in refs])}
-    queues = await dialect.queues_of({claim.queue_id for claim in claims.values()})
+    rows = await dialect.select_of("load_claims", sorted({claim.key.id for claim in claims}))
+    found = {row[0]: ClaimRow._make(row) for row in rows}
+    queues = await dialect.queues_of({row.queue_id for row in found.values()})
     renewed: dict[int, tuple[int, int, int]] = {}
     others: list[int] = []
     answers: list[Acked] = []
-    for index, ((queue_name, priority, job_id), token, *_) in enumerate(refs):
-        claim = claims.get(job_id)
+    for index, ((queue_name, priority, job_id), token, *_) in enumerate(claims):
+        claim = found.get(job_id)
         queue = None if claim is None else queues.get(claim.queue_id)
         if claim is None or queue is None or (queue.name, claim.priority, claim.token) != (queue_name, priority, token):
             others.append(index)
@@ -49,19 +54,21 @@ async def extend(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> lis
         answers.append(Acked(outcomes.APPLIED, IN_PROGRESS, deadline_ms=deadline_ms))
     dialect.for_each("renew_claims", list(renewed.values()))
     if others:
-        left = [refs[index] for index in others]
+        left = [claims[index] for index in others]
         refused = await _decide(dialect, left, [ref.key for ref in left], now_ms, outcomes.extend)
         for index, answer in zip(others, refused, strict=True):
             answers[index] = answer
     return answers
 
 
-async def release(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+async def release(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Claims given back."""
-    return await _decide(dialect, refs, [ref.key for ref in refs], now_ms, outcomes.release)
+    return await _decide(dialect, claims, [claim.key for claim in claims], now_ms, outcomes.release)
 
 
-async def cancel(dialect: Dialect, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None) -> list[Acked]:
+async def cancel(
+    dialect: Dialect, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+) -> list[Acked]:
     """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
     return await _decide(
         dialect, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state)

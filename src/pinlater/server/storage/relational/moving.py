@@ -36,7 +36,8 @@ async def _write(dialect: Dialect, moves: Sequence[Move], priority: int, now_ms:
     dialect.enter_ready([after for _, after in moves if after.state is PENDING])
     for _, job in moves:
         if job.options.unique is not None:
-            dialect.move_key(job.queue_id, job.options.unique.key, job.id, priority)
+            key = job.options.unique.key
+            dialect.change("move_unique_key", queue_id=job.queue_id, key=key, id=job.id, priority=priority)
     await failures.move(dialect, [job for _, job in moves if job.attempts_ended])
 
 

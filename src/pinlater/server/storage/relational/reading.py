@@ -1,15 +1,18 @@
-"""Reads on a reader's connection, which sees what was committed: keys, and the order of a scan's page."""
+"""Reads on a reader's connection, which sees what was committed: lookups, scans, keys, queues."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple, Protocol
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.lookup_row import LookupRow, job_of
+from pinlater.server.storage.relational.rows import Row, text_of
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
@@ -28,19 +31,33 @@ from pinlater.server.storage.values import (
 
 NEWEST = (I64_MAX, I64_MAX)
 _QUEUES_A_STATEMENT = 500
+_JOBS_A_LOOK, _BODIES_A_LOOK = 200, 20
+
+
+class BoundStatement(NamedTuple):
+    """A statement with the values of its parameters."""
+
+    name: str
+    values: Mapping[str, Any]
 
 
 class Reader(Protocol):
-    """A connection that only reads. Text goes in as `str`; MySQL answers names as bytes."""
+    """A connection to the shard `shard` that only reads. Text goes in as `str`; MySQL answers names as bytes."""
 
-    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+    @property
+    def shard(self) -> str: ...
+
+    async def select(self, name: str, /, **values: object) -> Sequence[Row]:
         """The rows of a statement."""
         ...
 
-    async def select_page(
-        self, name: str, priorities: Sequence[int], limit: int, /, **values: object
-    ) -> Sequence[tuple[Any, ...]]:
-        """(time, id) of the newest rows of all that a statement on one priority finds for these, in one order."""
+    async def select_union(self, looks: Sequence[BoundStatement], newest: int | None = None) -> Sequence[Row]:
+        """Returns the rows of all these as those of one statement, in no order. `newest`: at most that many, by `sort_ms` and `id` from the
+        highest on."""
+        ...
+
+    def jobs(self, ids: Sequence[int], *, bodies: bool, at_once: int) -> AsyncGenerator[LookupRow, None]:
+        """Yields the jobs that exist, in this order. No more than `at_once` are in memory."""
         ...
 
 
@@ -50,20 +67,20 @@ async def queue_id_of(reader: Reader, name: str) -> int | None:
 
 
 async def find_requests(
-    reader: Reader, wanted: Sequence[RequestRef], now_ms: int
+    reader: Reader, requests: Sequence[RequestRef], now_ms: int
 ) -> list[Inserted | PinLaterError | None]:
     """The answer that each keyed request got before; None if there is none."""
     found: list[Inserted | PinLaterError | None] = []
-    for ref in wanted:
+    for ref in requests:
         row = await _of_queue(reader, "find_request_key", ref.queue, ref.request_key)
         found.append(None if row is None else KeyedAnswer(*row).to(ref.request_key, ref.fingerprint, now_ms))
     return found
 
 
-async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
+async def find_unique(reader: Reader, keys: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
     """The job that has each key now, by one statement for a key in up to five hundred queues."""
     queues: dict[str, list[str]] = {}
-    for ref in wanted:
+    for ref in keys:
         queues.setdefault(ref.key, []).append(ref.queue)
     held: dict[UniqueRef, KeyHolder] = {}
     for key, names in queues.items():
@@ -71,8 +88,8 @@ async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) 
             part = names[start : start + _QUEUES_A_STATEMENT]
             for queue, job_id, priority, until_ms in await reader.select("find_holders", key=key, names=part):
                 if until_ms is None or until_ms > now_ms:
-                    held[UniqueRef(_text(queue), key)] = KeyHolder(job_id, priority)
-    return [held.get(ref) for ref in wanted]
+                    held[UniqueRef(text_of(queue), key)] = KeyHolder(job_id, priority)
+    return [held.get(ref) for ref in keys]
 
 
 async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[Any, ...] | None:
@@ -84,22 +101,18 @@ async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[An
 
 async def list_unique_queues(reader: Reader) -> list[UniqueHeld]:
     rows = await reader.select("list_unique_queues")
-    return sorted(UniqueHeld(_text(name), oldest) for name, oldest in rows)
+    return sorted(UniqueHeld(text_of(name), oldest) for name, oldest in rows)
 
 
-async def list_unique_keys(reader: Reader, queue: str, made_by_ms: int, limit: int, after: str) -> UniqueKeyPage:
+async def list_unique_keys(reader: Reader, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
     """Reads `limit` keys from `after` on, and answers those of jobs that were made by that time."""
     queue_id = await queue_id_of(reader, queue)
     if queue_id is None:
         return UniqueKeyPage([], None)
     below_id = first_id_at(made_by_ms + 1)
     rows = await reader.select("list_unique_keys", queue_id=queue_id, after=after, limit=limit)
-    keys = [_text(key) for key, job_id in rows if job_id < below_id]
-    return UniqueKeyPage(keys, _text(rows[-1][0]) if len(rows) == limit else None)
-
-
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode()
+    keys = [text_of(key) for key, job_id in rows if job_id < below_id]
+    return UniqueKeyPage(keys, text_of(rows[-1][0]) if len(rows) == limit else None)
 
 
 async def timed_keys(reader: Reader, now_ms: int) -> TimedKeys:
@@ -124,27 +137,43 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
     return found
 
 
-def in_order_of(keys: Sequence[JobKey], rows: Iterable[LookupRow], shard: str) -> list[JobInfo | None]:
-    """The job of each key; None where queue, priority or id is of none of these rows. `shard`: the name of their shard."""
-    by_key = {row.key: job_of(row, shard) for row in rows}
-    return [by_key.get(key) for key in keys]
+async def lookup(reader: Reader, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
+    """All that is known of each; None where queue, priority or id is of no job."""
+    ids = sorted({key.id for key in keys})
+    found = {row.key: job_of(row, reader.shard) async for row in reader.jobs(ids, bodies=bodies, at_once=_JOBS_A_LOOK)}
+    return [found.get(key) for key in keys]
 
 
-async def scan(
-    reader: Reader, page: Page, read: Callable[[Sequence[tuple[int, int]]], Awaitable[list[PageRow]]]
-) -> list[PageRow] | PinLaterError:
-    """The order of the page first, then all about its jobs. `read` passes over a job that moved on in between. Then the next ones take its
-    place, since a short page is taken for the last one."""
+async def scan(reader: Reader, page: Page) -> list[PageRow] | PinLaterError:
+    """The order of the page first, then all about its jobs: two statements if no job moves on in between. If one does, the next ones take
+    its place, since a short page is taken for the last one."""
     rows: list[PageRow] = []
     while True:
         order = await _page_order(reader, page._replace(limit=page.limit - len(rows)))
         if isinstance(order, PinLaterError):
             return order
-        found = await read(order) if order else []
+        found = await _page_rows(reader, order, page) if order else []
         rows += found
         if len(found) == len(order) or (page.bodies and found):
             return rows
         page = page._replace(after=order[-1])
+
+
+async def _page_rows(reader: Reader, order: Sequence[tuple[int, int]], page: Page) -> list[PageRow]:
+    """The jobs that are still in the state, so that not much more than `max_bytes` is ever in memory."""
+    rows: list[PageRow] = []
+    size_bytes = 0
+    sorted_by = {job_id: sort_ms for sort_ms, job_id in order}
+    at_once = _BODIES_A_LOOK if page.bodies else _JOBS_A_LOOK
+    async with aclosing(reader.jobs(list(sorted_by), bodies=page.bodies, at_once=at_once)) as found:
+        async for row in found:
+            if page.bodies and size_bytes > page.max_bytes:
+                break
+            if row.state is page.state:
+                job = job_of(row, reader.shard)
+                rows.append(PageRow(sorted_by[row.id], row.key, job))
+                size_bytes += len(job.body or b"")
+    return rows
 
 
 async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | PinLaterError:
@@ -159,7 +188,29 @@ async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | Pin
     else:
         name = "page_of_claims" if page.state is JobState.IN_PROGRESS else "page_of_done"
         values["state"] = int(page.state)
-    rows = await reader.select_page(name, page.priorities, max(0, page.limit), **values)
+    limit = max(0, page.limit)
+    looks = [BoundStatement(name, {**values, "priority": priority, "limit": limit}) for priority in page.priorities]
+    rows = await reader.select_union(looks, newest=limit)
     if not rows and await queue_id_of(reader, page.queue) is None:
         return QueueNotFound.of(page.queue)
     return [(sort_ms, job_id) for sort_ms, job_id in rows]
+
+
+async def counts(reader: Reader, queues: Sequence[str]) -> list[QueueCounts]:
+    """Counters as they stand; one seek each for the job that waits longest."""
+    return counted(await reader.select("count_jobs", names=list(queues))) if queues else []
+
+
+def counted(rows: Iterable[Row]) -> list[QueueCounts]:
+    """From the rows of `count_jobs`."""
+    return [QueueCounts(text_of(queue), PriorityCounts._make(counts)) for queue, *counts in rows]
+
+
+async def queues_with_ids(reader: Reader) -> list[tuple[int, Queue]]:
+    """All queues, by name."""
+    rows = await reader.select("list_queues")
+    return [(queue_id, queue_of(text_of(name), config, bool(paused))) for queue_id, name, paused, config in rows]
+
+
+async def list_queues(reader: Reader) -> list[Queue]:
+    return [queue for _, queue in await queues_with_ids(reader)]

@@ -62,15 +62,6 @@ class ClaimRow(NamedTuple):
     token: str
 
 
-class DoneRow(NamedTuple):
-    """The columns of the statement `load_done`."""
-
-    id: int
-    queue_id: int
-    priority: int
-    state: int
-
-
 class StateRow(NamedTuple):
     """The columns of the statement `load_states`: where a job is. In no state: what remains of a deleted job."""
 
@@ -190,6 +181,11 @@ def progress_row(job: JobRecord) -> tuple[object, ...]:
 def done_row(job: JobRecord) -> tuple[object, ...]:
     """Returns the parameters of `insert_done`."""
     return (job.id, job.queue_id, int(job.state), job.priority, job.finished_at_ms, job.holder)
+
+
+def text_of(name: str | bytes) -> str:
+    """Returns a name from a column that is text on one store and bytes on the other."""
+    return name if isinstance(name, str) else name.decode()
 
 
 def key_of_job(options: Options) -> UniqueKey | None:

@@ -1,12 +1,16 @@
-"""Statements by name, from the `.sql` files of a dialect's `queries/`, which are named after their subjects.
+"""Statements by name, from `.sql` files that are named after their subjects: those of both dialects from `queries/` here, others from the
+`queries/` of a dialect.
 
-A statement begins with `-- name: its_name(parameters)` (over two lines if they are many), goes on to the next such line, and has
-`:name` for each parameter.
+A statement begins with `-- name: its_name(parameters)` (over two lines if they are many), extends to the next such line, and has
+`:name` for each parameter. A shared one has the words of both dialects: upserts as SQLite writes them, MySQL's locks and indexes,
+`IN (:list)`, and `VALUES :rows` for rows of its parameters. Each dialect replaces what it does not know.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
@@ -22,16 +26,25 @@ class Statement(NamedTuple):
     text: str
 
 
-def read_statements(folder: Traversable) -> dict[str, Statement]:
-    """All statements of a dialect. Raises `ValueError` for a name that occurs twice and for parameters that do not fit the text."""
+_SHARED = files("pinlater.server.storage.relational") / "queries"
+
+
+def read_statements(folder: Traversable, in_dialect: Callable[[Statement], Statement]) -> dict[str, Statement]:
+    """All statements of a dialect. `in_dialect` translates a shared one. Raises `ValueError` for a name that occurs twice and for
+    parameters that do not fit the text."""
     found: dict[str, Statement] = {}
-    for file in folder.iterdir():
-        if file.name.endswith(".sql"):
-            for statement in _parse(file.read_text(encoding="utf-8")):
-                if statement.name in found:
-                    raise ValueError(f"{statement.name} occurs twice in {folder}")
-                found[statement.name] = statement
+    for statement in [*_read(folder), *map(in_dialect, _read(_SHARED))]:
+        if statement.name in found:
+            raise ValueError(f"{statement.name} occurs twice in {folder}")
+        if set(statement.parameters) != set(_PARAMETER.findall(statement.text)):
+            raise ValueError(f"the parameters of {statement.name} are not those in its text")
+        found[statement.name] = statement
     return found
+
+
+def _read(folder: Traversable) -> list[Statement]:
+    texts = [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".sql")]
+    return [statement for text in texts for statement in _parse(text)]
 
 
 def _parse(text: str) -> list[Statement]:
@@ -44,6 +57,4 @@ def _statement(name: str, listed: str, body: str) -> Statement:
     lines = [line for line in body.splitlines() if not line.startswith("--")]
     text = "\n".join(lines).strip().removesuffix(";")
     parameters = tuple(re.findall(r"[a-z_]+", listed))
-    if set(parameters) != set(_PARAMETER.findall(text)):
-        raise ValueError(f"the parameters of {name} are not those in its text")
     return Statement(name, parameters, text)

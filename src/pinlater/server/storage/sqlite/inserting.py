@@ -20,8 +20,8 @@ from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, s
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
+_INSERT_PLAIN_JOBS = Rows("insert_plain_jobs")
 _INSERT_JOBS = Rows("insert_jobs")
-_INSERT_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
 _INSERT_EXPIRIES = Rows("insert_expiries")
 _INSERT_READY = sql("insert_ready")
 _INSERT_READY_AFTER = sql("insert_ready_after")
@@ -221,9 +221,9 @@ class _Batch:
     def store(self) -> None:
         execute = self._transaction.execute
         if self._plain:
-            _INSERT_JOBS.run(execute, self._plain)
+            _INSERT_PLAIN_JOBS.run(execute, self._plain)
         if self._with_options:
-            _INSERT_JOBS_WITH_OPTIONS.run(execute, self._with_options)
+            _INSERT_JOBS.run(execute, self._with_options)
         if self._expiries:
             _INSERT_EXPIRIES.run(execute, self._expiries)
         if self._new_keys:
@@ -231,7 +231,7 @@ class _Batch:
         if self._below_floor:
             execute(_INSERT_READY_OF, (str(self._below_floor),))
         if self._highest > self._floor:
-            if len(self._plain) == _INSERT_JOBS.width and not self._with_options:
+            if len(self._plain) == _INSERT_PLAIN_JOBS.width and not self._with_options:
                 # One row costs less without a look at `jobs`.
                 job_id, queue_id, priority, run_after_ms, *_ = self._plain
                 execute(_INSERT_READY, (queue_id, priority, run_after_ms, job_id, 0))

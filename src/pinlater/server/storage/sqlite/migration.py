@@ -1,7 +1,5 @@
 """The schema's versions: one file each in `migrations/`, run in order, each in a transaction of its own, under the file's lock.
 
-A program of schema N runs on files of schema N and N + 1: a new version first adds what the new program needs (expand), and takes
-away what the old one needed a version later (contract). Older files are taken forward; newer ones are refused with both numbers.
 To change the schema: add `000N_*.sql`, and keep a dump of a file of the version before under `tests/sqlite/released/`.
 """
 
@@ -12,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from pinlater.domain.errors import SchemaRefused
+from pinlater.server.storage.schema import check_version
 
 FOLDER = files("pinlater.server.storage.sqlite") / "migrations"
 APPLICATION_ID = 0x504C5452
@@ -42,11 +41,7 @@ def check(connection: sqlite3.Connection, path: Path, newest: int | None = None)
     """The file's version, if this program may work on it or take it forward; raises `SchemaRefused` if not."""
     newest = newest_version() if newest is None else newest
     version = version_of(connection)
-    if version > newest + 1:
-        raise SchemaRefused(
-            f"{path} has schema {version}; this version of pinlater is written for schema {newest} and runs on {newest} and "
-            f"{newest + 1}: upgrade pinlater"
-        )
+    check_version(path, version, newest)
     [application_id] = connection.execute("PRAGMA application_id").fetchone()
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application_id != APPLICATION_ID:

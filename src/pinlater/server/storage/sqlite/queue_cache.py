@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from operator import attrgetter
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, queue_of
 from pinlater.domain.transitions import SUCCEEDED
-from pinlater.server.storage.relational.dialect import WaitingJob
+from pinlater.server.storage.relational.dialect import COUNTED, WaitingJob
 from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.lost_jobs import LostJobs
-from pinlater.server.storage.sqlite.statements import Execute, sql
+from pinlater.server.storage.sqlite.statements import STATEMENTS, Execute, sql
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ NEVER_MS = I64_MAX
 # A transaction that changed more queues than this is undone by reading all of them.
 _CHANGED_MAX = 1_000
 _SAVE_COUNTER = sql("save_counter")
+_COLUMNS = attrgetter(*STATEMENTS["save_counter"].parameters)
 
 
 class Counter:
@@ -38,24 +40,7 @@ class Counter:
     if the job that was may have gone.
     """
 
-    __slots__ = (
-        "claimed_total",
-        "enqueued_total",
-        "failed",
-        "failed_total",
-        "future",
-        "future_from_exact",
-        "future_from_ms",
-        "in_progress",
-        "mark_id",
-        "mark_ms",
-        "pending",
-        "priority",
-        "queue_id",
-        "retried_total",
-        "succeeded",
-        "succeeded_total",
-    )
+    __slots__ = ("future_from_exact", "future_from_ms", "mark_id", "mark_ms", "priority", "queue_id", *COUNTED)
 
     def __init__(self, row: tuple[int, ...]) -> None:
         (
@@ -88,22 +73,8 @@ class Counter:
         self.future_from_ms, self.future_from_exact = (self.mark_ms, False) if future else (NEVER_MS, True)
 
     def row(self) -> tuple[int, ...]:
-        return (
-            self.queue_id,
-            self.priority,
-            self.pending,
-            self.future,
-            self.mark_ms,
-            self.mark_id,
-            self.in_progress,
-            self.succeeded,
-            self.failed,
-            self.enqueued_total,
-            self.claimed_total,
-            self.succeeded_total,
-            self.failed_total,
-            self.retried_total,
-        )
+        row: tuple[int, ...] = _COLUMNS(self)
+        return row
 
     def move_mark(self, now_ms: int) -> None:
         """Takes the mark to now if that costs nothing: no future job lies between. `advance_due` does the rest."""

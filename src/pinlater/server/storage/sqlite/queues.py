@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.domain.queue import Queue, settings_text
-from pinlater.server.storage.relational.queues import QueueLook, QueueRow, merged
+from pinlater.server.storage.relational.dialect import QueueLook, QueueRow
+from pinlater.server.storage.relational.queues import merged
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 
 
 class SqliteQueueTable:
-    """Implements `relational.queues.QueueTable`. The cache has all queues, and no other transaction runs meanwhile."""
+    """Implements `relational.dialect.QueueTable`. The cache has all queues, and no other transaction runs meanwhile."""
 
     __slots__ = ("_queue_cache", "_transaction")
 

@@ -6,32 +6,21 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TypeVar
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
-from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
-from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.queues import QueueTable
-from pinlater.server.storage.relational.reading import Reader
-from pinlater.server.storage.relational.shard import RelationalShard
-from pinlater.server.storage.relational.sweeping import time_out_claims
-from pinlater.server.storage.sqlite import (
-    claiming,
-    due_marks,
-    finishing,
-    garbage,
-    inserting,
-    migration,
-    reading,
-    sweeping,
-)
-from pinlater.server.storage.sqlite import samples as sample_rows
+from pinlater.server.storage.relational import reading as relational_reading
+from pinlater.server.storage.relational import samples as sample_rows
+from pinlater.server.storage.relational.shard import Change, P, Read, RelationalShard
+from pinlater.server.storage.relational.sweeping import expire_jobs, time_out_claims
+from pinlater.server.storage.sqlite import claiming, due_marks, finishing, garbage, inserting, migration, reading
 from pinlater.server.storage.sqlite.checkpointer import Checkpointer
 from pinlater.server.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
@@ -39,10 +28,10 @@ from pinlater.server.storage.sqlite.errors import translate
 from pinlater.server.storage.sqlite.file_identity import FileIdentity
 from pinlater.server.storage.sqlite.lock import FileLock
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
-from pinlater.server.storage.sqlite.queues import SqliteQueueTable
 from pinlater.server.storage.sqlite.readers import Readers
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import (
     Acked,
@@ -53,17 +42,13 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobAck,
     JobKey,
-    Page,
-    PageRow,
     Purge,
-    SampleRange,
     StoredSample,
     Swept,
     TimeToLive,
 )
 
 T = TypeVar("T")
-Args = TypeVarTuple("Args")
 logger = logging.getLogger(__name__)
 
 # SQLite's own limit is 1 GB a row.
@@ -194,29 +179,21 @@ class SqliteShard(RelationalShard):
         """How many transactions changed something since the shard was opened."""
         return self._open.writer.commits
 
-    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        """Relational code as one call of the writer."""
-        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args)))
+    async def _change(self, work: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs relational code as one call of the writer."""
+        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args, **kwargs)))
 
-    async def _change_queues(self, work: Callable[[QueueTable, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteQueueTable(t), *args)))
+    async def _look_up(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._open.readers.quick(lambda c: at_once(work(SqliteReader(c, self.name), *args, **kwargs)))
 
-    async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return self._open.readers.quick(lambda c: at_once(work(SqliteReader(c), *args)))
-
-    async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        return await self._open.readers.long(lambda c: at_once(work(SqliteReader(c), *args)))
+    async def _walk(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._open.readers.long(lambda c: at_once(work(SqliteReader(c, self.name), *args, **kwargs)))
 
     @property
     def _open(self) -> _OpenShard:
         if self._opened is None:
             raise ShardConnectionFailed(f"{self.path} is not open")
         return self._opened
-
-    # --- queues -----------------------------------------------------------------------------------------------------------
-
-    async def list_queues(self) -> Sequence[Queue]:
-        return await self._open.readers.long(reading.list_queues)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
@@ -267,13 +244,10 @@ class SqliteShard(RelationalShard):
     ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
         if len(keys) <= self._settings.lookup_inline_max:
-            return self._open.readers.quick(lambda c: reading.lookup(c, self.name, keys, bodies=bodies))
-        return await self._open.readers.long(lambda c: reading.lookup(c, self.name, keys, bodies=bodies))
-
-    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._open.readers.long(lambda c: reading.scan(c, self.name, page))
+            return await super().lookup_jobs(keys, bodies=bodies)
+        return await self._walk(relational_reading.lookup, keys, bodies=bodies)
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         opened = self._open
@@ -282,7 +256,7 @@ class SqliteShard(RelationalShard):
             if miscounted:
                 await opened.writer.carry_out(lambda t: t.queue_cache.recount_named(t.execute, miscounted))
             return counts
-        return self._open.readers.quick(lambda c: reading.counts(c, queues))
+        return await self._look_up(relational_reading.counts, queues)
 
     # --- maintenance: nothing to do costs no query ------------------------------------------------------------------------------
 
@@ -293,16 +267,22 @@ class SqliteShard(RelationalShard):
         return await opened.writer.carry_out(lambda t: due_marks.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
-        opened = self._open
-        if limit <= 0 or not sweeping.time_out_wanted(opened.queue_cache):
+        queues = self._open.queue_cache.queues.values()
+        if limit <= 0 or not any(counter.in_progress for queue in queues for counter in queue.counters.values()):
             return []
         return await self._change(time_out_claims, now_ms, limit, quarantine_after)
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
-        if limit <= 0 or not sweeping.expire_wanted(opened.queue_cache, now_ms):
+        if limit <= 0 or opened.queue_cache.first_expiry_ms >= now_ms:
             return []
-        return await opened.writer.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
+
+        def expire(transaction: Transaction) -> list[Swept]:
+            swept = at_once(expire_jobs(SqliteDialect(transaction), now_ms, limit))
+            transaction.queue_cache.reload_expiry(transaction.execute)
+            return swept
+
+        return await opened.writer.carry_out(expire)
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
@@ -327,11 +307,7 @@ class SqliteShard(RelationalShard):
 
     async def save_samples(self, samples: Sequence[StoredSample]) -> None:
         for start in range(0, len(samples), _SAMPLES_A_TRANSACTION):
-            part = samples[start : start + _SAMPLES_A_TRANSACTION]
-            await self._open.writer.carry_out(partial(sample_rows.save, samples=part))
-
-    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
-        return await self._open.readers.long(lambda c: sample_rows.find(c, ranges))
+            await self._change(sample_rows.save, samples[start : start + _SAMPLES_A_TRANSACTION])
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
-        return await self._open.writer.carry_out(lambda t: sample_rows.trim(t, step_s, before_ms, limit))
+        return await self._change(sample_rows.trim, step_s, before_ms, limit)

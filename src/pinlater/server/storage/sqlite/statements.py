@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pinlater.server.storage.relational.statements import read_statements
+from pinlater.server.storage.relational.statements import Statement, read_statements
 
 ROWS_MAX = 64
 Execute = Callable[..., Any]
 
-STATEMENTS = read_statements(files("pinlater.server.storage.sqlite") / "queries")
+
+def _in_sqlite(shared: Statement) -> Statement:
+    """Without locks and words about indexes; lists are JSON."""
+    text = re.sub(r"\s+FOR UPDATE( SKIP LOCKED)?| FORCE INDEX \(\w+\)|_binary(?=:)", "", shared.text)
+    text = re.sub(r"IN \(:(\w+)\)", r"IN (SELECT value FROM json_each(:\1))", text)
+    row = ", ".join([f":{name}" for name in shared.parameters])
+    return shared._replace(text=text.replace("VALUES :rows", f"VALUES ({row})"))
+
+
+STATEMENTS = read_statements(files("pinlater.server.storage.sqlite") / "queries", _in_sqlite)
 
 
 @cache
@@ -31,7 +40,7 @@ def sql(name: str) -> str:
     return re.sub(r":([a-z_]+)", lambda match: numbers[match[1]], text)
 
 
-def in_order(name: str, values: dict[str, object]) -> list[object]:
+def in_order(name: str, values: Mapping[str, object]) -> list[object]:
     """The values of a statement's parameters, for `sql(name)`."""
     return [values[parameter] for parameter in STATEMENTS[name].parameters]
 
@@ -55,10 +64,10 @@ def union(names: tuple[str, ...]) -> str:
 
 
 @cache
-def merged_pages(name: str, priorities: int) -> str:
-    """Returns `merge_pages` of a statement for a number of priorities. Its parameters are those of `union`, then its own."""
-    before = priorities * len(STATEMENTS[name].parameters)
-    return _numbered_from(before, sql("merge_pages")).replace("{pages}", union((name,) * priorities))
+def merged_pages(names: tuple[str, ...]) -> str:
+    """Returns `merge_pages` of these statements. Its parameters are those of `union`, then its own."""
+    before = sum([len(STATEMENTS[name].parameters) for name in names])
+    return _numbered_from(before, sql("merge_pages")).replace("{pages}", union(names))
 
 
 def _numbered_from(before: int, statement: str) -> str:
@@ -113,6 +122,9 @@ class OfIds:
         statement, last = (self.of_one, ids[0]) if len(ids) == 1 else (self.of_many, str(ids))
         cursor: sqlite3.Cursor = execute(statement, (*values, last))
         return cursor
+
+
+of_ids = cache(OfIds)
 
 
 class PairSelect:

@@ -57,21 +57,6 @@ SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims
 -- The columns of `DoneRow`.
 SELECT id, queue_id, priority, state FROM done FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
 
--- name: save_progress(rows)
--- `body` keeps its value: `save_body` sets it.
-INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
-  error_type, error_text, attempts)
-VALUES :rows
-ON DUPLICATE KEY UPDATE
-  attempts_allowed = VALUES(attempts_allowed), attempts_remaining = VALUES(attempts_remaining),
-  attempts_ended = VALUES(attempts_ended), run_after_ms = VALUES(run_after_ms), updated_at_ms = VALUES(updated_at_ms),
-  custom_status = VALUES(custom_status), error_type = VALUES(error_type), error_text = VALUES(error_text),
-  attempts = VALUES(attempts);
-
--- name: save_body(body, id)
--- A checkpoint's new body; the one at enqueue stays in `jobs`.
-UPDATE progress SET body = :body WHERE id = :id;
-
 -- name: delete_ready(keys)
 -- By whole primary keys, in their order.
 DELETE ready FROM JSON_TABLE(:keys, '$[*]' COLUMNS (
@@ -112,28 +97,24 @@ INSERT IGNORE INTO future (run_after_ms, id, queue_id, priority) VALUES :rows;
 DELETE future FROM JSON_TABLE(:keys, '$[*]' COLUMNS (run_after_ms BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS gone
 STRAIGHT_JOIN future FORCE INDEX (PRIMARY) ON future.run_after_ms = gone.run_after_ms AND future.id = gone.id;
 
--- name: insert_expiries(rows)
--- A job that waits again may still have its row.
-INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows;
-
 -- name: insert_done(rows)
 -- A row that is there is one that no transaction has left: the newest end counts.
 INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows
 ON DUPLICATE KEY UPDATE state = VALUES(state), priority = VALUES(priority), finished_at_ms = VALUES(finished_at_ms), holder = VALUES(holder);
 
--- name: lock_unique_key(queue_id, key)
+-- name: find_unique_key(queue_id, key)
 -- Locked: a key that has ended is deleted next, while another server may give it to another job.
-SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key FOR UPDATE;
+SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = _binary:key FOR UPDATE;
 
 -- name: delete_unique_key(queue_id, key)
-DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key;
+DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = _binary:key;
 
 -- name: free_unique_key(queue_id, key, id)
 -- A key ends with its job, except one of scope TIME (2).
-DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key AND id = :id AND scope <> 2;
+DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = _binary:key AND id = :id AND scope <> 2;
 
 -- name: move_unique_key(queue_id, key, id, priority)
-UPDATE unique_keys SET priority = :priority WHERE queue_id = :queue_id AND unique_key = :key AND id = :id;
+UPDATE unique_keys SET priority = :priority WHERE queue_id = :queue_id AND unique_key = _binary:key AND id = :id;
 
 -- name: move_rows(table, priority, ids)
 -- As `delete_rows`.

@@ -34,9 +34,6 @@ WHERE jobs.id IN (:ids);
 -- As `delete_ready`, but for jobs that were never claimed: one that came back has the same key and other content.
 DELETE FROM ready WHERE (:which) AND flags & 1 = 0;
 
--- name: insert_claims(rows)
-INSERT INTO claims (id, queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, flags, token, source, holder) VALUES :rows;
-
 -- name: select_first_ready(queue_id, priority, from_ms)
 -- When the next job from :from_ms on is due.
 SELECT MIN(run_after_ms) FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms >= :from_ms;

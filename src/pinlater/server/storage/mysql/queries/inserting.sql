@@ -1,8 +1,5 @@
 -- Storing new jobs, with the keys that come with them.
 
--- name: insert_jobs(rows)
-INSERT INTO jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body) VALUES :rows;
-
 -- name: select_known_ids(ids)
 -- Those of the ids that are taken.
 SELECT jobs.id FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS wanted

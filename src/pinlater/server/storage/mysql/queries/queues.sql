@@ -1,17 +1,11 @@
 -- Queues and their counters.
 
--- name: list_queues()
-SELECT queue_id, name, paused, config FROM queues ORDER BY name;
-
 -- name: list_priorities()
 -- The priorities that each queue has counters of.
 SELECT DISTINCT queue_id, priority FROM counters;
 
 -- name: list_priorities_of(queue_id)
 SELECT DISTINCT priority FROM counters WHERE queue_id = :queue_id ORDER BY priority;
-
--- name: find_queue(name)
-SELECT queue_id FROM queues WHERE name = :name;
 
 -- name: find_queues(names)
 SELECT queue_id, name FROM queues WHERE name IN (:names);
@@ -32,9 +26,6 @@ INSERT IGNORE INTO queues (name, paused, config, created_at_ms) VALUES (:name, 0
 -- Locked: its settings are compared next, then saved.
 SELECT queue_id, paused, config FROM queues WHERE name = :name FOR UPDATE;
 
--- name: configure_queue(paused, config, queue_id)
-UPDATE queues SET paused = :paused, config = :config WHERE queue_id = :queue_id;
-
 -- name: drop_queues(ids)
 -- The queues are gone for every caller; the garbage collection frees their rows.
 DELETE FROM queues WHERE queue_id IN (:ids);
@@ -42,17 +33,6 @@ DELETE FROM queues WHERE queue_id IN (:ids);
 -- name: insert_dropped_queues(rows)
 -- For the garbage collection, which frees their rows.
 INSERT IGNORE INTO dropped_queues (queue_id) VALUES :rows;
-
--- name: list_dropped_queues()
-SELECT queue_id FROM dropped_queues ORDER BY queue_id;
-
--- name: delete_dropped_queue(queue_id)
--- Nothing of it is left.
-DELETE FROM dropped_queues WHERE queue_id = :queue_id;
-
--- name: find_deleted_queue(name)
--- When a queue of this name was last deleted.
-SELECT deleted_at_ms FROM deleted_queues WHERE name = :name;
 
 -- name: lock_deleted_queue(name)
 -- Waits for a deletion under way; see `_merge_locked`.

@@ -63,7 +63,7 @@ SELECT COUNT(*) FROM (
     AND (run_after_ms < :before_ms OR (run_after_ms = :before_ms AND id < :before_id)) LIMIT :limit
 ) AS found;
 
--- name: count_jobs(which)
+-- name: count_all_jobs()
 -- Counters summed over all writers, with the run-after of the job that waits longest where one is due.
 SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
   CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
@@ -74,7 +74,21 @@ SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATE
     WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
   ) END
 FROM counters JOIN queues ON queues.queue_id = counters.queue_id
-WHERE :which
+GROUP BY queues.name, counters.queue_id, counters.priority
+ORDER BY queues.name, counters.priority;
+
+-- name: count_jobs(names)
+-- The same of some queues.
+SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
+  CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
+  CAST(SUM(enqueued_total) AS SIGNED), CAST(SUM(claimed_total) AS SIGNED), CAST(SUM(succeeded_total) AS SIGNED),
+  CAST(SUM(failed_total) AS SIGNED), CAST(SUM(retried_total) AS SIGNED),
+  CASE WHEN SUM(pending) > SUM(future) THEN (
+    SELECT ready.run_after_ms FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END
+FROM counters JOIN queues ON queues.queue_id = counters.queue_id
+WHERE queues.name IN (:names)
 GROUP BY queues.name, counters.queue_id, counters.priority
 ORDER BY queues.name, counters.priority;
 

@@ -43,12 +43,6 @@ STRAIGHT_JOIN ready FORCE INDEX (PRIMARY) ON ready.queue_id = due.queue_id AND r
   AND ready.run_after_ms = due.run_after_ms AND ready.id = due.id
 SET ready.flags = ready.flags & ~2;
 
--- name: overdue_claims(now_ms, limit)
-SELECT id FROM claims WHERE deadline_ms < :now_ms ORDER BY deadline_ms, id LIMIT :limit FOR UPDATE SKIP LOCKED;
-
--- name: expired_jobs(now_ms, limit)
-SELECT expires_at_ms, id FROM expiries WHERE expires_at_ms < :now_ms ORDER BY expires_at_ms, id LIMIT :limit FOR UPDATE SKIP LOCKED;
-
 -- name: delete_expiries(keys)
 -- By whole primary keys, in their order.
 DELETE expiries FROM JSON_TABLE(:keys, '$[*]' COLUMNS (expires_at_ms BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS gone
@@ -73,10 +67,6 @@ DELETE FROM unique_keys WHERE until_ms > :now_ms ORDER BY until_ms LIMIT :limit;
 -- name: select_ready_of(queue_id, limit)
 -- Of a dropped queue; for `delete_waiting`.
 SELECT id, priority, run_after_ms, flags & 2 FROM ready WHERE queue_id = :queue_id LIMIT :limit FOR UPDATE SKIP LOCKED;
-
--- name: select_done_of(queue_id, limit)
--- Of a dropped queue.
-SELECT id FROM done FORCE INDEX (done_by_finish) WHERE queue_id = :queue_id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: delete_request_keys_of(queue_id, limit)
 -- Of a dropped queue.

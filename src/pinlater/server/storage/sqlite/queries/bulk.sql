@@ -4,10 +4,6 @@
 -- For `delete_waiting`.
 SELECT id, priority, run_after_ms, 0 FROM ready WHERE queue_id = :queue_id AND priority = :priority ORDER BY run_after_ms, id LIMIT :limit;
 
--- name: oldest_claims(queue_id, priority, limit)
--- Reads all claims, of which there are never many.
-SELECT id FROM claims WHERE queue_id = :queue_id AND priority = :priority ORDER BY claimed_at_ms, id LIMIT :limit;
-
 -- name: oldest_done(queue_id, state, priority, after_ms, after_id, until_ms, limit)
 -- Those after (:after_ms, :after_id) that finished until :until_ms.
 SELECT finished_at_ms, id FROM done

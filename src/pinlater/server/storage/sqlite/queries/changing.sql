@@ -2,7 +2,7 @@
 
 -- name: load_jobs(ids)
 -- The columns of `JobRow`. A job in none of `ready`, `claims` and `done` is the rest of one; it is left out. `ready` is looked at for jobs
--- in neither of the others.
+-- in neither of the others. Bodies are not read for their length.
 SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
   progress.id AS p_id, progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
   progress.attempts_ended AS p_attempts_ended, progress.run_after_ms AS p_run_after_ms,
@@ -10,7 +10,8 @@ SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_a
   progress.error_type AS p_error_type, progress.error_text AS p_error_text, progress.attempts AS p_history,
   claims.id AS claim_id, claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, claims.flags AS claim_flags,
   claims.token, claims.source, claims.holder,
-  done.state AS done_state, done.finished_at_ms, 0 AS counted_future, 0 AS body_bytes
+  done.state AS done_state, done.finished_at_ms, 0 AS counted_future,
+  CASE WHEN progress.body IS NULL THEN length(jobs.body) ELSE length(progress.body) END AS body_bytes
 FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
 LEFT JOIN progress ON progress.id = jobs.id
@@ -54,36 +55,12 @@ LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.prio
 LEFT JOIN claims ON claims.id = jobs.id
 WHERE ready.id IS NOT NULL OR claims.id IS NOT NULL;
 
--- name: load_sizes(ids)
--- The bytes of bodies, which are not read.
-SELECT jobs.id, CASE WHEN progress.body IS NULL THEN length(jobs.body) ELSE length(progress.body) END
-FROM json_each(:ids) AS wanted
-CROSS JOIN jobs ON jobs.id = wanted.value
-LEFT JOIN progress ON progress.id = jobs.id;
-
 -- name: load_contents(ids)
 SELECT jobs.id, coalesce(progress.body, jobs.body), done.holder
 FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN done ON done.id = jobs.id;
-
--- name: save_progress(id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms,
---   custom_status, error_type, error_text, attempts)
--- `body` keeps its value: `save_body` sets it.
-INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
-  error_type, error_text, attempts)
-VALUES (:id, :attempts_allowed, :attempts_remaining, :attempts_ended, :run_after_ms, :updated_at_ms, :custom_status,
-  :error_type, :error_text, :attempts)
-ON CONFLICT (id) DO UPDATE SET
-  attempts_allowed = excluded.attempts_allowed, attempts_remaining = excluded.attempts_remaining,
-  attempts_ended = excluded.attempts_ended, run_after_ms = excluded.run_after_ms, updated_at_ms = excluded.updated_at_ms,
-  custom_status = excluded.custom_status, error_type = excluded.error_type, error_text = excluded.error_text,
-  attempts = excluded.attempts;
-
--- name: save_body(body, id)
--- A checkpoint's new body; the one at enqueue stays in `jobs`.
-UPDATE progress SET body = :body WHERE id = :id;
 
 -- name: delete_ready(queue_id, priority, run_after_ms, id)
 DELETE FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;
@@ -99,11 +76,6 @@ UPDATE claims SET deadline_ms = :deadline_ms, flags = :flags WHERE id = :id;
 -- changed: 1 for a job that has changed since its enqueue.
 INSERT INTO ready (queue_id, priority, run_after_ms, id, changed)
 VALUES (:queue_id, :priority, :run_after_ms, :id, :changed);
-
--- name: insert_expiries(expires_at_ms, id)
--- A job that waits again may still have its row.
-INSERT OR IGNORE INTO expiries (expires_at_ms, id)
-VALUES (:expires_at_ms, :id);
 
 -- name: insert_done(id, queue_id, state, priority, finished_at_ms, holder)
 INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder)

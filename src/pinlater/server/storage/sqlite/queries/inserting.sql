@@ -1,13 +1,8 @@
 -- Storing new jobs, with the keys that come with them.
 
--- name: insert_jobs(id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, body)
--- Plain jobs.
+-- name: insert_plain_jobs(id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, body)
 INSERT INTO jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, body)
 VALUES (:id, :queue_id, :priority, :run_after_ms, :attempts_allowed, :created_at_ms, :body);
-
--- name: insert_jobs_with_options(id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body)
-INSERT INTO jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body)
-VALUES (:id, :queue_id, :priority, :run_after_ms, :attempts_allowed, :created_at_ms, :options, :body);
 
 -- name: insert_ready_after(floor)
 -- The new jobs are those above the highest id of before, so this range finds exactly them.

@@ -1,19 +1,10 @@
 -- Queues and their counters.
 
--- name: list_queues()
-SELECT queue_id, name, paused, config FROM queues ORDER BY name;
-
--- name: find_queue(name)
-SELECT queue_id FROM queues WHERE name = :name;
-
 -- name: load_queue(queue_id)
 SELECT queue_id, name, paused, config FROM queues WHERE queue_id = :queue_id;
 
 -- name: insert_queue(name, paused, config, created_at_ms)
 INSERT INTO queues (name, paused, config, created_at_ms) VALUES (:name, :paused, :config, :created_at_ms);
-
--- name: configure_queue(paused, config, queue_id)
-UPDATE queues SET paused = :paused, config = :config WHERE queue_id = :queue_id;
 
 -- name: drop_queue(queue_id)
 -- The queue is gone for every caller; the garbage collection frees its rows.
@@ -22,17 +13,6 @@ DELETE FROM queues WHERE queue_id = :queue_id;
 -- name: insert_dropped_queue(queue_id)
 -- For the garbage collection, which frees its rows.
 INSERT INTO dropped_queues (queue_id) VALUES (:queue_id);
-
--- name: list_dropped_queues()
-SELECT queue_id FROM dropped_queues ORDER BY queue_id;
-
--- name: delete_dropped_queue(queue_id)
--- Nothing of it is left.
-DELETE FROM dropped_queues WHERE queue_id = :queue_id;
-
--- name: find_deleted_queue(name)
--- When a queue of this name was last deleted.
-SELECT deleted_at_ms FROM deleted_queues WHERE name = :name;
 
 -- name: save_deleted_queue(name, deleted_at_ms)
 -- Keeps the newest deletion.

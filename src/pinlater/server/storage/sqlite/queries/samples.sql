@@ -1,6 +1,6 @@
 -- The history of queues.
 
--- name: save_sample(step_s, at_ms, queue, origin, data)
+-- name: save_samples(step_s, at_ms, queue, origin, data)
 INSERT OR REPLACE INTO samples (step_s, at_ms, queue, origin, data) VALUES (:step_s, :at_ms, :queue, :origin, :data);
 
 -- name: list_samples(step_s, from_ms, until_ms, after_ms, after_queue, after_origin, limit)

@@ -15,12 +15,6 @@ SELECT run_after_ms, id FROM ready
 WHERE queue_id = :queue_id AND priority = :priority AND (run_after_ms, id) > (:after_ms, :after_id)
 ORDER BY run_after_ms, id LIMIT 1 OFFSET :offset;
 
--- name: overdue_claims(now_ms, limit)
-SELECT id FROM claims WHERE deadline_ms < :now_ms ORDER BY deadline_ms, id LIMIT :limit;
-
--- name: expired_jobs(now_ms, limit)
-SELECT expires_at_ms, id FROM expiries WHERE expires_at_ms < :now_ms ORDER BY expires_at_ms, id LIMIT :limit;
-
 -- name: delete_expiries(expires_at_ms, id)
 DELETE FROM expiries WHERE expires_at_ms = :expires_at_ms AND id = :id;
 
@@ -46,10 +40,6 @@ DELETE FROM unique_keys WHERE (queue_id, key) IN (
 -- name: select_ready_of(queue_id, limit)
 -- Of a dropped queue; for `delete_waiting`.
 SELECT id, priority, run_after_ms, 0 FROM ready WHERE queue_id = :queue_id LIMIT :limit;
-
--- name: select_done_of(queue_id, limit)
--- Of a dropped queue.
-SELECT id FROM done WHERE queue_id = :queue_id LIMIT :limit;
 
 -- name: delete_request_keys_of(queue_id, limit)
 -- Of a dropped queue.

@@ -1,8 +1,8 @@
 -- Entries of the audit, for `relational/audit.py`.
 
--- name: insert_audit(rows)
+-- name: insert_audit(name, content)
 -- One that is there already is a repeat after a lost answer.
-INSERT IGNORE INTO audit (name, content) VALUES :rows;
+INSERT OR IGNORE INTO audit (name, content) VALUES :rows;
 
 -- name: audit_beyond(records_max, limit)
 -- The oldest rows, of which there can be too many: numbers ascend, and some may be missing.
