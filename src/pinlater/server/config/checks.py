@@ -18,14 +18,14 @@ from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import HashMalformed, check_hash_form
 from pinlater.domain.trusted_proxies import checked_header, network_of
 from pinlater.extras import install_line
-from pinlater.server.config.configured_shard import ConfiguredShard
-from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set, tokens_in
+from pinlater.server.config.files import FileBroken, WatchedFile, read_rate_limits, read_server_set, tokens_in
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_file import find_shards, read_password
+from pinlater.server.config.shard_entry import ConfiguredShard
+from pinlater.server.config.shard_file import ShardSource, find_shards, parse_password
 from pinlater.server.config.sources import Origin
-from pinlater.server.storage.tls import make_context
+from pinlater.server.storage.tls import make_context, wants_tls
 from pinlater.tls.certificate import CertificateBroken, load_certificate
 
 _FRAME_OVERHEAD_BYTES = 64 * 1024
@@ -51,9 +51,9 @@ def check_together(
 def _missing_driver(settings: Settings) -> str | None:
     """What to install before a shard can be asked; None for nothing."""
     kind = SHARDED.get(settings.store.kind)
-    if kind is None or find_spec(kind.driver.modules[0]) is not None:
+    if kind is None or find_spec(kind.driver[0]) is not None:
         return None
-    return f"{kind.driver.title} is not installed: {install_line(kind.name)}"
+    return f"{kind.driver_title} is not installed: {install_line(kind.name)}"
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -180,7 +180,7 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         return
     try:
         if settings.database.password_file is not None:
-            read_password(settings.database.password_file)
+            WatchedFile(settings.database.password_file, parse_password)
     except FileBroken as error:
         yield f"{kind.name}.password_file", str(error)
         return
@@ -198,8 +198,7 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _any_tls(places: Sequence[ConfiguredShard], settings: Settings) -> bool:
     """Whether connections to any of the shards are encrypted."""
-    kind = SHARDED[settings.store.kind]
-    return any(kind.wants_tls(place, settings) for place in places)
+    return any(wants_tls(place.endpoint, settings.database) for place in places)
 
 
 def _place(path: str, origins: Mapping[str, Origin]) -> str:
@@ -250,14 +249,13 @@ def _shard_warnings(settings: Settings) -> Iterator[str]:
     database = settings.database
     if (driver := _missing_driver(settings)) is not None:
         yield driver
-    places = find_shards(settings)
-    path = settings.store.shard_file
-    secrets = [path] if path is not None and SHARDED[kind].has_password(path, settings) else []
-    for path in (*secrets, database.password_file):
+    source = ShardSource(settings)
+    has_password = any(entry.address.password is not None for entry in source.entries)
+    for path in (settings.store.shard_file if has_password else None, database.password_file):
         if path is not None and _others_may_read(path):
             yield f"{path} can be read by every user of this machine, and holds a password (chmod o-r)"
     has_files = database.tls_ca is not None or database.tls_cert is not None
-    if has_files and not _any_tls(places, settings):
+    if has_files and not _any_tls(source.places, settings):
         yield f"{kind}.tls is false: connections to the shards are not encrypted, though its files are named"
 
 

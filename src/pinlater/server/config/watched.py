@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.server.access.tokens import Token
-from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.files import RateLimitFile, ServerCountFile, WatchedFile, tokens_in
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.shard_file import ShardSource
 
 TOKENS = "access.tokens_file"

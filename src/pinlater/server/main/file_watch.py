@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from pinlater.server.access.tokens import Token
-from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.watched import SharedLimits, WatchedFiles
 from pinlater.server.main.stores import make_shards, sharded
 from pinlater.server.sharding.reload import DesiredShard

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from hashlib import sha256
 
-from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.shard_file import find_shards
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.interface import Shard

@@ -15,6 +15,10 @@ class TlsFiles(Protocol):
     """The settings of a store that speak of TLS."""
 
     @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted, where the address of the shard does not say."""
+
+    @property
     def tls_ca(self) -> Path | None:
         """Authorities that may have signed the database's certificate."""
 
@@ -29,6 +33,25 @@ class TlsFiles(Protocol):
     @property
     def tls_check_hostname(self) -> bool:
         """Whether the certificate must be for the name or address that the connection goes to."""
+
+
+class TlsEndpoint(Protocol):
+    """The address of a shard, as far as it speaks of TLS."""
+
+    @property
+    def tls(self) -> bool | None:
+        """Whether connections are encrypted; None leaves it to the settings."""
+
+    @property
+    def socket(self) -> str | None:
+        """The path of a Unix socket in the place of a host."""
+
+
+def wants_tls(endpoint: TlsEndpoint, settings: TlsFiles) -> bool:
+    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the address asks for it."""
+    if endpoint.tls is not None:
+        return endpoint.tls
+    return settings.tls and endpoint.socket is None
 
 
 def make_context(settings: TlsFiles) -> ssl.SSLContext:

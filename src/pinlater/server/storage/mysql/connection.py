@@ -19,8 +19,7 @@ from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.storage.mysql.products import refusal_of
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.stats import Stats
-from pinlater.server.storage.mysql.tls import wants_tls
-from pinlater.server.storage.tls import make_context
+from pinlater.server.storage.tls import make_context, wants_tls
 
 # For the packet's head, and for what the server adds.
 _PACKET_SLACK_BYTES = 1024

@@ -22,7 +22,8 @@ from pinlater.server.storage.redis.errors import NoConnection, RedisConnectionLo
 from pinlater.server.storage.redis.scripts import Script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
-from pinlater.server.storage.redis.tls import tls_arguments, wants_tls
+from pinlater.server.storage.redis.tls import tls_arguments
+from pinlater.server.storage.tls import wants_tls
 
 Address = tuple[str, int]
 """Host and port."""

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.settings import RedisSettings
 from pinlater.tls.trust import UNWANTED, WANTED
-
-
-def wants_tls(endpoint: RedisEndpoint, settings: RedisSettings) -> bool:
-    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the settings ask for it."""
-    if endpoint.tls is not None:
-        return endpoint.tls
-    return settings.tls and endpoint.socket is None
 
 
 def tls_arguments(settings: RedisSettings) -> dict[str, Any]:
