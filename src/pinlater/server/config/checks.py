@@ -18,7 +18,7 @@ from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import HashMalformed, check_hash_form
 from pinlater.domain.trusted_proxies import checked_header, network_of
 from pinlater.extras import install_line
-from pinlater.server.config.files import FileBroken, WatchedFile, read_rate_limits, read_server_set, tokens_in
+from pinlater.server.config.files import FileBroken, WatchedFile, rate_limits_in, server_count_in, tokens_in
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
@@ -139,16 +139,17 @@ def _password_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.queue_limits_file is not None:
+    readers: Mapping[str, Callable[[Path], object]] = {
+        "queue_limits_file": rate_limits_in,
+        "server_set_file": server_count_in,
+    }
+    for key, read in readers.items():
+        path = getattr(settings, key)
         try:
-            read_rate_limits(settings.queue_limits_file)
+            if path is not None:
+                read(path)
         except FileBroken as error:
-            yield "queue_limits_file", str(error)
-    if settings.server_set_file is not None:
-        try:
-            read_server_set(settings.server_set_file)
-        except FileBroken as error:
-            yield "server_set_file", str(error)
+            yield key, str(error)
 
 
 def _tokens_problems(settings: Settings) -> Iterator[tuple[str, str]]:
