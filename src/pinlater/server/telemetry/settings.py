@@ -19,10 +19,15 @@ class TelemetrySettings:
     """
 
     log_level: str = "info"
+    """`debug` (a line for each request), `info`, `warning` or `error`."""
     log_format: str = "auto"
+    """`text`, `json`, or `auto`: text on a terminal, else JSON."""
     queue_metrics_max: int = 10_000
+    """Most queues with metrics of their own; further ones are counted together."""
     loop_lag_interval_ms: int = 20
+    """How often the timer fires that measures the event loop; how exact the metrics `loop-lag-*` are."""
     queue_series_max: int = QUEUE_SERIES_MAX
+    """Most queues that /metrics shows by name, the busiest; all others are one queue there, `(other)`."""
 
     def __post_init__(self) -> None:
         if self.log_level not in LOG_LEVELS:
