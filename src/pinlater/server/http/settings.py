@@ -7,8 +7,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pinlater.domain.invalid_settings import InvalidSettings
-
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
@@ -39,10 +37,3 @@ class HttpSettings:
     """How long requests under way may take to end when the server stops."""
     allowed_hosts: tuple[str, ...] = ()
     """Names, besides loopback's, that a request to a loopback listener may carry in its Host header."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65_535:
-            raise InvalidSettings(f"http port {self.port} is not in 0..65535", "port")
-        for name in ("max_connections", "max_header_bytes", "header_timeout_s", "idle_timeout_s", "write_timeout_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidSettings(f"{name} must be above 0", name)

@@ -36,11 +36,3 @@ class TelemetrySettings:
             raise InvalidSettings(
                 f"log_format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}", "log_format"
             )
-        if self.loop_lag_interval_ms < 1:
-            raise InvalidSettings(
-                f"loop_lag_interval_ms {self.loop_lag_interval_ms} is below 1", "loop_lag_interval_ms"
-            )
-        if self.queue_metrics_max < 1:
-            raise InvalidSettings(f"queue_metrics_max {self.queue_metrics_max} is below 1", "queue_metrics_max")
-        if self.queue_series_max < 1:
-            raise InvalidSettings(f"queue_series_max {self.queue_series_max} is below 1", "queue_series_max")

@@ -85,9 +85,6 @@ class MysqlSettings:
     priority_levels: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("reader_connections", "connect_timeout_ms", "statement_timeout_ms", "lock_wait_ms", "lease_ms"):
-            if getattr(self, name) < 1:
-                raise InvalidSettings(f"{name} must be positive", name)
         if not _PREFIX.fullmatch(self.database_prefix):
             raise InvalidSettings(
                 "database_prefix must be 1 to 40 letters, digits and the signs _ $ - (it begins each database's name)",

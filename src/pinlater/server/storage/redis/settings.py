@@ -87,9 +87,6 @@ class RedisSettings:
     priority_levels: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("reader_connections", "connect_timeout_ms", "command_timeout_ms", "lease_ms"):
-            if getattr(self, name) < 1:
-                raise InvalidSettings(f"{name} must be positive", name)
         if not _PREFIX.fullmatch(self.key_prefix):
             raise InvalidSettings(
                 "key_prefix must be at most 40 letters, digits and the signs _ . : $ - (it begins each key)",

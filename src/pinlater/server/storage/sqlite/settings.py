@@ -7,8 +7,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pinlater.domain.invalid_settings import InvalidSettings
-
 
 @dataclass(frozen=True, slots=True)
 class SqliteSettings:
@@ -36,8 +34,3 @@ class SqliteSettings:
     """How long to wait for a lock on the file that another program holds."""
     lookup_inline_max: Annotated[int, Meta(ge=0, le=1_000_000)] = 16
     """Lookups of up to this many jobs run on the event loop, longer ones in a reader thread."""
-
-    def __post_init__(self) -> None:
-        for field in self.__slots__:
-            if getattr(self, field) < (0 if field in {"inline_commit_us", "lookup_inline_max"} else 1):
-                raise InvalidSettings(f"{field} must be positive", field)
