@@ -145,8 +145,9 @@ def console(
 
     Example: pinlater console --server db1:9010,db2:9010 --port 9998
     """
-    from pinlater.console.run import address_of, is_loopback, listening, serve
+    from pinlater.console.run import address_of, listening, serve
     from pinlater.console.server_channel import ServerChannel
+    from pinlater.domain.host_names import is_loopback
 
     loopback = is_loopback(host)
     if not loopback and not insecure:

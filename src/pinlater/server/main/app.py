@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from pinlater.domain.calls import OwningServer, ServerFacts
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
@@ -90,8 +91,20 @@ def _another(setting: str, what: str) -> str:
     return f"{flag} chooses another {what}, as does {setting} in the settings"
 
 
+class Served(Protocol):
+    """What a Thrift listener needs: a `Core`, or a front process, whose service is another process's."""
+
+    service: Service
+    settings: Settings
+    metrics: Metrics
+    standstill: Standstill
+
+    @property
+    def clock(self) -> Clock: ...
+
+
 def thrift_server(
-    core: Core,
+    served: Served,
     *,
     shared_port: bool = False,
     access: AccessControl | None = None,
@@ -99,38 +112,14 @@ def thrift_server(
 ) -> ThriftServer:
     """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in.
     `certificate`: None serves without TLS."""
-    return thrift_listener(
-        core.service,
-        core.settings,
-        core.metrics,
-        core.clock,
-        core.standstill,
-        shared_port=shared_port,
-        access=access,
-        certificate=certificate,
-    )
-
-
-def thrift_listener(
-    service: Service,
-    settings: Settings,
-    metrics: Metrics,
-    clock: Clock,
-    standstill: Standstill,
-    *,
-    shared_port: bool,
-    access: AccessControl | None,
-    certificate: CertificateSource | None,
-) -> ThriftServer:
-    """As `thrift_server`, for a service that may be another process's."""
     return ThriftServer(
-        service,
-        settings.thrift,
-        metrics,
-        clock,
+        served.service,
+        served.settings.thrift,
+        served.metrics,
+        served.clock,
         shared_port=shared_port,
-        standstill=standstill,
-        other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
+        standstill=served.standstill,
+        other_connections=served.settings.http.max_connections + PLACES_FOR_CHECKS,
         handlers=traced(HANDLERS, find_tracing()),
         guard=None if access is None else Guard(access),
         certificate=certificate,

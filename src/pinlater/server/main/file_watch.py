@@ -10,7 +10,7 @@ from pinlater.server.config.files import rate_limits_in, server_count_in
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.shard_file import ShardSource
-from pinlater.server.main.stores import make_shards, sharded
+from pinlater.server.main.stores import embedded, sharded
 from pinlater.server.sharding.reload import DesiredShard
 
 
@@ -65,7 +65,7 @@ class FileWatch:
     def desired(self) -> Sequence[DesiredShard]:
         """The shards as the files say now."""
         if self._shards is None:
-            return make_shards(self._settings)
+            return embedded(self._settings)
         self._places = self._shards.places
         return sharded(self._places, self._settings)
 

@@ -18,7 +18,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.front.service import front_service
 from pinlater.server.front.store_connection import StoreConnection
 from pinlater.server.http.server import Readiness
-from pinlater.server.main.app import listening, thrift_listener
+from pinlater.server.main.app import listening, thrift_server
 from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
 from pinlater.server.operations.audit_buffer import FLUSH_MS, AuditBuffer
@@ -48,16 +48,8 @@ class FrontApp:
         self.store = StoreConnection(store_path, number, self.standstill)
         self.audit = AuditBuffer(self._keep, self.metrics, self.clock, Random())  # noqa: S311 - tells entries apart, guards nothing
         self.service = front_service(self.store, self.audit.add if settings.audit.stores else lambda _: None)
-        self.thrift = thrift_listener(
-            self.service,
-            settings,
-            self.metrics,
-            self.clock,
-            self.standstill,
-            shared_port=True,
-            access=self.listener_files.access,
-            certificate=self.listener_files.certificate,
-        )
+        files = self.listener_files
+        self.thrift = thrift_server(self, shared_port=True, access=files.access, certificate=files.certificate)
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(self.metrics)
         self.runner = MaintenanceRunner(self._periodic(), self.metrics, Random())  # noqa: S311 - spreads load, guards nothing
