@@ -232,8 +232,9 @@ def _certificate(certificate: Path | None, key: Path | None, client_ca: Path | N
     """What the console serves HTTPS with; None for HTTP. Files that are no good are a usage error."""
     from pinlater.domain.clock import WallClock
     from pinlater.domain.invalid_settings import InvalidSettings
-    from pinlater.tls.certificate import CertificateBroken, CertificateSource
+    from pinlater.tls.certificate import CertificateSource
     from pinlater.tls.settings import TlsSettings
+    from pinlater.tls.trust import CertificateBroken
 
     clock = WallClock()
     try:

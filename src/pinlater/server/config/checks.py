@@ -27,7 +27,8 @@ from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.shard_file import ShardSource, find_shards, parse_password
 from pinlater.server.config.sources import Origin
 from pinlater.server.storage.tls import make_context, wants_tls
-from pinlater.tls.certificate import CertificateBroken, load_certificate
+from pinlater.tls.certificate import load_certificate
+from pinlater.tls.trust import CertificateBroken
 
 _FRAME_OVERHEAD_BYTES = 64 * 1024
 

@@ -44,6 +44,7 @@ from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.periodic_work import PeriodicWork
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.main.socket_folder import SocketFolder
+from pinlater.server.main.until_event import ends_before
 from pinlater.server.maintenance.runner import MaintenanceRunner
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
@@ -350,17 +351,14 @@ class App:
 
     async def _drain_until_cut_off(self, grace_s: float) -> None:
         draining = asyncio.create_task(self._drain(grace_s))
-        cut_off = asyncio.create_task(self._cut_off.wait())
-        await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
-        cut_off.cancel()
-        if not draining.done():
-            draining.cancel()
-            await asyncio.wait([draining])
-            if self.fronts is not None:
-                self.fronts.close()
-            await self.thrift.drain(0)
-        else:
+        if await ends_before(draining, self._cut_off):
             draining.result()
+            return
+        draining.cancel()
+        await asyncio.wait([draining])
+        if self.fronts is not None:
+            self.fronts.close()
+        await self.thrift.drain(0)
 
     async def _drain(self, grace_s: float) -> None:
         """First this server's own clients, which may need other servers; then what other servers have sent."""

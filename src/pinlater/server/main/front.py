@@ -20,6 +20,7 @@ from pinlater.server.front.store_connection import StoreConnection
 from pinlater.server.http.server import Readiness
 from pinlater.server.main.app import listening, thrift_server
 from pinlater.server.main.listener_files import ListenerFiles
+from pinlater.server.main.until_event import ends_before
 from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
 from pinlater.server.operations.audit_buffer import FLUSH_MS, AuditBuffer
 from pinlater.server.operations.standstill import Standstill
@@ -79,10 +80,7 @@ class FrontApp:
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.store.drain()
         draining = asyncio.create_task(self.thrift.drain(grace_s))
-        cut_off = asyncio.create_task(self._cut_off.wait())
-        await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
-        cut_off.cancel()
-        if not draining.done():
+        if not await ends_before(draining, self._cut_off):
             draining.cancel()
             await asyncio.wait([draining])
             await self.thrift.drain(0)

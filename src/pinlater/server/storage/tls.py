@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from pinlater.tls.trust import trusting_context
+from pinlater.tls.trust import naming, no_passphrase, trusting_context
 
 
 class TlsFiles(Protocol):
@@ -56,26 +54,11 @@ def wants_tls(endpoint: TlsEndpoint, settings: TlsFiles) -> bool:
 
 def make_context(settings: TlsFiles) -> ssl.SSLContext:
     """Raises OSError with the file's name if one is missing or is not what it should be."""
-    with _naming(settings.tls_ca):
+    with naming(settings.tls_ca):
         context = trusting_context(settings.tls_ca)
     context.check_hostname = settings.tls_check_hostname
     if settings.tls_cert is not None:
         key = settings.tls_key or settings.tls_cert
-        with _naming(settings.tls_cert, key):
-            context.load_cert_chain(str(settings.tls_cert), str(key), _no_passphrase)
+        with naming(settings.tls_cert, key):
+            context.load_cert_chain(str(settings.tls_cert), str(key), no_passphrase)
     return context
-
-
-@contextlib.contextmanager
-def _naming(*files: Path | None) -> Iterator[None]:
-    """The library's errors don't say which file they speak of."""
-    try:
-        yield
-    except OSError as error:
-        names = " and ".join(dict.fromkeys(str(file) for file in files if file is not None))
-        raise OSError(f"{names}: {error.strerror or error}") from error
-
-
-def _no_passphrase() -> str:
-    """Without it the library would ask on the terminal, and wait."""
-    raise OSError("the key is locked by a passphrase; give one without")
