@@ -24,7 +24,7 @@ from pinlater.client import (
 from pinlater.client.errors import BodiesMasked
 from pinlater.domain.access import METHOD_ROLES, Role, allowed
 from pinlater.domain.body_masks import BodyMasks
-from pinlater.server.thrift import masking
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import Reply
 from pinlater.wire.generated import received
 from pinlater.wire.generated import ttypes as types
@@ -32,6 +32,8 @@ from pinlater.wire.methods import METHODS_BY_NAME
 from tests.access.conftest import GuardedServer
 from tests.access.test_roles_over_thrift import TokenSender, arguments
 
+MASKED = [name for name, served in METHODS.items() if served.mask is not None]
+CHOOSING = [name for name, served in METHODS.items() if served.chosen is not None]
 Start = Callable[..., Awaitable[GuardedServer]]
 SECRET, SHOWN = "sesame", "addressee"
 BODY = json.dumps({"card": {"number": SECRET}, "to": SHOWN}).encode()
@@ -156,7 +158,7 @@ async def test_no_answer_to_a_role_that_may_not_see_a_body_has_it(start: Start, 
         caller.close()
 
 
-@pytest.mark.parametrize("method", masking._SHOWN)
+@pytest.mark.parametrize("method", MASKED)
 async def test_the_answers_have_it_for_a_role_that_may_see_it(start: Start, method: str) -> None:
     """Else the test before would find nothing in any answer."""
     server = await start(masks=WHOLE)
@@ -188,7 +190,7 @@ def answered(method: str) -> dict[str, Any]:
 def test_every_method_that_answers_bodies_or_their_quotes_is_known() -> None:
     """From the contract: the answer of a new one must be masked as well."""
     quote = {"PinLaterJobInfo", "PinLaterDequeueResponse", "FailureGroup", "BulkFilter"}
-    assert {method for method in METHODS_BY_NAME if quote & set(answered(method))} == set(masking._SHOWN)
+    assert {method for method in METHODS_BY_NAME if quote & set(answered(method))} == set(MASKED)
     binary = {
         (name, entry[2])
         for method in METHODS_BY_NAME
@@ -332,11 +334,11 @@ def test_every_method_with_a_body_regex_is_known() -> None:
         for part in arguments(method).values()
         if hasattr(part, "bodyRegexToMatch") or hasattr(getattr(part, "filter", None), "bodyRegexToMatch")
     }
-    assert named == set(masking._FILTERS)
+    assert named == set(CHOOSING)
 
 
 @each_mask
-@pytest.mark.parametrize("method", masking._FILTERS)
+@pytest.mark.parametrize("method", CHOOSING)
 async def test_no_regex_searches_bodies_for_a_role_that_may_not_see_them(
     start: Start, masks: BodyMasks, method: str
 ) -> None:

@@ -18,7 +18,7 @@ from pinlater.domain.access import Role
 from pinlater.domain.job import JobState
 from pinlater.server.access.quotas import OwnQuota, Quota
 from pinlater.server.operations.values import JobFilter
-from pinlater.server.thrift.quota_guard import REPORTS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.tls.settings import TlsSettings
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
@@ -150,7 +150,7 @@ async def test_requests_of_another_token_behind_a_refused_one_are_carried_out(gu
     assert await shared.refusal("createQueue", name="q", token=other) == ""
 
 
-@pytest.mark.parametrize("method", sorted(REPORTS))
+@pytest.mark.parametrize("method", [name for name, served in METHODS.items() if served.is_report])
 async def test_a_worker_reports_over_a_new_connection_although_its_token_has_no_space_for_one(
     guarded: GuardedServer, method: str
 ) -> None:

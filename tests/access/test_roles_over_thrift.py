@@ -13,8 +13,7 @@ from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState
-from pinlater.server.thrift.guard import QUEUES as QUEUES_OF
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
@@ -82,7 +81,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
     return {"request": requests[method]} if method in requests else others[method]
 
 
-NAME_A_QUEUE = [name for name in METHOD_ROLES if QUEUES_OF[name](SimpleNamespace(**arguments(name)))]
+NAME_A_QUEUE = [name for name in METHOD_ROLES if METHODS[name].queues(SimpleNamespace(**arguments(name)))]
 
 
 class TokenSender:
@@ -118,7 +117,7 @@ async def denial(caller: TokenSender, method: str, token: str | None, **given: A
 
 
 def test_the_table_has_every_method_of_the_protocol_and_no_other() -> None:
-    assert set(METHOD_ROLES) == set(METHODS_BY_NAME) == set(HANDLERS) == set(QUEUES_OF)
+    assert set(METHOD_ROLES) == set(METHODS_BY_NAME) == set(METHODS)
 
 
 @pytest.mark.parametrize("method", METHOD_ROLES)

@@ -16,6 +16,7 @@ from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, 
 from pinlater.domain.access import Role
 from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
 from pinlater.server.operations.values import Caller as WorkerCaller
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import DecodedCall
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
@@ -47,7 +48,7 @@ async def test_waiting_dequeues_of_other_queues_are_not_shown(guarded: GuardedSe
     assert guard is not None
     arguments_of = types.RequestContext("tests", authToken=token)
     call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(requestContext=arguments_of))
-    shown = await guard.admit(call, handle)(guarded.core.service, call.arguments)
+    shown = await guard.admit(call, METHODS["getWaitingDequeues"], handle)(guarded.core.service, call.arguments)
     assert [row.queueName for row in shown] == ["mail_new"]
 
 

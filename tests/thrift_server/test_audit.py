@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PasswordInvalid, QueueNotFound, ShardConnectionFailed
-from pinlater.server.thrift.audit import AUDITED, logger
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.audit import logger
+from pinlater.server.thrift.methods import METHODS
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
@@ -24,6 +24,7 @@ from tests.thrift_server.fake_operations import Gate
 
 SECRET = "open sesame"
 HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \x1b[2J\u2028\u202e' + "x" * 10_000
+AUDITED = [name for name, served in METHODS.items() if served.audited is not None]
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
@@ -92,7 +93,7 @@ def lines() -> Iterator[Lines]:
 
 
 def test_every_method_is_administrative_or_known_not_to_be() -> None:
-    assert set(AUDITED) == set(calls()) == set(HANDLERS) - NOT_ADMINISTRATIVE
+    assert set(AUDITED) == set(calls()) == set(METHODS) - NOT_ADMINISTRATIVE
 
 
 @pytest.mark.parametrize("method", AUDITED)

@@ -18,7 +18,7 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESCRIPTOR, HEADERS
@@ -639,7 +639,7 @@ def plain(value: Any) -> Any:
     return {name: plain(getattr(value, name)) for name in dir(type(value)) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("method", HANDLERS)
+@pytest.mark.parametrize("method", METHODS)
 async def test_every_value_reaches_the_operation_and_comes_back(desk: ThriftServerUnderTest, method: str) -> None:
     client = await desk.connect()
     reply = await client.call(method, **full_arguments()[method])
@@ -735,7 +735,7 @@ async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_
     desk.operations.answers["dequeue"] = DequeueResult([CLAIM], results)
     request = types.PinLaterDequeueRequest("emails", 10)
     arguments = SimpleNamespace(requestContext=types.RequestContext("worker-1", "request-1"), request=request)
-    call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Service, desk.operations), arguments))
+    call = asyncio.ensure_future(METHODS["dequeueJobs"].handle(cast(Service, desk.operations), arguments))
     while not desk.operations.asked:
         await asyncio.sleep(0)
     await asyncio.sleep(0)

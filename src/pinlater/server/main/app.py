@@ -54,7 +54,7 @@ from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
 from pinlater.server.thrift.guard import Guard
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.traced import traced
@@ -121,7 +121,7 @@ def thrift_server(
         shared_port=shared_port,
         standstill=served.standstill,
         other_connections=served.settings.http.max_connections + PLACES_FOR_CHECKS,
-        handlers=traced(HANDLERS, find_tracing()),
+        methods=traced(METHODS, find_tracing()),
         guard=None if access is None else Guard(access),
         certificate=certificate,
     )
