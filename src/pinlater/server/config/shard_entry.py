@@ -32,7 +32,7 @@ class SentinelAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShardAddress:
-    """Where a shard is and who logs in there. What is left out is None or empty: the settings have it. Never shown with its password.
+    """Where a shard is and who logs in there. An absent part is None or empty: the settings have it. Never shown with its password.
 
     The text is a URL.
     """
