@@ -13,7 +13,7 @@ from pinlater.domain.trace_headers import TRACEPARENT
 from pinlater.server.telemetry.tracing import Tracing
 from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.traced import traced
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.service.conftest import ServiceUnderTest
 
 CONTEXT = types.RequestContext("tests", "request-1")
@@ -25,11 +25,11 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     methods = traced(METHODS, Tracing(provider))
     job = types.PinLaterJob(b"x", headers={"kept": "as it is"})
-    enqueuing = SimpleNamespace(requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+    enqueuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
     await methods["enqueueJobs"].handle(world.service, enqueuing)
-    dequeuing = SimpleNamespace(requestContext=CONTEXT, request=types.PinLaterDequeueRequest("q", 1))
+    dequeuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterDequeueRequest("q", 1))
     answer = await methods["dequeueJobs"].handle(world.service, dequeuing)
-    [metadata] = answer.jobMetadata.values()
+    [metadata] = answer.metadata.values()
     assert metadata.headers["kept"] == "as it is"
     enqueue, dequeue = exporter.get_finished_spans()
     assert enqueue.context is not None

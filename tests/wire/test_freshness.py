@@ -12,13 +12,11 @@ from pinlater.domain.errors import ErrorCode
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.server.thrift.methods import METHODS
 from pinlater.wire import freshness
-from pinlater.wire.generated import PinLater, constants, received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
+from pinlater.wire.generated.structs import SPECS
 from pinlater.wire.methods import METHODS_BY_NAME
-
-STRUCTS = [
-    found for found in (vars(types) | vars(PinLater)).values() if vars(received).get(getattr(found, "__name__", ""))
-]
+from tests.compiled import PinLater, constants
+from tests.compiled import ttypes as types
 
 
 @pytest.fixture
@@ -45,13 +43,15 @@ def test_released_ids_and_types_never_change(compiler: str, released: dict[str, 
     assert freshness.broken_promises(released, freshness.ids_of(freshness.describe())) == []
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: str(struct.__name__))
+@pytest.mark.parametrize("struct", SPECS, ids=lambda struct: str(struct.__name__))
 def test_a_field_that_was_not_sent_shows_its_default(struct: Any) -> None:
     """But attempts: the queue's default holds where a producer leaves them out."""
-    shown = getattr(received, struct.__name__)()
-    for _, _, name, _, default in filter(None, struct.thrift_spec):
-        expected = None if (struct.__name__, name) in freshness.ABSENT_IS_NONE else default
-        assert getattr(shown, name) == expected, name
+    name = struct.__name__
+    by_compiler = getattr(PinLater if name.endswith("_args") else types, name)
+    defaults = {entry[2]: entry[4] for entry in filter(None, by_compiler.thrift_spec)}
+    for _, _, ours, _, word in filter(None, SPECS[struct]):
+        expected = None if (name, word) in freshness.ABSENT_IS_NONE else defaults[word]
+        assert getattr(struct(), ours) == expected, word
 
 
 def test_changes_of_what_was_released_are_seen() -> None:
@@ -226,8 +226,8 @@ def test_enums_and_constants_are_the_domain_s(released: dict[str, Any]) -> None:
 def test_the_record_and_the_generated_types_agree(released: dict[str, Any]) -> None:
     """Without the compiler, too, an id can't move unseen."""
     for name, fields in released["types"].items():
-        spec = [entry for entry in getattr(types, name).thrift_spec if entry is not None]
-        assert {str(entry[0]): entry[2] for entry in spec} == {
+        spec = [entry for entry in SPECS[getattr(structs, name)] if entry is not None]
+        assert {str(entry[0]): entry[4] for entry in spec} == {
             number: text.split(" = ")[0].split()[-1] for number, text in fields.items()
         }
 

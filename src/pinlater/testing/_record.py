@@ -38,9 +38,9 @@ class EnqueuedJobs:
     async def enqueue_jobs(self, service: Service, call: Any) -> Any:
         """The handler of `enqueueJobs`; keeps what it stores."""
         answer = await METHODS["enqueueJobs"].handle(service, call)
-        queue, jobs = call.request.queueName, jobs_to_enqueue(call.request.jobs)
+        queue, jobs = call.request.queue, jobs_to_enqueue(call.request.jobs)
         existing = frozenset(answer.existing or ())
-        for index, (descriptor, job) in enumerate(zip(answer.jobDescriptors, jobs, strict=True)):
+        for index, (descriptor, job) in enumerate(zip(answer.descriptors, jobs, strict=True)):
             if index not in existing:
                 self._stored.setdefault(descriptor, EnqueuedJob(descriptor, queue, job, self._clock.now_ms()))
         return answer

@@ -302,11 +302,11 @@ class App:
         core.service.front_processes = fronts.processes
         self.metrics.gauge(
             "front-connections",
-            lambda: fronts.connections,
+            lambda: len(fronts.connections),
             prometheus="pinlater_front_connections",
             help="Front processes that are connected to the process that has the store",
         )
-        await fronts.open(path)
+        await fronts.open_local(path)
 
     def _tell_clients(self) -> None:
         """Lets clients that know the owners of queues find this server."""

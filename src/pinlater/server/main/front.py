@@ -67,7 +67,7 @@ class FrontApp:
             with listening("Thrift", thrift.host, thrift.port, "thrift.port"):
                 await self.thrift.start()
         except BaseException:
-            await self.store.close()
+            await self.store.stop()
             raise
         self.runner.start()
         self.loop_lag.start()
@@ -88,7 +88,7 @@ class FrontApp:
         await self.runner.stop()
         await self.listener_files.note_uses()
         await self.audit.close()
-        await self.store.close()
+        await self.store.stop()
         self._state = "stopped"
         logger.info("stopped")
 
@@ -146,7 +146,7 @@ class FrontApp:
         store = self.store
         self.metrics.gauge(
             "store-process-calls",
-            lambda: store.sent,
+            lambda: store.calls,
             prometheus="pinlater_store_process_calls",
             help="Calls that front processes have sent to the process that has the store",
         )
@@ -158,7 +158,7 @@ class FrontApp:
         )
         self.metrics.gauge(
             "store-process-answers-lost",
-            lambda: store.lost,
+            lambda: store.calls_lost,
             prometheus="pinlater_store_process_answers_lost",
             help="Calls to the process that has the store whose answers did not come",
         )

@@ -170,7 +170,7 @@ class Answering:
         bounded: object = route.may_wait_or_cost
         if bounded and route.hands_out:  # of dequeues only long polls and dry runs
             asked = call.arguments.request
-            bounded = asked.waitMillis or asked.dryRun
+            bounded = asked.wait_ms or asked.dry_run
         if bounded or recipient.over_limit or self.running >= self._requests_max:
             reply = await self._answer_bounded(call, route, recipient)
         else:
@@ -188,18 +188,18 @@ class Answering:
     async def _answer_bounded(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
         """Answers a call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.may_wait_or_cost else None
-        waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
+        waits = route.hands_out and bool(request.wait_ms) and not request.dry_run
         use, quotas = recipient.use, self.quotas
         if waits and use is not None and quotas is not None and not use.token.takes_poll():
-            if request.jobAckRequest is None:
+            if request.acks is None:
                 return self._failed(call, route, recipient, quotas.polls_used_up(use.token))
-            request.waitMillis, waits = WAIT_OVER_QUOTA_MS, False
+            request.wait_ms, waits = WAIT_OVER_QUOTA_MS, False
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
             return self._failed(call, route, recipient, self._refusal(recipient))
         if waits:
             return await self._wait(call, route, recipient)
         self.running += 1
-        recipient.waiting = route.served.searches and request.bodyRegexToMatch is not None
+        recipient.waiting = route.served.searches and request.regex is not None
         try:
             cost = route.served.cost_bytes
             if cost is not None and (cost_bytes := cost(self._memory_bounds, call.arguments)):
@@ -328,7 +328,7 @@ class Answering:
         about = {
             "method": call.method.name,
             "queue": ", ".join(sorted(queues)[:_QUEUES_SHOWN]),
-            "source": call.arguments.requestContext.source,
+            "source": call.arguments.context.source,
             "answer_bytes": size_bytes,
             "max_answer_bytes": limit_bytes,
         }
@@ -399,13 +399,13 @@ class Answering:
         return encode_application_error(header.name, header.seqid, error.kind, error.message)
 
     def _log(self, call: DecodedCall, frame: bytes, reply: bytes, seconds: float) -> None:
-        context = call.arguments.requestContext
+        context = call.arguments.context
         logger.debug(
             "request",
             extra={
                 "method": call.method.name,
                 "source": context.source,
-                "request_id": context.requestId,
+                "request_id": context.request_id,
                 "request_bytes": len(frame),
                 "answer_bytes": len(reply),
                 "msec": round(seconds * 1000, 3),

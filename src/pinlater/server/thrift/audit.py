@@ -18,6 +18,7 @@ from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditCaller, AuditEn
 from pinlater.domain.caller_address import named_address, shown_address
 from pinlater.domain.errors import CallerError, OutcomeUnknown, PinLaterError, TokenInvalid, TokenRequired, Unavailable
 from pinlater.server.thrift.failures import code_of
+from pinlater.wire.generated.structs import SPECS
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +47,9 @@ class Audited(NamedTuple):
 
 
 def given(request: Any, *fields: str) -> Fields:
-    """Returns those of the fields that a request has."""
-    return {field: value for field in fields if (value := getattr(request, field)) is not None}
+    """Returns those of the fields that a request has, under the IDL's names, which operators know."""
+    names = {entry[2]: entry[4] for entry in SPECS[type(request)] if entry is not None}
+    return {names[field]: value for field in fields if (value := getattr(request, field)) is not None}
 
 
 class AuditCall(NamedTuple):
@@ -106,8 +108,8 @@ def _entry(
         0,
         who,
         roles,
-        call.arguments.requestContext.source[:TEXT_MAX],
-        shown_address(call.arguments.requestContext.callerAddress or "", call.host)[:TEXT_MAX],
+        call.arguments.context.source[:TEXT_MAX],
+        shown_address(call.arguments.context.caller_address or "", call.host)[:TEXT_MAX],
         call.method,
         queue[:TEXT_MAX],
         _as_json(fields),
@@ -126,14 +128,14 @@ def _as_json(fields: Fields) -> str:
 
 
 def _log(call: AuditCall, became: Fields) -> None:
-    context = call.arguments.requestContext
+    context = call.arguments.context
     who = {
         "method": call.method,
         "source": context.source,
-        "request_id": context.requestId,
+        "request_id": context.request_id,
         "peer": call.peer,
         "who": call.caller.who,
     }
-    if client := named_address(context.callerAddress or ""):
+    if client := named_address(context.caller_address or ""):
         who["client"] = client
     logger.info("administrative call", extra=who | dict(call.audited.asked(call.arguments)) | dict(became))

@@ -21,7 +21,15 @@ from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.callers import named_source
-from pinlater.server.thrift.methods.record import AllowedPart, AnyQueue, Asker, Chosen, Handler, Mask, ServedMethod
+from pinlater.server.thrift.methods.record import (
+    AllowedPart,
+    AnyQueue,
+    Chosen,
+    Handler,
+    KnownCaller,
+    Mask,
+    ServedMethod,
+)
 from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
@@ -41,8 +49,8 @@ class Guard:
         Raises AccessDenied.
         """
         name, arguments = served.name, call.arguments
-        grant = self.access.grant_of(arguments.requestContext.authToken)
-        user = arguments.requestContext.onBehalfOf
+        grant = self.access.grant_of(arguments.context.auth_token)
+        user = arguments.context.on_behalf_of
         who = grant.who(user) if user else grant.name
         needed = served.needed_for(arguments)
         proven = served.proves_itself is not None and served.proves_itself(arguments)
@@ -64,28 +72,28 @@ class Guard:
             changes.append(partial(_allowed_part, served.allowed_part, grant.has_queue))
         return _changed(handle, changes) if changes else handle
 
-    def _asker(self, call: DecodedCall, served: ServedMethod, grant: Grant, who: str) -> Asker:
+    def _asker(self, call: DecodedCall, served: ServedMethod, grant: Grant, who: str) -> KnownCaller:
         may = served.name in grant.allowed and all(map(grant.has_queue, served.queues(call.arguments)))
         queues = None if grant.all_queues else grant.has_queue
-        return Asker(self._shown(call, grant, who), self.caller(call), grant.rights, may, queues)
+        return KnownCaller(self._shown(call, grant, who), self.caller(call), grant.rights, may, queues)
 
     def _shown(self, call: DecodedCall, grant: Grant, who: str) -> str:
         """How people see a caller. What is in brackets at the end is proven; a source is only what callers call themselves."""
-        context = call.arguments.requestContext
+        context = call.arguments.context
         if grant.name:
             return _with_proof(context.source, f" (token {who})")
         return _with_proof(named_source(context), f" ({NO_TOKEN})" if self.access.has_tokens else "")
 
     def caller(self, call: DecodedCall) -> AuditCaller:
         """The caller, for the audit."""
-        context = call.arguments.requestContext
+        context = call.arguments.context
         try:
-            grant = self.access.grant_of(context.authToken)
+            grant = self.access.grant_of(context.auth_token)
         except AccessDenied:
             return AuditCaller(UNKNOWN_TOKEN)
         roles = tuple(role.value for role in grant.roles)
         try:
-            return AuditCaller(grant.who(context.onBehalfOf), roles)
+            return AuditCaller(grant.who(context.on_behalf_of), roles)
         except AccessDenied:  # what it says is no name of a user
             return AuditCaller(grant.name, roles)
 
@@ -95,7 +103,7 @@ class Guard:
         Callers without a good token are counted by address, each good token at an address for itself: all callers of a console have its
         address, and guesses must not delay the refusals of others.
         """
-        use = self.access.use_of(call.arguments.requestContext.authToken)
+        use = self.access.use_of(call.arguments.context.auth_token)
         refusal = self.access.refusals.one(f"{host} token {use.name}" if use is not None and use.name else host)
         if refusal.log:
             logger.warning(
@@ -104,8 +112,8 @@ class Guard:
                 extra={
                     "method": call.method.name,
                     "detail": error.detail,
-                    "host": shown_address(call.arguments.requestContext.callerAddress or "", host),
-                    "source": call.arguments.requestContext.source,
+                    "host": shown_address(call.arguments.context.caller_address or "", host),
+                    "source": call.arguments.context.source,
                     "refusals": refusal.log,
                 },
             )

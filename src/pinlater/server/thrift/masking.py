@@ -33,7 +33,7 @@ class Turns:
 
     async def pause_for(self, texts: Any) -> None:
         """The same for the texts of a job."""
-        self._bytes += len(texts.customStatus) + len(texts.lastErrorText or "")
+        self._bytes += len(texts.custom_status) + len(texts.error_text or "")
         if self._bytes >= _BYTES_A_TURN:
             self._bytes = 0
             await asyncio.sleep(0)
@@ -48,17 +48,17 @@ async def mask_info(turns: Turns, mask: QueueMask, info: Any) -> None:
         return
     masked = await turns.masked(mask, info.body)
     if masked is not None:
-        info.body, info.bodyMasked = masked, True
+        info.body, info.body_masked = masked, True
 
 
 def _mask_texts(info: Any) -> None:
     attempts = info.attempts or ()
-    error_type, error_text = info.lastErrorType or "", info.lastErrorText or ""
+    error_type, error_text = info.error_type or "", info.error_text or ""
     if error_type or error_text or attempts:
         outcome = attempts[-1].outcome if attempts else ""
-        info.failureGroup = group_of_texts(info.headers or {}, outcome, error_type, error_text, info.customStatus)
-    info.customStatus = masked_status(info.customStatus)
+        info.failure_group = group_of_texts(info.headers or {}, outcome, error_type, error_text, info.custom_status)
+    info.custom_status = masked_status(info.custom_status)
     info.progress = None
-    info.lastErrorText = masked_text(info.lastErrorText)
+    info.error_text = masked_text(info.error_text)
     for attempt in attempts:
-        attempt.errorText = masked_text(attempt.errorText)
+        attempt.error_text = masked_text(attempt.error_text)

@@ -62,7 +62,7 @@ class QuotaGuard:
 
     def refusal(self, call: DecodedCall, connection: CountedConnection, frame_bytes: int) -> QuotaExceeded | None:
         """Why a call is refused; None if it is not, or if access control will refuse its token. Counts its connection."""
-        token = self._access.use_of(call.arguments.requestContext.authToken)
+        token = self._access.use_of(call.arguments.context.auth_token)
         if token is None or connection.over_limit:
             return None
         request_bytes = frame_bytes + QUEUED_BYTES

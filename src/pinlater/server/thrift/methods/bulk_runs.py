@@ -21,23 +21,22 @@ from pinlater.server.thrift.methods.record import (
     queues_of_request,
 )
 from pinlater.wire.bulk_runs import order_of, wire_list, wire_run
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
 
 _TASKS_MAX = 5
 _ACTIONS = {number: action.value for number, action in enumerate(BulkAction)}
 
 
 # --- start and stop -----------------------------------------------------------------------------------------------------------
-async def _start_bulk_run(service: Service, call: received.startBulkRun_args) -> types.BulkRun:
+async def _start_bulk_run(service: Service, call: structs.startBulkRun_args) -> structs.BulkRun:
     """Keeps the caller with the run, and for the audit, when the run ends."""
-    source, asker, order = call.requestContext.source, asker_of(call), _bulk_order(call.order)
+    source, asker, order = call.context.source, asker_of(call), _bulk_order(call.order)
     if asker is None:
         return wire_run(await service.bulk_runs.start(order, source, source))
     return wire_run(await service.bulk_runs.start(order, asker.shown, source, asker.caller))
 
 
-def _bulk_order(order: received.BulkOrder) -> BulkOrder:
+def _bulk_order(order: structs.BulkOrder) -> BulkOrder:
     try:
         return order_of(order)
     except KeyError as error:
@@ -50,44 +49,44 @@ def _start_asked(call: Any) -> Fields:
     order, chosen = call.order, call.order.filter
     if order.undoes:  # of the filter nothing counts
         undoes = {"action": _ACTIONS.get(order.action, order.action), "undoes": order.undoes[:TEXT_MAX]}
-        return {"queue": order.queueName, **undoes, **given(order, "jobsPerSecond")}
+        return {"queue": order.queue, **undoes, **given(order, "jobs_per_second")}
     return {
-        "queue": order.queueName,
+        "queue": order.queue,
         "action": _ACTIONS.get(order.action, order.action),
-        "state": STATE_NAMES.get(chosen.jobState, chosen.jobState),
-        "by_regex": chosen.bodyRegexToMatch is not None,
-        "by_error": bool(chosen.errorText),
+        "state": STATE_NAMES.get(chosen.state, chosen.state),
+        "by_regex": chosen.regex is not None,
+        "by_error": bool(chosen.error_text),
         "headers": len(chosen.headers or ()),
         "tasks": [task[:TEXT_MAX] for task in (chosen.tasks or ())[:_TASKS_MAX]],
-        "group": (chosen.groupName or "")[:TEXT_MAX],
-        **given(order, "attemptsToAllow", "jobsPerSecond", "forGood"),
-        **given(chosen, "priority", "minAttempts", "enqueuedFromMillis", "enqueuedBeforeMillis", "skipCancelled"),
+        "group": (chosen.group or "")[:TEXT_MAX],
+        **given(order, "attempts", "jobs_per_second", "for_good"),
+        **given(chosen, "priority", "min_attempts", "enqueued_from_ms", "enqueued_before_ms", "skip_cancelled"),
     }
 
 
 def _chosen(call: Any) -> Chosen:
-    return Chosen(call.order.queueName, call.order.filter.bodyRegexToMatch, call.order.filter.errorText)
+    return Chosen(call.order.queue, call.order.filter.regex, call.order.filter.error_text)
 
 
-async def _stop_bulk_run(service: Service, call: received.stopBulkRun_args) -> types.BulkRun:
-    return wire_run(await service.bulk_runs.stop(call.queueName, call.runId))
+async def _stop_bulk_run(service: Service, call: structs.stopBulkRun_args) -> structs.BulkRun:
+    return wire_run(await service.bulk_runs.stop(call.queue, call.run_id))
 
 
 def _stop_asked(call: Any) -> Fields:
-    return {"queue": call.queueName, "run": call.runId[:TEXT_MAX]}
+    return {"queue": call.queue, "run": call.run_id[:TEXT_MAX]}
 
 
 # --- look at them -------------------------------------------------------------------------------------------------------------
-async def _get_bulk_runs(service: Service, call: received.getBulkRuns_args) -> list[types.BulkRun]:
-    return list(map(wire_run, await service.bulk_runs.runs(call.queueNames or None)))
+async def _get_bulk_runs(service: Service, call: structs.getBulkRuns_args) -> list[structs.BulkRun]:
+    return list(map(wire_run, await service.bulk_runs.runs(call.queues or None)))
 
 
-async def _list_bulk_runs(service: Service, call: received.listBulkRuns_args) -> types.BulkRunsResponse:
-    return wire_list(await service.bulk_runs.list_runs(call.request.queueNames or None))
+async def _list_bulk_runs(service: Service, call: structs.listBulkRuns_args) -> structs.BulkRunsResponse:
+    return wire_list(await service.bulk_runs.list_runs(call.request.queues or None))
 
 
 def _allowed_runs(may: AnyQueue, answer: Iterable[Any]) -> Any:
-    return [run for run in answer if may(run.order.queueName)]
+    return [run for run in answer if may(run.order.queue)]
 
 
 def _allowed_listed_runs(may: AnyQueue, answer: Any) -> Any:
@@ -99,7 +98,7 @@ def _without_texts(runs: Iterable[Any]) -> Any:
     """Keeps why a run has ended, which no database says."""
     shown = list(runs)
     for run in shown:
-        if run.detail and run.endedMillis is None:
+        if run.detail and run.ended_ms is None:
             run.detail = "waits"
     return shown
 
@@ -121,18 +120,18 @@ async def _mask_runs(masks: BodyMasks, call: Any, answer: Any) -> None:
     """A caller that sees the bodies may have chosen jobs by what they hold."""
     del call
     for run in answer:
-        mask, chosen = masks.of(run.order.queueName), run.order.filter
-        if mask.hides and chosen.bodyRegexToMatch is not None:
-            chosen.bodyRegexToMatch = MASKED_VALUE
+        mask, chosen = masks.of(run.order.queue), run.order.filter
+        if mask.hides and chosen.regex is not None:
+            chosen.regex = MASKED_VALUE
         if mask.texts:
-            chosen.errorText = masked_text(chosen.errorText)
+            chosen.error_text = masked_text(chosen.error_text)
 
 
 METHODS = [
     ServedMethod(
         "startBulkRun",
         handle=_start_bulk_run,
-        queues=lambda call: (call.order.queueName,),
+        queues=lambda call: (call.order.queue,),
         wants_asker=True,
         chosen=_chosen,
         mask=_mask_run,

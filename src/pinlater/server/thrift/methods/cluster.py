@@ -8,34 +8,33 @@ from pinlater.domain.calls import CallerRights, ClusterStatus, ShardDetails
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.looking import number
 from pinlater.server.thrift.methods.record import ServedMethod, asker_of
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
 
 
 # --- the server ---------------------------------------------------------------------------------------------------------------
-async def _get_server_info(service: Service, call: received.getServerInfo_args) -> types.ServerInfo:
+async def _get_server_info(service: Service, call: structs.getServerInfo_args) -> structs.ServerInfo:
     info, asker = await service.server_info(), asker_of(call)
     rights = info.caller if asker is None else asker.rights
-    return types.ServerInfo(
+    return structs.ServerInfo(
         version=info.version,
         features=list(info.features),
-        storeKind=info.store_kind,
-        nowMillis=info.now_ms,
-        startedAtMillis=info.started_at_ms,
-        priorityLevels=number(info.priority_levels),
-        maxBodyBytes=number(info.max_body_bytes),
-        maxFrameBytes=number(info.max_frame_bytes),
-        maxJobsPerRequest=number(info.max_jobs_per_request),
-        maxDescriptorsPerRequest=number(info.max_descriptors_per_request),
-        maxWaitMillis=number(info.max_wait_ms),
+        store_kind=info.store_kind,
+        now_ms=info.now_ms,
+        started_at_ms=info.started_at_ms,
+        priority_levels=number(info.priority_levels),
+        max_body_bytes=number(info.max_body_bytes),
+        max_frame_bytes=number(info.max_frame_bytes),
+        max_jobs_per_request=number(info.max_jobs_per_request),
+        max_descriptors_per_request=number(info.max_descriptors_per_request),
+        max_wait_ms=number(info.max_wait_ms),
         access=info.access or None,
-        serverId=info.server_id or None,
+        server_id=info.server_id or None,
         caller=None if rights is None else _caller_rights(rights),
     )
 
 
-def _caller_rights(caller: CallerRights) -> types.CallerRights:
-    return types.CallerRights(
+def _caller_rights(caller: CallerRights) -> structs.CallerRights:
+    return structs.CallerRights(
         caller.token_name or None,
         list(caller.roles),
         list(caller.queues),
@@ -45,16 +44,16 @@ def _caller_rights(caller: CallerRights) -> types.CallerRights:
 
 
 # --- the cluster --------------------------------------------------------------------------------------------------------------
-async def _get_cluster(service: Service, call: received.getCluster_args) -> types.ClusterStatus:
+async def _get_cluster(service: Service, call: structs.getCluster_args) -> structs.ClusterStatus:
     del call
     return _cluster_status(await service.cluster())
 
 
-def _cluster_status(status: ClusterStatus) -> types.ClusterStatus:
+def _cluster_status(status: ClusterStatus) -> structs.ClusterStatus:
     """Servers and shards, with owners as indices."""
     places = {server.address: index for index, server in enumerate(status.servers) if server.address}
     servers = [
-        types.ClusterServer(
+        structs.ClusterServer(
             server.address,
             server.name or None,
             server.slots,
@@ -71,7 +70,7 @@ def _cluster_status(status: ClusterStatus) -> types.ClusterStatus:
         for server in status.servers
     ]
     shards = [
-        types.ClusterShard(
+        structs.ClusterShard(
             shard.name,
             shard.in_reach,
             shard.version,
@@ -81,38 +80,38 @@ def _cluster_status(status: ClusterStatus) -> types.ClusterStatus:
         )
         for shard in status.shards
     ]
-    return types.ClusterStatus(
+    return structs.ClusterStatus(
         status.address,
         servers,
         shards,
-        [types.ForwardedCalls(*each) for each in status.forwarded],
+        [structs.ForwardedCalls(*each) for each in status.forwarded],
         status.moves,
         status.answers_lost,
         status.incomplete or None,
-        [types.FrontProcess(*each) for each in status.front_processes] or None,
+        [structs.FrontProcess(*each) for each in status.front_processes] or None,
     )
 
 
-def _shard_details(shard: ShardDetails) -> types.ShardDetails:
+def _shard_details(shard: ShardDetails) -> structs.ShardDetails:
     size, drain = shard.size, shard.drain
-    return types.ShardDetails(
+    return structs.ShardDetails(
         kind=shard.kind,
         address=shard.address or None,
-        takesEnqueues=shard.takes_enqueues,
-        sinceMillis=shard.since_ms,
+        takes_enqueues=shard.takes_enqueues,
+        since_ms=shard.since_ms,
         failure=shard.failure or None,
-        failedAtMillis=shard.failed_at_ms,
+        failed_at_ms=shard.failed_at_ms,
         probing=shard.probing,
         stalled=shard.stalled,
         full=shard.full or None,
-        jobs=None if shard.jobs is None else types.ShardJobs(*shard.jobs),
-        size=types.ShardSize(*size[:-1], size.late or None),
-        drain=None if drain is None else types.ShardDrain(*drain),
+        jobs=None if shard.jobs is None else structs.ShardJobs(*shard.jobs),
+        size=structs.ShardSize(*size[:-1], size.late or None),
+        drain=None if drain is None else structs.ShardDrain(*drain),
         lanes=[
-            types.ShardLane(lane.kind, number(lane.waiting), number(lane.running), *lane[3:]) for lane in shard.lanes
+            structs.ShardLane(lane.kind, number(lane.waiting), number(lane.running), *lane[3:]) for lane in shard.lanes
         ],
-        failureKind=shard.failure_kind or None,
-        memory=None if shard.memory is None else types.ShardMemory(*shard.memory),
+        failure_kind=shard.failure_kind or None,
+        memory=None if shard.memory is None else structs.ShardMemory(*shard.memory),
     )
 
 
@@ -126,12 +125,12 @@ def _without_texts(status: Any) -> Any:
 
 
 # --- owners -------------------------------------------------------------------------------------------------------------------
-async def _get_queue_owners(service: Service, call: received.getQueueOwners_args) -> types.QueueOwners:
+async def _get_queue_owners(service: Service, call: structs.getQueueOwners_args) -> structs.QueueOwners:
     del call
     owners = await service.owners()
-    return types.QueueOwners(
-        [types.OwningServer(server.id, server.address or None) for server in owners.servers],
-        [types.OwnedShard(shard.name, shard.takes_enqueues, list(shard.owners)) for shard in owners.shards],
+    return structs.QueueOwners(
+        [structs.OwningServer(server.id, server.address or None) for server in owners.servers],
+        [structs.OwnedShard(shard.name, shard.takes_enqueues, list(shard.owners)) for shard in owners.shards],
     )
 
 

@@ -9,39 +9,38 @@ from pinlater.server.operations.service import Service
 from pinlater.server.thrift.masking import Turns, mask_info
 from pinlater.server.thrift.methods.looking import job_info, number
 from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
 
 
-async def _explain_job(service: Service, call: received.explainJob_args) -> types.JobExplanation:
-    explained = await service.explaining.explain(call.queueName, call.jobDescriptor)
+async def _explain_job(service: Service, call: structs.explainJob_args) -> structs.JobExplanation:
+    explained = await service.explaining.explain(call.queue, call.descriptor)
     queue, ahead = explained.queue, explained.ahead
-    return types.JobExplanation(
-        jobDescriptor=explained.descriptor,
+    return structs.JobExplanation(
+        descriptor=explained.descriptor,
         job=None if explained.job is None else job_info(explained.job),
-        nowMillis=explained.now_ms,
-        shard=types.ShardFacts(*explained.shard),
-        queue=types.QueueFacts(
+        now_ms=explained.now_ms,
+        shard=structs.ShardFacts(*explained.shard),
+        queue=structs.QueueFacts(
             paused=queue.paused,
-            pausedAtMillis=queue.paused_at_ms,
-            pausedBy=queue.paused_by or None,
-            maxJobsPerSecond=queue.max_jobs_per_second,
-            nextSlotMillis=queue.next_slot_ms,
-            claimedPerSecond=queue.claimed_per_second,
-            inProgress=queue.running,
-            waitingDequeues=number(queue.waiting_dequeues),
-            lastDequeueAtMillis=queue.last_dequeue_at_ms,
-            serverStartedAtMillis=queue.server_started_at_ms,
+            paused_at_ms=queue.paused_at_ms,
+            paused_by=queue.paused_by or None,
+            max_jobs_per_second=queue.max_jobs_per_second,
+            next_slot_ms=queue.next_slot_ms,
+            claimed_per_second=queue.claimed_per_second,
+            in_progress=queue.running,
+            waiting_dequeues=number(queue.waiting_dequeues),
+            last_dequeue_at_ms=queue.last_dequeue_at_ms,
+            server_started_at_ms=queue.server_started_at_ms,
             servers=number(queue.servers),
         ),
-        jobsAhead=None if ahead is None else types.JobsAhead(*ahead),
+        jobs_ahead=None if ahead is None else structs.JobsAhead(*ahead),
     )
 
 
 async def _mask(masks: BodyMasks, call: Any, answer: Any) -> None:
     del call
     if answer.job is not None:
-        await mask_info(Turns(), masks.of(answer.jobDescriptor.partition(":")[0]), answer.job)
+        await mask_info(Turns(), masks.of(answer.descriptor.partition(":")[0]), answer.job)
 
 
 METHODS = [ServedMethod("explainJob", handle=_explain_job, queues=queue_of_call, mask=_mask)]

@@ -10,22 +10,19 @@ from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.audit import TEXT_MAX, Audited, Fields
 from pinlater.server.thrift.methods.record import ServedMethod, queues_of_request
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
 
 
-async def _get_queue_history(service: Service, call: received.getQueueHistory_args) -> types.QueueHistoryResponse:
+async def _get_queue_history(service: Service, call: structs.getQueueHistory_args) -> structs.QueueHistoryResponse:
     """In pieces between which other calls get their turn."""
     request = call.request
-    history = await service.history.queue_history(
-        request.queueNames, request.fromMillis, request.untilMillis, request.stepSeconds
-    )
+    history = await service.history.queue_history(request.queues, request.from_ms, request.until_ms, request.step_s)
     queues = [
-        types.QueueHistory(each.queue, await in_turns(each.points, _points, JOBS_A_TURN)) for each in history.queues
+        structs.QueueHistory(each.queue, await in_turns(each.points, _points, JOBS_A_TURN)) for each in history.queues
     ]
-    return types.QueueHistoryResponse(
+    return structs.QueueHistoryResponse(
         queues,
-        [types.DeployMark(mark.at_ms, mark.text, mark.queue or None) for mark in history.marks],
+        [structs.DeployMark(mark.at_ms, mark.text, mark.queue or None) for mark in history.marks],
         history.step_s,
         history.from_ms,
         history.until_ms,
@@ -33,9 +30,9 @@ async def _get_queue_history(service: Service, call: received.getQueueHistory_ar
     )
 
 
-def _points(points: Iterable[HistoryPoint]) -> list[types.HistoryPoint]:
+def _points(points: Iterable[HistoryPoint]) -> list[structs.HistoryPoint]:
     return [
-        types.HistoryPoint(
+        structs.HistoryPoint(
             point.at_ms,
             point.enqueued,
             point.claimed,
@@ -47,19 +44,19 @@ def _points(points: Iterable[HistoryPoint]) -> list[types.HistoryPoint]:
             point.scheduled,
             point.running,
             point.oldest_ms,
-            None if point.waits is None else types.Percentiles(*point.waits),
-            None if point.runs is None else types.Percentiles(*point.runs),
+            None if point.waits is None else structs.Percentiles(*point.waits),
+            None if point.runs is None else structs.Percentiles(*point.runs),
         )
         for point in points
     ]
 
 
-async def _add_deploy_mark(service: Service, call: received.addDeployMark_args) -> None:
-    await service.history.add_mark(call.mark.text, call.mark.atMillis, call.mark.queueName or "")
+async def _add_deploy_mark(service: Service, call: structs.addDeployMark_args) -> None:
+    await service.history.add_mark(call.mark.text, call.mark.at_ms, call.mark.queue or "")
 
 
 def _mark_asked(call: Any) -> Fields:
-    return {"queue": call.mark.queueName or "", "at_ms": call.mark.atMillis, "text": call.mark.text[:TEXT_MAX]}
+    return {"queue": call.mark.queue or "", "at_ms": call.mark.at_ms, "text": call.mark.text[:TEXT_MAX]}
 
 
 METHODS = [
@@ -67,9 +64,7 @@ METHODS = [
     ServedMethod(
         "addDeployMark",
         handle=_add_deploy_mark,
-        queues=lambda call: (
-            call.mark.queueName or "",
-        ),  # a mark for all queues, without a name, needs a token for all
+        queues=lambda call: (call.mark.queue or "",),  # a mark for all queues, without a name, needs a token for all
         audited=Audited(_mark_asked),
     ),
 ]

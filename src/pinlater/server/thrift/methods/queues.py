@@ -12,16 +12,15 @@ from pinlater.server.thrift.audit import Audited, Fields, given
 from pinlater.server.thrift.methods.callers import named_source
 from pinlater.server.thrift.methods.looking import number
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod, asker_of, queue_of_call, queues_of_call
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
-from pinlater.wire.queue_settings import WIRE_NAMES, config_of, fields_of
+from pinlater.wire.generated import structs
+from pinlater.wire.queue_settings import WIRE_NAMES, config_of
 
 _QUEUES_A_TURN = 250
 
 
 def rows_of_queues(may: AnyQueue, answer: Iterable[Any]) -> list[Any]:
     """Returns the rows that are about a queue which the token allows."""
-    return [row for row in answer if may(row.queueName)]
+    return [row for row in answer if may(row.queue)]
 
 
 def _queue_named(call: Any) -> Collection[str]:
@@ -33,22 +32,22 @@ def _name_asked(call: Any) -> Fields:
 
 
 def _queue_asked(call: Any) -> Fields:
-    return {"queue": call.queueName}
+    return {"queue": call.queue}
 
 
 # --- create and delete --------------------------------------------------------------------------------------------------------
-async def _create_queue(service: Service, call: received.createQueue_args) -> None:
+async def _create_queue(service: Service, call: structs.createQueue_args) -> None:
     await service.queues.create_queue(call.name)
 
 
-async def _delete_queue(service: Service, call: received.deleteQueue_args) -> None:
+async def _delete_queue(service: Service, call: structs.deleteQueue_args) -> None:
     """A caller without the role may know the admin password, which decides as it does without access control."""
     asker = asker_of(call)
     password = None if asker is not None and asker.may else call.password
     await service.queues.delete_queue(call.name, password)
 
 
-async def _get_queue_names(service: Service, call: received.getQueueNames_args) -> set[str]:
+async def _get_queue_names(service: Service, call: structs.getQueueNames_args) -> set[str]:
     del call
     return set(await service.queues.queue_names())
 
@@ -58,76 +57,76 @@ def _allowed_names(may: AnyQueue, answer: Iterable[str]) -> set[str]:
 
 
 # --- settings -----------------------------------------------------------------------------------------------------------------
-async def _configure_queue(service: Service, call: received.configureQueue_args) -> None:
-    await service.queues.configure_queue(call.queueName, config_of(call.config))
+async def _configure_queue(service: Service, call: structs.configureQueue_args) -> None:
+    await service.queues.configure_queue(call.queue, config_of(call.config))
 
 
 def _settings_asked(call: Any) -> Fields:
     """All settings that the queue has from now on. The rate limit is told also where there is none, so that its removal can be seen."""
-    limit = {"maxJobsPerSecond": call.config.maxJobsPerSecond}
-    return {"queue": call.queueName, **limit, **given(call.config, *WIRE_NAMES.values())}
+    limit = {"maxJobsPerSecond": call.config.max_jobs_per_second}
+    return {"queue": call.queue, **limit, **given(call.config, *WIRE_NAMES)}
 
 
-async def _get_queue_config(service: Service, call: received.getQueueConfig_args) -> types.QueueConfig:
-    queue = await service.queues.queue_config(call.queueName)
-    return types.QueueConfig(**fields_of(queue.config), paused=queue.paused)
+async def _get_queue_config(service: Service, call: structs.getQueueConfig_args) -> structs.QueueConfig:
+    queue = await service.queues.queue_config(call.queue)
+    return structs.QueueConfig(**queue.config._asdict(), paused=queue.paused)
 
 
-async def _get_settings_in_force(service: Service, call: received.getSettingsInForce_args) -> types.SettingsInForce:
-    settings = await service.queue_settings.in_force(call.queueName)
+async def _get_settings_in_force(service: Service, call: structs.getSettingsInForce_args) -> structs.SettingsInForce:
+    settings = await service.queue_settings.in_force(call.queue)
     origins = {WIRE_NAMES[field]: origin for field, origin in settings.origins.items()}
-    return types.SettingsInForce(types.QueueConfig(**fields_of(settings.values)), origins)
+    return structs.SettingsInForce(structs.QueueConfig(**settings.values._asdict()), origins)
 
 
-async def _pause_queue(service: Service, call: received.pauseQueue_args) -> None:
+async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
     """Keeps the caller with the pause."""
     asker = asker_of(call)
-    who = named_source(call.requestContext) if asker is None else asker.shown
-    await service.queues.set_paused(call.queueName, True, who)
+    who = named_source(call.context) if asker is None else asker.shown
+    await service.queues.set_paused(call.queue, True, who)
 
 
-async def _resume_queue(service: Service, call: received.resumeQueue_args) -> None:
-    await service.queues.set_paused(call.queueName, False)
+async def _resume_queue(service: Service, call: structs.resumeQueue_args) -> None:
+    await service.queues.set_paused(call.queue, False)
 
 
 # --- statistics ---------------------------------------------------------------------------------------------------------------
-async def _get_queue_stats(service: Service, call: received.getQueueStats_args) -> list[types.QueueStats]:
-    return await all_queue_stats(await service.queues.queue_stats(call.queueNames))
+async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -> list[structs.QueueStats]:
+    return await all_queue_stats(await service.queues.queue_stats(call.queues))
 
 
-async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:
+async def all_queue_stats(found: Sequence[QueueStats]) -> list[structs.QueueStats]:
     """Returns the statistics of queues. Of thousands it takes long: in pieces between which other calls get their turn."""
-    shown: list[types.QueueStats] = []
+    shown: list[structs.QueueStats] = []
     for start in range(0, len(found), _QUEUES_A_TURN):
         shown += [_queue_stats(stats) for stats in found[start : start + _QUEUES_A_TURN]]
         await asyncio.sleep(0)
     return shown
 
 
-def _queue_stats(stats: QueueStats) -> types.QueueStats:
+def _queue_stats(stats: QueueStats) -> structs.QueueStats:
     counts = [
-        types.QueueCounts(
+        structs.QueueCounts(
             priority=each.priority,
             pending=each.pending,
             future=each.future,
-            inProgress=each.in_progress,
+            in_progress=each.in_progress,
             succeeded=each.succeeded,
             failed=each.failed,
-            enqueuedTotal=each.enqueued_total,
-            claimedTotal=each.claimed_total,
-            succeededTotal=each.succeeded_total,
-            failedTotal=each.failed_total,
-            retriedTotal=each.retried_total,
-            oldestDueAtMillis=each.oldest_due_at_ms,
+            enqueued_total=each.enqueued_total,
+            claimed_total=each.claimed_total,
+            succeeded_total=each.succeeded_total,
+            failed_total=each.failed_total,
+            retried_total=each.retried_total,
+            oldest_due_at_ms=each.oldest_due_at_ms,
         )
         for each in stats.counts
     ]
-    return types.QueueStats(
+    return structs.QueueStats(
         stats.queue,
         stats.paused,
         counts,
         stats.oldest_waiting_ms,
-        types.QueueRates(*stats.rates),
+        structs.QueueRates(*stats.rates),
         number(stats.waiting_dequeues),
         stats.incomplete or None,
         stats.max_jobs_per_second,

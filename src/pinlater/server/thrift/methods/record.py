@@ -23,7 +23,7 @@ Mask = Callable[[BodyMasks, Any, Any], Awaitable[None]]
 """Masks an answer: `(masks, call, answer)`."""
 
 
-class Asker(NamedTuple):
+class KnownCaller(NamedTuple):
     """The caller, as access control knows it. Handlers of methods that need it get it with the arguments.
 
     `shown`: how people see the caller.
@@ -56,22 +56,22 @@ def no_queue(call: Any) -> Collection[str]:
 
 def queue_of_call(call: Any) -> Collection[str]:
     """Names the queue of the arguments."""
-    return (call.queueName,)
+    return (call.queue,)
 
 
 def queue_of_request(call: Any) -> Collection[str]:
     """Names the queue of the request."""
-    return (call.request.queueName,)
+    return (call.request.queue,)
 
 
 def queues_of_call(call: Any) -> Collection[str]:
     """Names the queues of the arguments."""
-    return call.queueNames  # type: ignore[no-any-return]
+    return call.queues  # type: ignore[no-any-return]
 
 
 def queues_of_request(call: Any) -> Collection[str]:
     """Names the queues of the request."""
-    return call.request.queueNames  # type: ignore[no-any-return]
+    return call.request.queues  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ServedMethod:
     `allowed_part`: the part of an answer that is about these queues, for a token that does not allow all.
     `variant`: the key of `domain.access.VARIANT_ROLES` for a call that needs other roles than the method; else None.
     `proves_itself`: whether a call brings a password, which takes the place of a role.
-    `wants_asker`: whether the handler gets an `Asker`, as `call.asker`.
+    `wants_asker`: whether the handler gets an `KnownCaller`, as `call.asker`.
     `chosen`: what a call chooses jobs by, if that may be masked.
     `mask`: masks the answer to a call.
     `without_texts`: an answer without the texts of databases, which only some roles may see.
@@ -123,6 +123,6 @@ class ServedMethod:
         return (self.variant and self.variant(call)) or self.name
 
 
-def asker_of(call: Any) -> Asker | None:
+def asker_of(call: Any) -> KnownCaller | None:
     """Returns the caller; None without access control."""
     return getattr(call, "asker", None)

@@ -12,26 +12,25 @@ from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.looking import number
 from pinlater.server.thrift.methods.queues import rows_of_queues
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
 
 _WORKERS_A_TURN = 250
 
 
 async def _get_waiting_dequeues(
-    service: Service, call: received.getWaitingDequeues_args
-) -> list[types.WaitingDequeues]:
+    service: Service, call: structs.getWaitingDequeues_args
+) -> list[structs.WaitingDequeues]:
     del call
     return await in_turns(await service.waiting_dequeues(), _waiting)
 
 
-def _waiting(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
-    return [types.WaitingDequeues(*each) for each in found]
+def _waiting(found: Sequence[WaitingDequeues]) -> list[structs.WaitingDequeues]:
+    return [structs.WaitingDequeues(*each) for each in found]
 
 
-async def _get_workers(service: Service, call: received.getWorkers_args) -> list[types.ServerWorkers]:
+async def _get_workers(service: Service, call: structs.getWorkers_args) -> list[structs.ServerWorkers]:
     return [
-        types.ServerWorkers(
+        structs.ServerWorkers(
             await in_turns(each.workers, _statuses, _WORKERS_A_TURN),
             await in_turns(each.waiting, _waiting),
             each.server_id,
@@ -44,17 +43,17 @@ async def _get_workers(service: Service, call: received.getWorkers_args) -> list
     ]
 
 
-def _statuses(found: Sequence[WorkerStatus]) -> list[types.WorkerStatus]:
+def _statuses(found: Sequence[WorkerStatus]) -> list[structs.WorkerStatus]:
     return [
-        types.WorkerStatus(
+        structs.WorkerStatus(
             status.source,
             status.process or None,
             status.heard_ms,
-            [types.WorkerQueue(*queue) for queue in status.queues],
+            [structs.WorkerQueue(*queue) for queue in status.queues],
             status.claim_ms,
-            None if status.info is None else types.WorkerInfo(*status.info),
+            None if status.info is None else structs.WorkerInfo(*status.info),
             status.said_ms,
-            [types.LostClaim(*claim) for claim in status.lost],
+            [structs.LostClaim(*claim) for claim in status.lost],
         )
         for status in found
     ]
@@ -63,11 +62,11 @@ def _statuses(found: Sequence[WorkerStatus]) -> list[types.WorkerStatus]:
 def _allowed_workers(may: AnyQueue, answer: Collection[Any]) -> Any:
     """Looks at each name of a queue once: there may be ten thousand workers."""
     workers = [worker for server in answer for worker in server.workers]
-    names = {row.queueName for worker in workers for row in (*worker.queues, *worker.lost)}
+    names = {row.queue for worker in workers for row in (*worker.queues, *worker.lost)}
     allowed = {name for name in names if may(name)}
     for worker in workers:
-        worker.queues = [row for row in worker.queues if row.queueName in allowed]
-        worker.lost = [row for row in worker.lost if row.queueName in allowed]
+        worker.queues = [row for row in worker.queues if row.queue in allowed]
+        worker.lost = [row for row in worker.lost if row.queue in allowed]
     for server in answer:
         server.workers = [worker for worker in server.workers if worker.queues]
         server.waiting = rows_of_queues(may, server.waiting)
