@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pinlater.cli.reference import page as commands_page
-from pinlater.server.config.reference import page as settings_page
 from scripts.reference.regions import REPOSITORY, rewritten
+from scripts.reference.settings import page as settings_page
 
 DOCS = REPOSITORY / "docs"
 COMMANDS, SETTINGS = DOCS / "reference/cli.md", DOCS / "reference/settings.md"

@@ -49,7 +49,7 @@ async def served(folder: Path, quota: OwnQuota) -> AsyncIterator[App]:
 
 
 def use_of_workers(app: App) -> TokenUse:
-    control = app._access
+    control = app.listener_files.access
     assert control is not None
     return next(use for use in control.uses() if use.name == "workers")
 

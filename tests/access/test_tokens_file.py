@@ -182,12 +182,12 @@ async def test_a_running_server_takes_over_a_changed_file_and_keeps_the_last_goo
         assert (await client.server_info()).access == "tokens"
         served.path.write_text("{broken")
         async with asyncio.timeout(30):
-            while not served.app._files.broken.get("access.tokens_file"):
+            while not served.app.listener_files.broken.get("access.tokens_file"):
                 await asyncio.sleep(0.05)
         assert await client.queue_names() == []
         change_tokens_of_a_broken_file(served.path)
         await until_refused(client)
-        assert not served.app._files.broken["access.tokens_file"]
+        assert not served.app.listener_files.broken["access.tokens_file"]
 
 
 async def test_a_running_server_takes_over_a_quota(served: ServedTokens) -> None:
@@ -195,7 +195,7 @@ async def test_a_running_server_takes_over_a_quota(served: ServedTokens) -> None
         await first.queue_names()
         limited = served.token._replace(quota=OwnQuota(connections=1))
         change_tokens(served.path, lambda _: [limited])
-        control = served.app._access
+        control = served.app.listener_files.access
         assert control is not None
         async with asyncio.timeout(30):
             while not control.has_quotas:

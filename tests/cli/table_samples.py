@@ -84,7 +84,7 @@ from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
 from pinlater.domain.workers import JobInHand, KnownWorker, Trouble, WorkerInfo, WorkersFound, WorkerStatus
 from pinlater.import_original.copy import CopyCounts
 from pinlater.server.access.tokens import Token, change_tokens
-from pinlater.server.config.configured_shard import ConfiguredShard
+from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.storage.offline import Look
 from pinlater.server.storage.values import Member
 from pinlater.simulation.measure import Percentiles, Sample

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pinlater.cli import exits
-from pinlater.console.run import is_loopback
+from pinlater.domain.host_names import is_loopback
 from tests.cli.conftest import COMMAND, Pinlater
 from tests.cli.test_without_extras import run
 

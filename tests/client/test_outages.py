@@ -231,7 +231,7 @@ async def test_a_restart_of_the_only_database_raises_nothing_in_producers(
 ) -> None:
     caplog.set_level(logging.DEBUG, "pinlater.client")
     shard = FaultyShard(MemoryShard("1"))
-    monkeypatch.setattr(file_watch, "make_shards", lambda settings: [DesiredShard("1", shard.as_shard)])
+    monkeypatch.setattr(file_watch, "embedded", lambda settings: [DesiredShard("1", shard.as_shard)])
     listening = {"thrift": ThriftSettings(host="127.0.0.1", port=0), "http": HttpSettings(host="127.0.0.1", port=0)}
     app = App(replace(Settings(), store=StoreLocation("memory"), **listening))  # type: ignore[arg-type]
     await app.start()

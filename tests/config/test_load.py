@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.passwords import hash_password
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.load import Loaded, load
-from pinlater.server.config.schema import ValueKind, keys
+from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import POSSIBLE, StoreLocation
 from pinlater.server.config.values import read_value
@@ -113,7 +113,7 @@ def test_durations_may_be_written_with_a_unit(raw: str, expected: int) -> None:
     assert load(env={"PINLATER_JOBS_CLAIM_TIMEOUT_MS": raw}).settings.jobs.claim_timeout_ms == expected
 
 
-@pytest.mark.parametrize("path", [key.path for key in keys().values() if key.kind is ValueKind.BOOL])
+@pytest.mark.parametrize("path", [key.path for key in keys().values() if key.type is bool])
 @pytest.mark.parametrize("value", [True, False])
 def test_a_switch_can_be_set_either_way_whatever_its_default(path: str, value: bool) -> None:
     assert read_value(keys()[path], value) is value

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.files import FileBroken
-from pinlater.server.config.mysql_shards import parse
+from pinlater.server.config.kinds import SHARDED
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
@@ -166,4 +166,4 @@ def test_words_of_other_programs_are_ignored(path: Path) -> None:
 )))  # fmt: skip
 def test_whatever_is_in_the_file_it_gives_shards_or_one_clear_error(document: Any) -> None:
     with suppress(ValueError):
-        assert parse(json.dumps(document).encode(), MysqlSettings())
+        assert SHARDED["mysql"].parse(json.dumps(document).encode(), Settings())

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.cli.server_settings import store_of
-from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.files import FileBroken
+from pinlater.server.config.kinds import SHARDED
 from pinlater.server.config.load import load
-from pinlater.server.config.redis_shards import parse
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.sources import Given, Origin
 from pinlater.server.config.store import StoreLocation
@@ -136,7 +136,7 @@ def test_an_error_in_the_file_is_reported_with_its_shard(path: Path, text: str, 
 )))  # fmt: skip
 def test_whatever_is_in_the_file_it_gives_shards_or_one_clear_error(document: Any) -> None:
     with suppress(ValueError):
-        assert parse(json.dumps({"shards": document}).encode(), RedisSettings())
+        assert SHARDED["redis"].parse(json.dumps({"shards": document}).encode(), Settings())
 
 
 def test_the_flag_for_a_shard_file_finds_out_of_which_kind_it_is(path: Path, tmp_path: Path) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.addresses import SentinelAddress
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.load import load
-from pinlater.server.config.mysql_url import MysqlUrl
-from pinlater.server.config.redis_url import RedisUrl
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_entry import SentinelAddress, ShardAddress
 from pinlater.server.config.shard_file import ShardSource, find_shards
 from pinlater.server.config.show import shown_settings
 from pinlater.server.config.store import StoreLocation, parse_store, without_password
@@ -27,6 +26,14 @@ SENTINELS = (SentinelAddress("s1", 26379), SentinelAddress("::1", 7))
 # The shortest URL of each kind.
 URLS = {"mysql": "mysql://db", "redis": "redis://r"}
 EACH_KIND = pytest.mark.parametrize("kind", list(URLS))
+
+
+def mysql(host: str, port: int = 3306, **parts: Any) -> ShardAddress:
+    return ShardAddress("mysql", host, port, **parts)
+
+
+def redis(host: str, port: int = 6379, *, scheme: str = "redis", **parts: Any) -> ShardAddress:
+    return ShardAddress(scheme, host, port, **{"database": "0", **parts})
 
 
 def complaint_about(text: str) -> str | None:
@@ -48,32 +55,32 @@ def the_shard(text: str, **tables: MysqlSettings | RedisSettings) -> MysqlEndpoi
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("mysql://u:p@db:3307/jobs", MysqlUrl("db", 3307, "u", "p", "jobs")),
-        ("mysql://db", MysqlUrl("db")),
-        ("mysql://u@db/", MysqlUrl("db", 3306, "u")),
-        ("mysql://u:@db", MysqlUrl("db", 3306, "u", "")),
-        ("mysql://u:a%2Fb%40c%23%25@10.0.0.1/x", MysqlUrl("10.0.0.1", 3306, "u", "a/b@c#%", "x")),
-        ("mysql://u:a@b@db/x", MysqlUrl("db", 3306, "u", "a@b", "x")),
-        ("mysql://[::1]:3306/x", MysqlUrl("::1", 3306, None, None, "x")),
-        ("mysql://u@/x?socket=/run/mysqld/mysqld.sock", MysqlUrl("", 3306, "u", None, "x", "/run/mysqld/mysqld.sock")),
-        ("mysql://db/x?tls=true", MysqlUrl("db", 3306, None, None, "x", None, True)),
-        ("redis://u:p@r:6380/3", RedisUrl("r", 6380, "u", "p", 3)),
-        ("redis://r", RedisUrl("r")),
-        ("redis://:p@r/", RedisUrl("r", 6379, None, "p")),
-        ("rediss://r/0", RedisUrl("r", tls=True)),
-        ("redis://u:a%2Fb%40c%23%25@10.0.0.1", RedisUrl("10.0.0.1", 6379, "u", "a/b@c#%")),
-        ("redis://[::1]:6379/1", RedisUrl("::1", db=1)),
-        ("redis://u@/2?socket=/run/redis.sock", RedisUrl("", 6379, "u", None, 2, "/run/redis.sock")),
+        ("mysql://u:p@db:3307/jobs", mysql("db", 3307, user="u", password="p", database="jobs")),
+        ("mysql://db", mysql("db")),
+        ("mysql://u@db/", mysql("db", user="u")),
+        ("mysql://u:@db", mysql("db", user="u", password="")),
+        ("mysql://u:a%2Fb%40c%23%25@10.0.0.1/x", mysql("10.0.0.1", user="u", password="a/b@c#%", database="x")),
+        ("mysql://u:a@b@db/x", mysql("db", user="u", password="a@b", database="x")),
+        ("mysql://[::1]:3306/x", mysql("::1", database="x")),
+        ("mysql://u@/x?socket=/run/mysqld.sock", mysql("", user="u", database="x", socket="/run/mysqld.sock")),
+        ("mysql://db/x?tls=true", mysql("db", database="x", tls=True)),
+        ("redis://u:p@r:6380/3", redis("r", 6380, user="u", password="p", database="3")),
+        ("redis://r", redis("r")),
+        ("redis://:p@r/", redis("r", password="p")),
+        ("rediss://r/0", redis("r", scheme="rediss", tls=True)),
+        ("redis://u:a%2Fb%40c%23%25@10.0.0.1", redis("10.0.0.1", user="u", password="a/b@c#%")),
+        ("redis://[::1]:6379/1", redis("::1", database="1")),
+        ("redis://u@/2?socket=/run/redis.sock", redis("", user="u", database="2", socket="/run/redis.sock")),
         (
             "rediss://u@/1?sentinel=s1&sentinel=[::1]:7&master=jobs",
-            RedisUrl("", 6379, "u", None, 1, None, True, SENTINELS, "jobs"),
+            redis("", scheme="rediss", user="u", database="1", tls=True, sentinels=SENTINELS, master="jobs"),
         ),
-        ("redis:///?master=jobs&sentinel=s1:26379,[::1]:7", RedisUrl("", sentinels=SENTINELS, master="jobs")),
+        ("redis:///?master=jobs&sentinel=s1:26379,[::1]:7", redis("", sentinels=SENTINELS, master="jobs")),
     ],
 )
-def test_a_url_is_taken_apart(text: str, expected: MysqlUrl | RedisUrl) -> None:
+def test_a_url_is_taken_apart(text: str, expected: ShardAddress) -> None:
     found = parse_store(text)
-    assert (found.url, found.kind) == (expected, "mysql" if isinstance(expected, MysqlUrl) else "redis")
+    assert (found.url, found.kind) == (expected, expected.scheme.replace("ss", "s"))
 
 
 def test_missing_parts_of_a_mysql_url_come_from_the_settings() -> None:

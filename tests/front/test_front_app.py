@@ -52,8 +52,8 @@ async def test_it_counts_for_quotas_and_loses_no_count_with_its_store_process(
     app = FrontApp(load(None, {}, given).settings, pair.path, 2)
     await app.start()
     await pair.core.service.queues.create_queue(QUEUE)
-    assert app._access_watch is not None
-    use = app._access_watch.control.use_of(secret)
+    assert app.listener_files.access is not None
+    use = app.listener_files.access.use_of(secret)
     assert use is not None
     callers = [TokenCaller(*await asyncio.open_connection("127.0.0.1", app.thrift.port), secret) for _ in range(2)]
     callers[0].send("dequeueJobs", request=LONG_POLL)

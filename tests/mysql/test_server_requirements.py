@@ -90,7 +90,7 @@ async def test_a_server_that_calls_itself_another_product_is_refused_before_anyt
         ) as refused:
             await MysqlShard(endpoint).open(0)
         with pytest.raises(ShardConnectionFailed, match="it is TiDB"):
-            await migrate_shard(endpoint, MysqlSettings())
+            await migrate_shard(endpoint, MysqlSettings(), "1")
     assert not refused.value.retryable
     assert await mariadb.execute("SHOW DATABASES LIKE %s", f"{mariadb_prefix}%") == []
 
@@ -149,10 +149,10 @@ async def test_a_fall_back_from_semi_synchronous_replication_is_said_at_the_star
         await shard.open(1)
     await shard.close()
     assert "semi-synchronous replication has fallen back to asynchronous" in caplog.text
-    look = await look_at_shard(shard.endpoint, MysqlSettings(), 1)
+    look = await look_at_shard(shard.endpoint, MysqlSettings(), "1", 1)
     assert any("has fallen back" in warning for warning in look.warnings)
     await server.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-    look = await look_at_shard(shard.endpoint, MysqlSettings(), 1)
+    look = await look_at_shard(shard.endpoint, MysqlSettings(), "1", 1)
     assert not any("has fallen back" in warning for warning in look.warnings)
 
 

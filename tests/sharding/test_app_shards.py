@@ -39,7 +39,7 @@ class FaultyShards(dict[str, FaultyShard]):
 @pytest.fixture
 def stores(monkeypatch: pytest.MonkeyPatch) -> FaultyShards:
     stores = FaultyShards({name: FaultyShard(MemoryShard(name)) for name in "123"})
-    monkeypatch.setattr(file_watch, "make_shards", lambda settings: stores.desired("1", "2"))
+    monkeypatch.setattr(file_watch, "embedded", lambda settings: stores.desired("1", "2"))
     return stores
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from pinlater.server.config.errors import SettingsError
+from pinlater.server.config.load import load
 from pinlater.server.operations.addressing import left_out
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.telemetry.tracing import extract
 from pinlater.supervision.logs import count_repeats, setup
 from pinlater.supervision.repeated_warnings import RepeatedWarnings
@@ -295,9 +296,13 @@ def test_a_second_setup_replaces_the_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "word"),
-    [({"log_level": "loud"}, "loud"), ({"log_format": "xml"}, "xml"), ({"queue_metrics_max": 0}, "below")],
+    ("key", "value", "complaint"),
+    [
+        ("log_level", "loud", "'loud' is not one of debug"),
+        ("log_format", "xml", "'xml' is not one of auto"),
+        ("queue_metrics_max", 0, "'0' is out of range"),
+    ],
 )
-def test_wrong_settings_are_refused_with_what_would_be_right(settings: dict[str, object], word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        TelemetrySettings(**settings)  # type: ignore[arg-type]
+def test_wrong_settings_are_refused_with_what_would_be_right(key: str, value: object, complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
+        load(flags={f"telemetry.{key}": value})

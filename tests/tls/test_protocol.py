@@ -279,7 +279,7 @@ def test_what_comes_after_the_goodbye_is_not_kept(run: Run, new_loop: Any) -> No
         here = await pair.connect(keep_open=True)
         here.transport.write_eof()
         await until(lambda: "eof" in pair.there.told)
-        there = cast("Any", pair.there.transport)._layer
+        there = cast("Any", pair.there.transport)
         for _ in range(100):
             there.data_received(bytes(65_536))
         assert there._incoming.pending == 0

@@ -18,10 +18,11 @@ from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.load import load
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.app import App
-from pinlater.server.main.certificate_watch import CERTIFICATE
 from pinlater.server.main.console_process import ConsoleProcess
-from pinlater.tls.certificate import CertificateBroken, CertificateSource, load_certificate
+from pinlater.server.main.listener_files import CERTIFICATE
+from pinlater.tls.certificate import CertificateSource, load_certificate
 from pinlater.tls.settings import TlsSettings
+from pinlater.tls.trust import CertificateBroken
 from tests.tls.certificates import CLIENT, DAY, Authority, KeyPair
 from tests.tls.conftest import HOST, copied
 

@@ -169,7 +169,7 @@ def _say_missing(name: str, error: ImportError) -> NoReturn:
     module = error.name or ""
     if module.partition(".")[0] == "pinlater":
         exits.fail(f"`pinlater {name}` can't be loaded: {error} (`pinlater --traceback {name}` shows where)", exits.BUG)
-    of_a_store = (store for store, kind in SHARDED.items() if module in kind.driver.modules)
+    of_a_store = (store for store, kind in SHARDED.items() if module in kind.driver)
     extra = EXTRAS.get(name) or next(of_a_store, "server")
     needed = module if isinstance(error, ModuleNotFoundError) else f"more than is installed ({error})"
     exits.fail(f"`pinlater {name}` needs {needed}: {install_line(extra)}", exits.REFUSED)

@@ -12,10 +12,9 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
-    from pinlater.server.config.configured_shard import ConfiguredShard
-    from pinlater.server.config.kinds.kind import ShardedKind
     from pinlater.server.config.settings import Settings
-    from pinlater.server.storage.offline import LiveJobs, Look, Migrated
+    from pinlater.server.config.shard_entry import ConfiguredShard
+    from pinlater.server.storage.offline import LiveJobs, Look, Migrated, Offline
 
 
 class Seen(NamedTuple):
@@ -55,11 +54,11 @@ def _all_places(settings: Settings) -> Sequence[ConfiguredShard]:
 async def look_at(places: Sequence[ConfiguredShard], settings: Settings) -> list[Seen]:
     """Asks all at once, each within the settings' time limits."""
 
-    now_ms, kind = SystemClock().now_ms(), _kind(settings)
+    now_ms, offline, table = SystemClock().now_ms(), _offline(settings), settings.database
 
     async def one(place: ConfiguredShard) -> Seen:
         try:
-            return Seen(place, await kind.look_at(place, settings, now_ms), None)
+            return Seen(place, await offline.look_at_shard(place.endpoint, table, place.name, now_ms), None)
         except PinLaterError as error:
             return Seen(place, None, error.message)
 
@@ -68,23 +67,25 @@ async def look_at(places: Sequence[ConfiguredShard], settings: Settings) -> list
 
 async def find_live_jobs(place: ConfiguredShard, settings: Settings, limit: int) -> LiveJobs:
     """Some of the jobs that wait or run on the shard. Raises `Unavailable`."""
-    return await _kind(settings).live_jobs(place, settings, SystemClock().now_ms(), limit)
+    now_ms = SystemClock().now_ms()
+    return await _offline(settings).live_jobs(place.endpoint, settings.database, place.name, now_ms, limit)
 
 
 async def forget_timed_keys(place: ConfiguredShard, settings: Settings) -> int:
     """Deletes the shard's unique keys that only time would free; how many there were. Raises `Unavailable`."""
-    return await _kind(settings).forget_timed_keys(place, settings, SystemClock().now_ms())
+    now_ms = SystemClock().now_ms()
+    return await _offline(settings).forget_timed_keys(place.endpoint, settings.database, place.name, now_ms)
 
 
 async def migrate_place(place: ConfiguredShard, settings: Settings) -> Migrated:
     """Takes the shard's schema forward. Raises `Unavailable`."""
-    return await _kind(settings).migrate(place, settings)
+    return await _offline(settings).migrate_shard(place.endpoint, settings.database, place.name)
 
 
-def _kind(settings: Settings) -> ShardedKind:
+def _offline(settings: Settings) -> Offline:
     from pinlater.server.config.kinds import SHARDED
 
-    return SHARDED[settings.store.kind]
+    return SHARDED[settings.store.kind].offline()
 
 
 def as_json(place: ConfiguredShard) -> dict[str, Any]:

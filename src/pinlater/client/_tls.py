@@ -13,7 +13,7 @@ from pinlater.client._servers import ServerAddress
 from pinlater.client.errors import ServerUnreachable
 from pinlater.tls.protocol import ConnectingSide
 from pinlater.tls.reasons import why_no_tls_server
-from pinlater.tls.trust import trusting_context
+from pinlater.tls.trust import no_passphrase, trusting_context
 
 _log = logging.getLogger("pinlater.client")
 
@@ -93,7 +93,7 @@ class TlsSource:
         if options.certificate_file is not None:
             key = options.key_file or options.certificate_file
             try:
-                context.load_cert_chain(os.fspath(options.certificate_file), os.fspath(key), _no_passphrase)
+                context.load_cert_chain(os.fspath(options.certificate_file), os.fspath(key), no_passphrase)
             except OSError as error:
                 mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
                 why = "the key does not belong to the certificate" if mismatch else error.strerror or error
@@ -138,8 +138,3 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _no_passphrase() -> str:
-    """Without it the library would ask on the terminal, and wait."""
-    raise OSError("the key is locked by a passphrase; give one without")

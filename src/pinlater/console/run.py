@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from ipaddress import ip_address
 from typing import Literal
 
 import uvicorn
@@ -102,14 +101,6 @@ class ConsoleServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._console.stop()
         await super().shutdown(sockets)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the host."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from pinlater.domain.caller_address import named_address
@@ -37,3 +38,11 @@ def checked_name(text: str) -> str:
             f"{text[:100]!r} is not a host's name alone, as jobs.example is; write no scheme, port or path"
         )
     return found.name
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`, a name or an address."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

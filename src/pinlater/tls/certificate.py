@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinlater.tls.settings import TlsSettings
-from pinlater.tls.trust import trusting_context
+from pinlater.tls.trust import CertificateBroken, naming, no_passphrase, trusting_context
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +24,6 @@ _FILE_BYTES_MAX = 2**20
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME: the dates are compared here, to say them in the error
 _WARN_BEFORE_S = 14 * 86_400.0
 _WARN_EVERY_S = 86_400.0
-
-
-class CertificateBroken(OSError):
-    """Files that can't be used; the text names the file and says why."""
 
 
 class Certificate(NamedTuple):
@@ -65,7 +61,7 @@ def load_certificate(settings: TlsSettings, now_s: float) -> Certificate:
     contexts = []
     for required in (settings.require_client_certificate, False):
         context = _listening(certificate, key)
-        with _naming(settings.client_ca_file):
+        with naming(settings.client_ca_file):
             context.load_verify_locations(str(settings.client_ca_file))
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
         contexts.append(context)
@@ -78,14 +74,14 @@ def _listening(certificate: Path, key: Path) -> ssl.SSLContext:
     # Each connection makes a whole handshake, so that a change of the files holds for all new connections.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
-    with _naming(certificate, key):
-        context.load_cert_chain(str(certificate), str(key), _no_passphrase)
+    with naming(certificate, key):
+        context.load_cert_chain(str(certificate), str(key), no_passphrase)
     return context
 
 
 def _tried(context: ssl.SSLContext, certificate: Path) -> tuple[bytes, Mapping[str, Any]]:
     """The digest and the fields of the certificate, as a client sees them. Raises CertificateBroken if no client could accept it."""
-    with _naming(certificate):
+    with naming(certificate):
         trusting = trusting_context(certificate)
     trusting.check_hostname = False
     trusting.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME)
@@ -170,20 +166,3 @@ def _content(path: Path) -> bytes:
     if len(content) > _FILE_BYTES_MAX:
         raise CertificateBroken(f"{path} is longer than {_FILE_BYTES_MAX:,} bytes")
     return content
-
-
-@contextlib.contextmanager
-def _naming(*files: Path) -> Iterator[None]:
-    """The library's errors don't say which file they speak of."""
-    try:
-        yield
-    except OSError as error:
-        names = " and ".join(dict.fromkeys(map(str, files)))
-        mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
-        reason = "the key does not belong to the certificate" if mismatch else error.strerror or str(error)
-        raise CertificateBroken(f"{names}: {reason}") from error
-
-
-def _no_passphrase() -> str:
-    """Without it the library would ask on the terminal, and wait."""
-    raise OSError("the key is locked by a passphrase; give one without")

@@ -2,8 +2,9 @@
 
 The event loops have TLS of their own, which this does not use, for what it must do otherwise: a connection belongs to its protocol from
 its first moment, so that handshakes count against the bounds of connections; `get_write_buffer_size` counts all that the kernel has not
-taken, so that an answer is known to be delivered or not; one side may end its direction and go on reading; each connection takes the
-certificate that is in force when it comes; and a listener sees the first bytes of a client that speaks no TLS.
+taken, so that an answer is known to be delivered or not (the loops' own leaves out what is encrypted, and says 0 with 50 MB unsent); one
+side may end its direction and go on reading; each connection takes the certificate that is in force when it comes; and a listener sees the
+first bytes of a client that speaks no TLS.
 
 Must never pass on a byte that was not decrypted, nor send one that was not encrypted, except `Listening.plain_answer`. Weakness: all
 encryption happens on the event loop; at most `_CHUNK_BYTES` at a time for a peer that reads slowly.
@@ -52,75 +53,21 @@ class ConnectingSide(NamedTuple):
     server_name: str | None
 
 
-class TlsTransport(asyncio.Transport):
-    """What the protocol above sees: the transport of a TLS connection, as that of a plain one."""
-
-    def __init__(self, layer: TlsProtocol) -> None:
-        super().__init__()
-        self._layer = layer
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`ssl_object`, `sslcontext` and `peercert`, once the handshake is done; all else from the transport below."""
-        return self._layer.extra_info(name, default)
-
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        self._layer.write(bytes(data))
-
-    def write_eof(self) -> None:
-        self._layer.write_eof()
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._layer.close()
-
-    def abort(self) -> None:
-        self._layer.abort()
-
-    def is_closing(self) -> bool:
-        return self._layer.closing
-
-    def pause_reading(self) -> None:
-        self._layer.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._layer.resume_reading()
-
-    def is_reading(self) -> bool:
-        return self._layer.reading
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._layer.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_size(self) -> int:
-        return self._layer.unsent_bytes()
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._layer.limits
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._layer.above = cast("asyncio.Protocol", protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._layer.above
-
-
-class TlsProtocol(asyncio.Protocol):
-    """Between the transport of the event loop and `above`.
+class TlsProtocol(asyncio.Transport, asyncio.Protocol):
+    """The protocol of the transport of the event loop, and the transport of `above`, for which it is as that of a plain connection.
 
     On the listening side `above` gets its transport as soon as there is a connection, and on the connecting side when the handshake is
     done, for which `wait_handshake` waits.
     """
 
     def __init__(self, above: asyncio.Protocol, side: ListeningSide | ConnectingSide) -> None:
-        self.above = above
+        super().__init__()
+        self._above = above
         self._side = side
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None  # made when it is needed: a silent connection costs little
         self._below: asyncio.Transport | None = None
-        self._transport = TlsTransport(self)
         self._is_open = False  # the handshake is done
         self._told_above = False
         self._plain = b""  # the first bytes of a peer without TLS
@@ -130,9 +77,9 @@ class TlsProtocol(asyncio.Protocol):
         self._backlog: deque[memoryview] = deque()  # not encrypted yet
         self._backlog_bytes = 0
         self._eof_wanted = self._close_wanted = self._below_full = self._above_paused = False
-        self.limits = (64 * 1024, 16 * 1024)
-        self.reading = True
-        self.closing = False
+        self._limits = (64 * 1024, 16 * 1024)
+        self._reading = True
+        self._closing = False
         self._deadline: asyncio.TimerHandle | None = None
         self._handshaken: asyncio.Future[None] = self._loop.create_future()
         self._error: Exception | None = None
@@ -152,7 +99,7 @@ class TlsProtocol(asyncio.Protocol):
             self._begin()
 
     def data_received(self, data: bytes) -> None:
-        if self.closing or self._eof_told:
+        if self._closing or self._eof_told:
             return  # after the peer's goodbye the library reads nothing more, and would keep it
         if self._tls is None:
             if self._plain or data[0] != _HANDSHAKE_RECORD:
@@ -177,7 +124,7 @@ class TlsProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._below = None
-        self.closing = True
+        self._closing = True
         self._stop_deadline()
         self._backlog.clear()
         self._backlog_bytes = 0
@@ -187,8 +134,8 @@ class TlsProtocol(asyncio.Protocol):
             )
             self._handshaken.exception()  # the listening side does not wait for it
         if self._told_above:
-            self.above.connection_lost(exc or self._error)
-        # Protocol and transport refer to each other. Until the garbage collector finds them, they keep no memory of the library.
+            self._above.connection_lost(exc or self._error)
+        # It and the protocol above refer to each other. Until the garbage collector finds them, they keep no memory of the library.
         self._tls = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
 
@@ -236,10 +183,10 @@ class TlsProtocol(asyncio.Protocol):
 
     def _tell_above(self) -> None:
         self._told_above = True
-        self.above.connection_made(self._transport)
+        self._above.connection_made(self)
 
     def _found_plain(self, data: bytes) -> None:
-        if isinstance(self._side, ListeningSide) and self._below is not None and not self.closing:
+        if isinstance(self._side, ListeningSide) and self._below is not None and not self._closing:
             if self._side.plain_is_cut_short(data):
                 self._plain = data
                 return
@@ -252,10 +199,10 @@ class TlsProtocol(asyncio.Protocol):
         self._fail(TimeoutError("the TLS handshake took too long"), abort=True)
 
     def _fail(self, error: Exception, *, abort: bool = False) -> None:
-        if self.closing:
+        if self._closing:
             return
         self._error = error
-        self.closing = True
+        self._closing = True
         self._stop_deadline()
         if self._below is None:
             return
@@ -278,7 +225,7 @@ class TlsProtocol(asyncio.Protocol):
     # --- what comes ---------------------------------------------------------------------------------------------------------
     def _read(self) -> None:
         """Passes on all that has come and can be decrypted, in one piece; then that nothing more comes, if that is so."""
-        if not self.reading or self.closing or self._tls is None:
+        if not self._reading or self._closing or self._tls is None:
             return
         pieces: list[bytes] = []
         ended, error = self._below_ended, None
@@ -294,20 +241,21 @@ class TlsProtocol(asyncio.Protocol):
         except ssl.SSLError as found:
             error = found
         if pieces:
-            self.above.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._above.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         self._send()  # what the layer itself answers, such as to an update of keys
         if error is not None:
             self._error = error
             self.abort()
-        elif ended and not self._eof_told and not self.closing:
+        elif ended and not self._eof_told and not self._closing:
             self._eof_told = True
-            if not self.above.eof_received():
+            if not self._above.eof_received():
                 self.close()
 
     # --- what goes ----------------------------------------------------------------------------------------------------------
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         """Encrypts and sends it, or keeps it until the kernel has taken what went before."""
-        if not data or self.closing or self._eof_wanted:
+        data = bytes(data)
+        if not data or self._closing or self._eof_wanted:
             return
         if self._is_open and not self._backlog and not self._below_full and len(data) <= _CHUNK_BYTES:
             self._encrypt(data)
@@ -350,37 +298,45 @@ class TlsProtocol(asyncio.Protocol):
         self._tell_flow()
 
     def _tell_flow(self) -> None:
-        unsent_bytes, (high, low) = self.unsent_bytes(), self.limits
+        unsent_bytes, (high, low) = self.get_write_buffer_size(), self._limits
         if not self._above_paused and unsent_bytes > high:
             self._above_paused = True
-            self.above.pause_writing()
+            self._above.pause_writing()
         elif self._above_paused and unsent_bytes <= low:
             self._above_paused = False
-            self.above.resume_writing()
+            self._above.resume_writing()
 
-    def unsent_bytes(self) -> int:
+    def get_write_buffer_size(self) -> int:
         """How much the kernel has not taken."""
         return self._backlog_bytes + (0 if self._below is None else self._below.get_write_buffer_size())
 
-    def set_write_buffer_limits(self, high: int | None, low: int | None) -> None:
-        """Sets the limits as every transport does."""
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._limits
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         high = (64 * 1024 if low is None else 4 * low) if high is None else high
-        self.limits = (high, high // 4 if low is None else low)
+        self._limits = (high, high // 4 if low is None else low)
 
     # --- the end ------------------------------------------------------------------------------------------------------------
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         """Tells the peer that no more comes. Reading goes on."""
-        if self.closing or self._eof_wanted:
+        if self._closing or self._eof_wanted:
             return
         self._eof_wanted = True
         if self._is_open:
             self._pump()
 
+    def is_closing(self) -> bool:
+        return self._closing
+
     def close(self) -> None:
         """Closes it when all that was written is out."""
-        if self.closing:
+        if self._closing:
             return
-        self.closing = self._close_wanted = True
+        self._closing = self._close_wanted = True
         if self._is_open:
             self._pump()
         elif self._below is not None:
@@ -401,28 +357,38 @@ class TlsProtocol(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes it at once."""
-        self.closing = True
+        self._closing = True
         if self._below is not None:
             self._below.abort()
 
     # --- reading, or not ------------------------------------------------------------------------------------------------------
+    def is_reading(self) -> bool:
+        return self._reading
+
     def pause_reading(self) -> None:
         """Nothing is passed on until `resume_reading`."""
-        self.reading = False
+        self._reading = False
         if self._below is not None and self._below.is_reading():
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
         """Passes on what waits, in a turn of the event loop of its own."""
-        if self.reading:
+        if self._reading:
             return
-        self.reading = True
+        self._reading = True
         if self._below is not None and not self._below.is_closing() and not self._below.is_reading():
             self._below.resume_reading()
         self._loop.call_soon(self._read)
 
-    def extra_info(self, name: str, default: Any) -> Any:
-        """Returns what the transport says under this name."""
+    # --- for the protocol above -----------------------------------------------------------------------------------------------
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._above = cast("asyncio.Protocol", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._above
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`ssl_object`, `sslcontext` and `peercert`, once the handshake is done; all else from the transport below."""
         if name == "ssl_object":
             return self._tls or default
         if name == "sslcontext":

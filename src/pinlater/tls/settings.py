@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from pinlater.domain.invalid_settings import InvalidSettings
 
@@ -12,18 +15,18 @@ from pinlater.domain.invalid_settings import InvalidSettings
 class TlsSettings:
     """Encrypts the Thrift port, the HTTP port, and the calls between servers. [TLS](../how-to/tls.md) explains it."""
 
-    # The server's certificate as PEM, and behind it those of intermediate authorities. Looked at again every second. Not set: no TLS.
     certificate_file: Path | None = None
-    # Its private key as PEM, without a passphrase. Not set: it is in `certificate_file`.
+    """The server's certificate as PEM, and behind it those of intermediate authorities. Looked at again every second. Not set: no TLS."""
     key_file: Path | None = None
-    # Authorities that sign the certificates of clients. Not set: clients are not asked for a certificate.
+    """Its private key as PEM, without a passphrase. Not set: it is in `certificate_file`."""
     client_ca_file: Path | None = None
-    # Refuses Thrift clients without such a certificate; over HTTP, they get health checks only.
+    """Authorities that sign the certificates of clients. Not set: clients are not asked for a certificate."""
     require_client_certificate: bool = False
-    # Whether calls between servers are encrypted, too. All servers of the same shards should say the same.
+    """Refuses Thrift clients without such a certificate; over HTTP, they get health checks only."""
     between_servers: bool = True
-    # How long a client may take for its part of the handshake.
-    handshake_timeout_s: float = 10.0
+    """Whether calls between servers are encrypted, too. All servers of the same shards should say the same."""
+    handshake_timeout_s: Annotated[float, Meta(ge=0.1)] = 10.0
+    """How long a client may take for its part of the handshake."""
 
     def __post_init__(self) -> None:
         if self.certificate_file is None:

@@ -7,12 +7,19 @@ and a newer Python must not cut the connections of a running installation. So no
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
+from collections.abc import Iterator
+from pathlib import Path
 
 WANTED = ssl.VERIFY_X509_PARTIAL_CHAIN
 """An authority between the root and the server may be trusted alone."""
 UNWANTED = ssl.VERIFY_X509_STRICT
+
+
+class CertificateBroken(OSError):
+    """Files that can't be used; the text names the file and says why."""
 
 
 def trusting_context(ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext:
@@ -28,3 +35,20 @@ def trusting_context(ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext:
     else:
         context.load_verify_locations(os.fspath(ca_file))
     return context
+
+
+@contextlib.contextmanager
+def naming(*files: Path | None) -> Iterator[None]:
+    """Raises CertificateBroken for an OSError: the library's errors don't say which file they speak of."""
+    try:
+        yield
+    except OSError as error:
+        names = " and ".join(dict.fromkeys(str(file) for file in files if file is not None))
+        mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
+        reason = "the key does not belong to the certificate" if mismatch else error.strerror or str(error)
+        raise CertificateBroken(f"{names}: {reason}") from error
+
+
+def no_passphrase() -> str:
+    """Without it the library would ask on the terminal, and wait."""
+    raise OSError("the key is locked by a passphrase; give one without")

@@ -145,8 +145,9 @@ def console(
 
     Example: pinlater console --server db1:9010,db2:9010 --port 9998
     """
-    from pinlater.console.run import address_of, is_loopback, listening, serve
+    from pinlater.console.run import address_of, listening, serve
     from pinlater.console.server_channel import ServerChannel
+    from pinlater.domain.host_names import is_loopback
 
     loopback = is_loopback(host)
     if not loopback and not insecure:
@@ -231,8 +232,9 @@ def _certificate(certificate: Path | None, key: Path | None, client_ca: Path | N
     """What the console serves HTTPS with; None for HTTP. Files that are no good are a usage error."""
     from pinlater.domain.clock import WallClock
     from pinlater.domain.invalid_settings import InvalidSettings
-    from pinlater.tls.certificate import CertificateBroken, CertificateSource
+    from pinlater.tls.certificate import CertificateSource
     from pinlater.tls.settings import TlsSettings
+    from pinlater.tls.trust import CertificateBroken
 
     clock = WallClock()
     try:

@@ -35,9 +35,9 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.wording import counted
 
 if TYPE_CHECKING:
-    from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
+    from pinlater.server.config.shard_entry import ConfiguredShard
     from pinlater.server.storage.offline import Look
 
 app = typer.Typer(

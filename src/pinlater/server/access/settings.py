@@ -16,33 +16,34 @@ from pinlater.server.access.quotas import Quota, check_bytes
 class AccessSettings:
     """What callers may do. [Control access](../how-to/access.md) explains it."""
 
-    # The file of tokens, which `pinlater token` edits. Looked at again every second. Not set: there is no access control.
     tokens_file: Path | None = None
-    # Roles of callers without a token: any of read, produce, work, operate, admin. Empty: they are refused.
+    """The file of tokens, which `pinlater token` edits. Looked at again every second. Not set: there is no access control."""
     default_roles: tuple[str, ...] = ()
-    # Allows a server without access control to listen beyond loopback.
+    """Roles of callers without a token: any of read, produce, work, operate, admin. Empty: they are refused."""
     insecure: bool = False
-    # Most connections of the callers with one token, where the file does not say. 0: no bound. Each server process counts for itself.
+    """Allows a server without access control to listen beyond loopback."""
     token_max_connections: int = 0
-    # Most dequeues of one token that wait for jobs.
+    """Most connections of the callers with one token, where the file does not say. 0: no bound. Each server process counts for itself."""
     token_max_polls: int = 0
-    # Most bytes of one token in flight: requests that are not answered yet, answers that clients have not read. At least 64 KiB.
+    """Most dequeues of one token that wait for jobs."""
     token_max_bytes_in_flight: int = 0
-    # The same for all callers without a token together.
+    """Most bytes of one token in flight: requests that are not answered yet, answers that clients have not read. At least 64 KiB."""
     no_token_max_connections: int = 0
-    # The same for all callers without a token together.
+    """The same for all callers without a token together."""
     no_token_max_polls: int = 0
-    # The same for all callers without a token together.
+    """The same for all callers without a token together."""
     no_token_max_bytes_in_flight: int = 0
+    """The same for all callers without a token together."""
 
-    # Patterns of the queues whose bodies are masked in look-ups: `mail*`.
     masked_queues: tuple[str, ...] = ()
-    # Whether errors, custom status and progress of jobs of these queues are masked too: they may quote bodies.
+    """Patterns of the queues whose bodies are masked in look-ups: `mail*`."""
     masked_texts: bool = True
-    # Fields of JSON bodies that are masked in look-ups, in all queues or in those of a pattern: `password`, `card.number`, `mail*:to`.
+    """Whether errors, custom status and progress of jobs of these queues are masked too: they may quote bodies."""
     masked_fields: tuple[str, ...] = ()
-    # Roles that see bodies without masks.
+    """Fields of JSON bodies that are masked in look-ups, in all queues or in those of a pattern: `password`, `card.number`,
+    `mail*:to`."""
     unmasked_roles: tuple[str, ...] = (Role.ADMIN.value,)
+    """Roles that see bodies without masks."""
 
     def __post_init__(self) -> None:
         _check_roles(self.default_roles, "default_roles")

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from pinlater.domain.clock import WallClock
-from pinlater.domain.host_names import checked_name
+from pinlater.domain.host_names import checked_name, is_loopback
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
-from pinlater.domain.passwords import HashMalformed, check_hash_form
+from pinlater.domain.passwords import check_hash_form
 from pinlater.domain.trusted_proxies import checked_header, network_of
 from pinlater.extras import install_line
-from pinlater.server.config.configured_shard import ConfiguredShard
-from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set, tokens_in
+from pinlater.server.config.files import FileBroken, WatchedFile, rate_limits_in, server_count_in, tokens_in
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_file import find_shards, read_password
+from pinlater.server.config.shard_entry import ConfiguredShard
+from pinlater.server.config.shard_file import ShardSource, find_shards, parse_password
 from pinlater.server.config.sources import Origin
-from pinlater.server.storage.tls import make_context
-from pinlater.tls.certificate import CertificateBroken, load_certificate
+from pinlater.server.storage.tls import make_context, wants_tls
+from pinlater.tls.certificate import load_certificate
+from pinlater.tls.trust import CertificateBroken
 
 _FRAME_OVERHEAD_BYTES = 64 * 1024
 
@@ -41,24 +43,23 @@ def check_together(
     """
     problems = list(_problems(settings))
     if tokens_needed:
-        problems += [*_tokens_problems(settings), *_tls_problems(settings)]
+        problems += _listener_problems(settings)
     driver = _missing_driver(settings) if driver_needed else None
     if driver is not None:
         problems.insert(0, ("store", driver))
-    return [f"{_place(path, origins)}: {problem}" for path, problem in problems]
+    return [f"{origins[path].place or path}: {problem}" for path, problem in problems]
 
 
 def _missing_driver(settings: Settings) -> str | None:
     """What to install before a shard can be asked; None for nothing."""
     kind = SHARDED.get(settings.store.kind)
-    if kind is None or find_spec(kind.driver.modules[0]) is not None:
+    if kind is None or find_spec(kind.driver[0]) is not None:
         return None
-    return f"{kind.driver.title} is not installed: {install_line(kind.name)}"
+    return f"{kind.driver_title} is not installed: {install_line(kind.name)}"
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    yield from _password_problems(settings)
-    yield from _file_problems(settings)
+    yield from _form_problems(settings)
     if settings.store.is_sharded:
         yield from _shard_problems(settings)
     elif settings.processes > 1 and EMBEDDED[settings.store.kind].tools is None:
@@ -84,126 +85,83 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():
         yield "host", "is empty"
-    yield from _url_problems(settings)
-    yield from _proxy_problems(settings)
-    address = settings.advertised_thrift_address
-    if address is not None and not _is_address(address):
-        yield "advertised_thrift_address", f"{address!r} is no address; write host:port"
-
-
-def _url_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    for key, places in (("console_trace_url", TRACE_PLACES), ("console_source_url", SOURCE_PLACES)):
-        url = getattr(settings, key)
-        try:
-            if url is not None:
-                check_url(url, places)
-        except ValueError as error:
-            yield key, f"{url!r} {error}"
-
-
-def _proxy_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    proxies = settings.console_trusted_proxies
-    if settings.console_user_token_file is not None and not proxies:
+    if settings.console_user_token_file is not None and not settings.console_trusted_proxies:
         yield "console_user_token_file", "needs console_trusted_proxies, which name the users"
-    checks: Sequence[tuple[str, Callable[[str], object], Sequence[str]]] = (
-        ("console_names", checked_name, settings.console_names),
-        ("console_trusted_proxies", network_of, proxies),
-        ("console_user_header", checked_header, [settings.console_user_header]),
-    )
-    for key, check, texts in checks:
+
+
+def _form_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Values that have a form of their own, and files that must be good at the start."""
+    checks: Mapping[str, Callable[[Any], object]] = {
+        "admin_password_hash": check_hash_form,
+        "queue_limits_file": rate_limits_in,
+        "server_set_file": server_count_in,
+        "console_trace_url": partial(_check_url, places=TRACE_PLACES),
+        "console_source_url": partial(_check_url, places=SOURCE_PLACES),
+        "console_names": checked_name,
+        "console_trusted_proxies": network_of,
+        "console_user_header": checked_header,
+        "advertised_thrift_address": _check_address,
+    }
+    for key, check in checks.items():
+        value = getattr(settings, key)
         try:
-            for text in texts:
-                check(text)
-        except ValueError as error:
+            for one in value if isinstance(value, tuple) else (value,):
+                if one is not None:
+                    check(one)
+        except (ValueError, FileBroken) as error:
             yield key, str(error)
 
 
-def _is_address(text: str) -> bool:
+def _check_url(url: str, places: tuple[str, ...]) -> None:
+    try:
+        check_url(url, places)
+    except ValueError as error:
+        raise ValueError(f"{url!r} {error}") from None
+
+
+def _check_address(text: str) -> None:
     host, _, port = text.rpartition(":")
-    return (
-        bool(host)
-        and not any(c.isspace() for c in text)
-        and port.isascii()
-        and port.isdigit()
-        and 0 < int(port) < 65_536
-    )
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65_536
+    if not host or not is_port or any(c.isspace() for c in text):
+        raise ValueError(f"{text!r} is no address; write host:port")
 
 
-def _password_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.admin_password_hash is None:
-        return
+def _listener_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The files of the listeners that are missing or broken."""
     try:
-        check_hash_form(settings.admin_password_hash)
-    except HashMalformed as error:
-        yield "admin_password_hash", str(error)
-
-
-def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.queue_limits_file is not None:
-        try:
-            read_rate_limits(settings.queue_limits_file)
-        except FileBroken as error:
-            yield "queue_limits_file", str(error)
-    if settings.server_set_file is not None:
-        try:
-            read_server_set(settings.server_set_file)
-        except FileBroken as error:
-            yield "server_set_file", str(error)
-
-
-def _tokens_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    path = settings.access.tokens_file
-    if path is None:
-        return
-    try:
-        tokens_in(path)
+        if settings.access.tokens_file is not None:
+            tokens_in(settings.access.tokens_file)
     except FileBroken as error:
         is_missing = isinstance(error.__cause__, FileNotFoundError)
-        hint = "; `pinlater token create` makes it" if is_missing else ""
-        yield "access.tokens_file", f"{error}{hint}"
-
-
-def _tls_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.tls.certificate_file is None:
-        return
+        yield "access.tokens_file", f"{error}{'; `pinlater token create` makes it' if is_missing else ''}"
     try:
-        load_certificate(settings.tls, WallClock().now_ms() / 1000)
+        if settings.tls.certificate_file is not None:
+            load_certificate(settings.tls, WallClock().now_ms() / 1000)
     except CertificateBroken as error:
         yield "tls.certificate_file", str(error)
 
 
 def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    kind = SHARDED[settings.store.kind]
-    problems = list(kind.problems(settings))
-    yield from problems
-    if problems:
+    kind, database = SHARDED[settings.store.kind], settings.database
+    if problems := list(kind.problems(settings)):
+        yield from problems
         return
+    key = f"{kind.name}.password_file"
     try:
-        if settings.database.password_file is not None:
-            read_password(settings.database.password_file)
-    except FileBroken as error:
-        yield f"{kind.name}.password_file", str(error)
-        return
-    try:
+        if database.password_file is not None:
+            WatchedFile(database.password_file, parse_password)
+        key = "store"
         places = find_shards(settings)
-    except FileBroken as error:
-        yield "store", str(error)
-        return
-    if _any_tls(places, settings):
-        try:
-            make_context(settings.database)
-        except OSError as error:
-            yield f"{kind.name}.tls", str(error)
+        key = f"{kind.name}.tls"
+        if _any_tls(places, settings):
+            make_context(database)
+    except (FileBroken, OSError) as error:
+        yield key, str(error)
 
 
 def _any_tls(places: Sequence[ConfiguredShard], settings: Settings) -> bool:
     """Whether connections to any of the shards are encrypted."""
-    kind = SHARDED[settings.store.kind]
-    return any(kind.wants_tls(place, settings) for place in places)
-
-
-def _place(path: str, origins: Mapping[str, Origin]) -> str:
-    return origins[path].place or path
+    return any(wants_tls(place.endpoint, settings.database) for place in places)
 
 
 def warnings_about(settings: Settings) -> list[str]:
@@ -250,14 +208,13 @@ def _shard_warnings(settings: Settings) -> Iterator[str]:
     database = settings.database
     if (driver := _missing_driver(settings)) is not None:
         yield driver
-    places = find_shards(settings)
-    path = settings.store.shard_file
-    secrets = [path] if path is not None and SHARDED[kind].has_password(path, settings) else []
-    for path in (*secrets, database.password_file):
+    source = ShardSource(settings)
+    has_password = any(entry.address.password is not None for entry in source.entries)
+    for path in (settings.store.shard_file if has_password else None, database.password_file):
         if path is not None and _others_may_read(path):
             yield f"{path} can be read by every user of this machine, and holds a password (chmod o-r)"
     has_files = database.tls_ca is not None or database.tls_cert is not None
-    if has_files and not _any_tls(places, settings):
+    if has_files and not _any_tls(source.places, settings):
         yield f"{kind}.tls is false: connections to the shards are not encrypted, though its files are named"
 
 
@@ -297,11 +254,3 @@ def refusal_to_start(settings: Settings) -> str | None:
         "jobs. Make tokens (`pinlater token create`) and give their file by --tokens or access.tokens_file; --insecure or "
         "access.insecure allows it without"
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -8,12 +8,13 @@ Weakness: it says what the command said. A user who may write the files can writ
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from pinlater.server.access.whole_files import others_may_write, replace_file
 
@@ -31,11 +32,16 @@ class FileAuthor(NamedTuple):
     host: str
 
 
-class _NotedChange(NamedTuple):
+class _NotedChange(msgspec.Struct):
     names: Sequence[str]
-    author: FileAuthor
+    user: str
+    host: str
     before: str
     after: str
+
+
+class _Notes(msgspec.Struct):
+    changes: list[_NotedChange]
 
 
 def note_author(path: Path, names: Sequence[str], author: FileAuthor, before: bytes, after: bytes) -> None:
@@ -43,8 +49,9 @@ def note_author(path: Path, names: Sequence[str], author: FileAuthor, before: by
     that a server which reads the new content finds the note. Raises OSError."""
     target = path.resolve()
     beside = _beside(target)
-    changes = [*_read(beside), _NotedChange(names, author, _digest(before), _digest(after))]
-    replace_file(beside, _text(changes[-_CHANGES_MAX:]), like=target)
+    changes = [*_read(beside), _NotedChange(names, *author, _digest(before), _digest(after))]
+    content = msgspec.json.encode(_Notes(changes[-_CHANGES_MAX:]))
+    replace_file(beside, msgspec.json.format(content, indent=2).decode() + "\n", like=target)
 
 
 def authors_of(path: Path | None) -> Mapping[str, FileAuthor]:
@@ -75,7 +82,8 @@ def _last_authors(changes: Sequence[_NotedChange]) -> dict[str, FileAuthor]:
     for change in reversed(changes):
         if change.after != needed:
             break
-        found = dict.fromkeys(change.names, change.author) | found
+        author = FileAuthor(change.user[:_TEXT_MAX], change.host[:_TEXT_MAX])
+        found = dict.fromkeys(change.names, author) | found
         needed = change.before
     return found
 
@@ -94,21 +102,6 @@ def _read(beside: Path) -> list[_NotedChange]:
         with beside.open("rb") as file:
             if others_may_write(file.fileno()):
                 return []
-            document = json.loads(file.read(_BYTES_MAX))
-        return [_change(entry) for entry in document["changes"]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return msgspec.json.decode(file.read(_BYTES_MAX), type=_Notes).changes
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return []
-
-
-def _change(entry: Any) -> _NotedChange:
-    names = [str(name)[:_TEXT_MAX] for name in entry["names"]]
-    author = FileAuthor(str(entry["user"])[:_TEXT_MAX], str(entry["host"])[:_TEXT_MAX])
-    return _NotedChange(names, author, str(entry["before"]), str(entry["after"]))
-
-
-def _text(changes: Sequence[_NotedChange]) -> str:
-    entries = [
-        {"names": list(change.names), **change.author._asdict(), "before": change.before, "after": change.after}
-        for change in changes
-    ]
-    return json.dumps({"changes": entries}, indent=2) + "\n"

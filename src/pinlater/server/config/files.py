@@ -1,4 +1,4 @@
-"""Files that are read again while the server runs; here queues' rate limits and the set of live servers, in `shard_file` the shards.
+"""Files that are read again while the server runs: queues' rate limits, the set of live servers, tokens; in `shard_file` the shards.
 
 The maintenance runner calls `refresh` every 10 s, in a thread if the file could be slow. A broken file never changes anything:
 it is logged once for each content, and the last good values stay. The file is read each time and compared by content; its time
@@ -27,59 +27,6 @@ class FileBroken(Exception):
     """A file that can't be read or understood; the text names it and says why."""
 
 
-class RateLimitFile:
-    """Jobs a second by queue. Raises `FileBroken` if the file is broken at the start; later it only keeps the old limits."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = WatchedFile(path, _parse_rate_limits)
-
-    @property
-    def limits(self) -> Mapping[str, float]:
-        """A queue that isn't named has no limit; 0 stops it."""
-        return self._file.value
-
-    @property
-    def last_error(self) -> str | None:
-        """What is wrong with the file as it is now; None when it is good."""
-        return self._file.last_error
-
-    def refresh(self) -> bool:
-        """Looks at the file again; whether the limits changed. Never raises."""
-        return self._file.refresh()
-
-
-class ServerCountFile:
-    """How many servers share the queues' limits. Raises `FileBroken` if the file can't be read at the start.
-
-    An empty file is ignored, since a program that writes it may empty it first; at the start it counts as one server.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = WatchedFile(path, _parse_server_set)
-        self._servers = max(1, self._file.value)
-
-    @property
-    def servers(self) -> int:
-        """At least 1."""
-        return self._servers
-
-    @property
-    def last_error(self) -> str | None:
-        """What is wrong with the file as it is now; None when it is good."""
-        return self._file.last_error
-
-    def refresh(self) -> bool:
-        """Looks at the file again; whether the number changed. Never raises."""
-        if not self._file.refresh():
-            return False
-        found = self._file.value
-        if not found:
-            log.warning("%s is empty: still dividing limits by %d", self._file.path, self._servers)
-        changed = found not in (0, self._servers)
-        self._servers = found or self._servers
-        return changed
-
-
 class WatchedFile(Generic[T]):
     """A file's last good value, and what is wrong with it now."""
 
@@ -89,7 +36,7 @@ class WatchedFile(Generic[T]):
         self._parse = parse
         self._private = private
         self._content = read_bytes(path, private=private)
-        self.value = understood(path, parse, self._content)
+        self.value = self._understood(self._content)
         self.last_error: str | None = None
 
     def refresh(self) -> bool:
@@ -99,7 +46,7 @@ class WatchedFile(Generic[T]):
             if content == self._content:
                 self._valid_again()
                 return False
-            value = understood(self.path, self._parse, content)
+            value = self._understood(content)
         except FileBroken as error:
             self._broken(str(error))
             return False
@@ -109,6 +56,12 @@ class WatchedFile(Generic[T]):
         if changed:
             log.info("%s was read again", self.path)
         return changed
+
+    def _understood(self, content: bytes) -> T:
+        try:
+            return self._parse(content)
+        except (ValueError, RecursionError) as error:
+            raise FileBroken(f"{self.path} is broken: {error}") from error
 
     def _broken(self, error: str) -> None:
         if error != self.last_error:
@@ -121,14 +74,14 @@ class WatchedFile(Generic[T]):
         self.last_error = None
 
 
-def read_rate_limits(path: Path) -> Mapping[str, float]:
-    """The limits in the file now. Raises `FileBroken`."""
-    return understood(path, _parse_rate_limits, read_bytes(path))
+def rate_limits_in(path: Path) -> WatchedFile[Mapping[str, float]]:
+    """Jobs a second by queue. A queue that isn't named has no limit; 0 stops it. Raises `FileBroken`."""
+    return WatchedFile(path, _parse_rate_limits)
 
 
-def read_server_set(path: Path) -> int:
-    """How many distinct servers the file names now. Raises `FileBroken`."""
-    return understood(path, _parse_server_set, read_bytes(path))
+def server_count_in(path: Path) -> WatchedFile[int]:
+    """How many servers share the queues' limits, at least 1. Raises `FileBroken`."""
+    return WatchedFile(path, _ServerCount(path))
 
 
 def tokens_in(path: Path) -> WatchedFile[tuple[Token, ...]]:
@@ -150,21 +103,26 @@ def read_bytes(path: Path, *, private: bool = False) -> bytes:
     return content
 
 
-def understood(path: Path, parse: Callable[[bytes], T], content: bytes) -> T:
-    """What `parse` makes of it. Raises `FileBroken`, naming the file, for its ValueError."""
-    try:
-        return parse(content)
-    except (ValueError, RecursionError) as error:
-        raise FileBroken(f"{path} is broken: {error}") from error
+class _ServerCount:
+    """Counts the distinct lines that are not empty.
 
+    An empty file is ignored, since a program that writes it may empty it first; at the start it counts as one server.
+    """
 
-def _parse_server_set(content: bytes) -> int:
-    """Distinct non-empty lines."""
-    try:
-        lines = content.decode().splitlines()
-    except UnicodeDecodeError:
-        raise ValueError("not text in UTF-8") from None
-    return len({line.strip() for line in lines} - {""})
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last: int | None = None
+
+    def __call__(self, content: bytes) -> int:
+        try:
+            lines = content.decode().splitlines()
+        except UnicodeDecodeError:
+            raise ValueError("not text in UTF-8") from None
+        found = len({line.strip() for line in lines} - {""})
+        if not found and self._last is not None:
+            log.warning("%s is empty: still dividing limits by %d", self._path, self._last)
+        self._last = found or self._last or 1
+        return self._last
 
 
 def _parse_rate_limits(content: bytes) -> Mapping[str, float]:

@@ -15,9 +15,10 @@ from pinlater.server.config.checks import check_together, warnings_about
 from pinlater.server.config.environment import OTHER_VARIABLES, read_environment
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.original import read_original
-from pinlater.server.config.schema import Key, ValueKind, keys, nearest_key, tables
+from pinlater.server.config.schema import Key, keys, nearest_key, tables
 from pinlater.server.config.settings import INHERITED, SHARED, Settings
 from pinlater.server.config.sources import Given, Origin, SettingsSource
+from pinlater.server.config.store import StoreLocation
 from pinlater.server.config.toml_file import read_toml
 from pinlater.server.config.values import read_value
 
@@ -105,7 +106,7 @@ def _layer(sources: Iterable[SettingsSource], problems: list[str]) -> tuple[dict
     for source in sources:
         for path, item in source.given.items():
             key = keys()[path]
-            if path in origins and key.kind is ValueKind.STORE:
+            if path in origins and key.type is StoreLocation:
                 continue
             value = _read(key, item, problems)
             if path not in origins:

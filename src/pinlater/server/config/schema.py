@@ -1,7 +1,7 @@
-"""The keys of the settings, read off the dataclasses: name, type, default, range, variable and flag of each.
+"""The keys of the settings, read off the dataclasses: name, type, default, bounds, variable and flag of each.
 
-A dataclass says what the type alone can't in its fields' metadata: `least` and `most` (inclusive), `choices`, `secret`. Without
-them: a whole number is at least 1 (0 if the default is 0), a port is 0 to 65535, a duration at most ten years.
+A field has its bounds (inclusive) as msgspec's `Meta`, and `secret` in its metadata. Without bounds a whole number is at least 1 (0 if
+the default is 0), a port is 0 to 65535, a duration at most ten years: the name says what it is.
 """
 
 from __future__ import annotations
@@ -11,41 +11,30 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import Meta
+
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.config.errors import did_you_mean
-from pinlater.server.config.settings import FLAGS, RANGES, SHARED, Settings
+from pinlater.server.config.settings import FLAGS, SHARED, Settings
 from pinlater.server.config.store import StoreLocation
 
 ENV_PREFIX = "PINLATER_"
 TEN_YEARS_MS = 10 * 366 * 86_400_000
 
-
-class ValueKind(Enum):
-    """What a value can be. The text is how a message calls it."""
-
-    INT = "a whole number"
-    FLOAT = "a number"
-    BOOL = "true or false"
-    TEXT = "text"
-    PATH = "a path"
-    STORE = "a store"
-    LIST = "a list of texts"
-
-
-_KINDS: Mapping[object, ValueKind] = {
-    int: ValueKind.INT,
-    float: ValueKind.FLOAT,
-    bool: ValueKind.BOOL,
-    str: ValueKind.TEXT,
-    Path: ValueKind.PATH,
-    StoreLocation: ValueKind.STORE,
-    tuple[str, ...]: ValueKind.LIST,
+TYPES: Mapping[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Path: "a path",
+    StoreLocation: "a store",
+    tuple[str, ...]: "a list of texts",
 }
+"""What a value can be, and how a message calls it."""
 
 
 class Key(NamedTuple):
@@ -53,11 +42,10 @@ class Key(NamedTuple):
 
     table: str
     field: str
-    kind: ValueKind
+    type: Any
     default: object
     least: float
     most: float
-    choices: tuple[str, ...]
     secret: bool
 
     @property
@@ -108,7 +96,7 @@ def key_of_option(option: str) -> Key | None:
 
 
 def _keys_of(owner: type, table: str) -> Iterator[Key]:
-    hints = typing.get_type_hints(owner)
+    hints = typing.get_type_hints(owner, include_extras=True)
     for item in fields(owner):
         if is_dataclass(hints[item.name]):
             yield from _keys_of(hints[item.name], item.name)
@@ -116,46 +104,23 @@ def _keys_of(owner: type, table: str) -> Iterator[Key]:
             yield _key(table, item, hints[item.name])
 
 
-def _key(table: str, item: Field[Any], hint: object) -> Key:
-    kind, choices = _kind(hint, f"{table}.{item.name}")
-    default = item.default if item.default_factory is MISSING else item.default_factory()
-    if default is MISSING:
-        raise TypeError(f"setting {table}.{item.name} has no default")
-    path = f"{table}.{item.name}" if table else item.name
-    least, most = RANGES.get(path) or _range(item.name, kind, default)
-    meta = item.metadata
-    return Key(
-        table,
-        item.name,
-        kind,
-        default,
-        meta.get("least", least),
-        meta.get("most", most),
-        tuple(meta.get("choices", choices)),
-        bool(meta.get("secret", False)),
-    )
+def _key(table: str, item: Field[Any], hint: Any) -> Key:
+    bounds = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Meta)), Meta())
+    kind = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
+    if isinstance(kind, types.UnionType):
+        (kind,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
+    if kind not in TYPES or item.default is MISSING:
+        raise TypeError(f"setting {table}.{item.name} has no default, or a type that no file can hold: {hint}")
+    least, most = _range(item.name, kind, item.default)
+    least, most = (usual if own is None else own for own, usual in ((bounds.ge, least), (bounds.le, most)))
+    return Key(table, item.name, kind, item.default, least, most, bool(item.metadata.get("secret")))
 
 
-def _kind(hint: object, name: str) -> tuple[ValueKind, tuple[str, ...]]:
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
-    if typing.get_origin(hint) is typing.Literal:
-        return ValueKind.TEXT, typing.get_args(hint)
-    try:
-        return _KINDS[hint], ()
-    except (KeyError, TypeError):
-        raise TypeError(f"setting {name} has a type that no file can hold: {hint}") from None
-
-
-def _range(name: str, kind: ValueKind, default: object) -> tuple[float, float]:
+def _range(name: str, kind: object, default: object) -> tuple[float, float]:
     """What the name and the type say."""
-    if kind is ValueKind.BOOL:
-        return 0, 1
-    if kind is ValueKind.FLOAT:
+    if kind is float:
         return 0, TEN_YEARS_MS // 1000 if name.endswith("_s") else math.inf
     if name == "port" or name.endswith("_port"):
         return 0, 65_535
     least = 0 if default == 0 else 1
-    if "ms" in name.split("_"):
-        return least, TEN_YEARS_MS
-    return least, I64_MAX
+    return least, TEN_YEARS_MS if "ms" in name.split("_") else I64_MAX

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from pinlater.domain.request_keys import BEGUN_WITHIN_MS
-from pinlater.domain.transitions import ATTEMPTS_KEPT_MAX
+from msgspec import Meta
+
 from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.store import StoreLocation
@@ -63,34 +64,6 @@ SHARED: Mapping[str, str] = {
 }
 """A field that is no key of its own: its part of the server must know what the key beside it says."""
 
-_TEN_YEARS_S = 10 * 366 * 86_400
-
-RANGES: Mapping[str, tuple[float, float]] = {
-    "audit.max_entries": (0, 10_000_000),
-    "processes": (1, 256),
-    "console_port": (0, 65_535),
-    "peer_port": (0, 65_535),
-    "jobs.priority_levels": (1, 127),  # a byte on the wire
-    "jobs.default_attempts": (1, 2**31 - 1),
-    "jobs.max_undo_bytes": (0, 2**50),
-    "jobs.quarantine_after": (0, ATTEMPTS_KEPT_MAX),  # the history tells
-    "thrift.max_frame_bytes": (1024, 2**31 - 1),
-    "thrift.max_answer_bytes": (1024, 2**31 - 1),
-    "thrift.backlog": (1, 2**31 - 1),  # an int of C
-    "thrift.idle_timeout_s": (0.1, _TEN_YEARS_S),  # 0 would cut every connection at once
-    "thrift.write_stall_timeout_s": (0.1, _TEN_YEARS_S),
-    "thrift.standstill_s": (0.1, BEGUN_WITHIN_MS / 1000),
-    "http.header_timeout_s": (0.1, _TEN_YEARS_S),
-    "http.idle_timeout_s": (0.1, _TEN_YEARS_S),
-    "http.handler_timeout_s": (0.1, _TEN_YEARS_S),
-    "http.write_timeout_s": (0.1, _TEN_YEARS_S),
-    "tls.handshake_timeout_s": (0.1, _TEN_YEARS_S),
-    "history.max_queues": (0, 10_000),
-    "sqlite.inline_commit_us": (0, 10_000_000),
-    "sqlite.lookup_inline_max": (0, 1_000_000),
-}
-"""Bounds (inclusive) that differ from the rules in `schema`, because the wire or a part of the server has its own."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -119,7 +92,7 @@ class Settings:
     """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number. Not set: those
     that the store knows."""
 
-    processes: int = 1
+    processes: Annotated[int, Meta(le=256)] = 1
     """Server processes on the same ports, as one server. Not for memory stores. Bounds hold for each of them."""
 
     console: bool = True

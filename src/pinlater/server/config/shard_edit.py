@@ -94,7 +94,7 @@ def _entries(text: str, key: str) -> tuple[Sequence[JsonMember], int]:
     """All entries, and which of them is called `key`."""
     document = _understood(text)
     if _is_list(document):
-        siblings = _elements(text, _member(text, _begin(text), _LIST).value)
+        siblings = _members(text, _member(text, _begin(text), _LIST).value)
         names = [entry.get("name") if isinstance(entry, dict) else None for entry in document[_LIST]]
     else:
         siblings = _members(text, _begin(text))
@@ -112,32 +112,20 @@ def _member(text: str, brace: int, name: str) -> JsonMember:
     return next(member for member in _members(text, brace) if member.name == name)
 
 
-def _members(text: str, brace: int) -> list[JsonMember]:
-    """Of the object that begins at `brace`, in order. The text has been understood before, so it is JSON."""
+def _members(text: str, begin: int) -> list[JsonMember]:
+    """Of the object or list that begins there, in order. The text has been understood before, so it is JSON."""
     decoder = json.JSONDecoder()
     found: list[JsonMember] = []
-    at = _behind_space(text, brace + 1)
-    while text[at] != "}":
+    at = _behind_space(text, begin + 1)
+    while text[at] not in "}]":
         if text[at] == ",":
             at = _behind_space(text, at + 1)
-        name, colon = decoder.raw_decode(text, at)
-        value = _behind_space(text, _behind_space(text, colon) + 1)
-        _, end = decoder.raw_decode(text, value)
-        found.append(JsonMember(name, at, value, end))
-        at = _behind_space(text, end)
-    return found
-
-
-def _elements(text: str, bracket: int) -> list[JsonMember]:
-    """Of the list that begins at `bracket`, in order."""
-    decoder = json.JSONDecoder()
-    found: list[JsonMember] = []
-    at = _behind_space(text, bracket + 1)
-    while text[at] != "]":
-        if text[at] == ",":
-            at = _behind_space(text, at + 1)
+        name, start = "", at
+        if text[begin] == "{":
+            name, colon = decoder.raw_decode(text, at)
+            at = _behind_space(text, _behind_space(text, colon) + 1)
         _, end = decoder.raw_decode(text, at)
-        found.append(JsonMember("", at, at, end))
+        found.append(JsonMember(name, start, at, end))
         at = _behind_space(text, end)
     return found
 

@@ -8,22 +8,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from pinlater.server.config.configured_shard import ConfiguredShard
-from pinlater.server.config.files import FileBroken, WatchedFile, read_bytes, understood
+from pinlater.server.config.files import FileBroken, WatchedFile, read_bytes
 from pinlater.server.config.kinds import SHARDED
-from pinlater.server.config.kinds.kind import ShardEntries
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_entry import ConfiguredShard, ShardEntry
 
 
 class ShardSource:
     """The shards that the settings name, and whether they have changed since. Raises `FileBroken` if they can't be told at the start."""
 
     def __init__(self, settings: Settings) -> None:
-        self._kind, self._url = _entries(settings), settings.store.url
-        path, password_file = settings.store.shard_file, self._kind.password_file
-        self._shards = None if path is None else WatchedFile(path, self._kind.parse)
+        self._settings, self._kind = settings, SHARDED[settings.store.kind]
+        path, password_file = settings.store.shard_file, settings.database.password_file
+        self._shards = None if path is None else WatchedFile(path, lambda content: self._kind.parse(content, settings))
         self._password = None if password_file is None else WatchedFile(password_file, parse_password)
         self.places = self._found()
 
@@ -41,34 +39,33 @@ class ShardSource:
         before, self.places = self.places, self._found()
         return before != self.places
 
+    @property
+    def entries(self) -> Sequence[ShardEntry]:
+        """What the shard file says, or the URL."""
+        if self._shards is not None:
+            return self._shards.value
+        url = self._settings.store.url
+        return () if url is None else [ShardEntry("", ("1",), url)]
+
     def _found(self) -> Sequence[ConfiguredShard]:
-        entries = () if self._shards is None else self._shards.value
-        return _places(self._kind, self._url, entries, None if self._password is None else self._password.value)
+        from_file = None if self._password is None else self._password.value
+        return self._kind.shards(self.entries, from_file, self._settings)
 
 
 def find_shards(settings: Settings) -> Sequence[ConfiguredShard]:
     """The shards that the settings name now. Raises `FileBroken`."""
-    kind = _entries(settings)
-    path, password_file = settings.store.shard_file, kind.password_file
-    entries = () if path is None else understood(path, kind.parse, read_bytes(path))
-    password = None if password_file is None else read_password(password_file)
-    return _places(kind, settings.store.url, entries, password)
+    return ShardSource(settings).places
 
 
 def kind_of_file(path: Path) -> str:
     """The kind of store that a shard file is of; the first if that can't be told, and reading the file then says why."""
-    kinds = iter(SHARDED.values())
+    first, *others = SHARDED.values()
     try:
         document = json.loads(read_bytes(path))
     except (FileBroken, ValueError, RecursionError):
         document = None
-    first = next(kinds)
-    return next((kind.name for kind in kinds if kind.holds(document)), first.name)
-
-
-def read_password(path: Path) -> str:
-    """The password in the file now. Raises `FileBroken`."""
-    return understood(path, parse_password, read_bytes(path))
+    found = [kind.name for kind in others if isinstance(document, dict) and kind.holds(document)]
+    return found[0] if found else first.name
 
 
 def parse_password(content: bytes) -> str:
@@ -80,11 +77,3 @@ def parse_password(content: bytes) -> str:
     if not lines or not lines[0]:
         raise ValueError("its first line, where the password belongs, is empty")
     return lines[0]
-
-
-def _entries(settings: Settings) -> ShardEntries:
-    return SHARDED[settings.store.kind].entries(settings)
-
-
-def _places(kind: ShardEntries, url: object, entries: Sequence[Any], password: str | None) -> Sequence[ConfiguredShard]:
-    return list(kind.of_entries(entries, password)) if url is None else [kind.of_url(url, password)]

@@ -6,12 +6,14 @@ A URL may hold a password. It is never part of what is shown: not of a location'
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pinlater.server.config.errors import did_you_mean
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.kinds.kind import ShardedKind
 from pinlater.server.config.paths import resolved
+from pinlater.server.config.shard_entry import ShardAddress
+from pinlater.server.config.shard_url import parse_url
 
 POSSIBLE = (
     f"{', '.join(kind.form for kind in EMBEDDED.values())}, {' or '.join(f'{name}:FILE' for name in SHARDED)} (a shard file), "
@@ -25,7 +27,7 @@ class StoreLocation(NamedTuple):
     kind: str
     path: Path | None = None
     shard_file: Path | None = None
-    url: Any = None  # a value of the kind; its text has no password
+    url: ShardAddress | None = None
 
     @property
     def is_sharded(self) -> bool:
@@ -43,7 +45,7 @@ def parse_store(text: str, base: Path | None = None) -> StoreLocation:
         return StoreLocation(word, EMBEDDED[word].locate(rest, base))
     for name, kind in SHARDED.items():
         if word in kind.schemes and rest.startswith("//"):
-            return StoreLocation(name, url=kind.parse_url(text.strip()))
+            return StoreLocation(name, url=parse_url(text.strip(), kind))
         if word == name and colon:
             return StoreLocation(name, shard_file=_shard_file(kind, rest, base))
         if word in kind.nicknames:

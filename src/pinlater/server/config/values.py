@@ -1,140 +1,79 @@
-"""From what a source holds to the value of a key: types, units and ranges. Pure; every fault is a `ValueError` in words."""
+"""From what a source holds to the value of a key: types, units and bounds. Pure; every fault is a `ValueError` in words.
+
+Strings are read here, since they may have units. msgspec says whether the value has the type of the key.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.durations import duration_ms
 from pinlater.server.config.paths import resolved
-from pinlater.server.config.schema import Key, ValueKind
+from pinlater.server.config.schema import TYPES, Key
+from pinlater.server.config.shard_url import NO, YES
 from pinlater.server.config.store import StoreLocation, parse_store, without_password
 from pinlater.server.config.units import size_bytes
 
-_WHOLE = re.compile(r"[+-]?[0-9][0-9_]*", re.ASCII)
-_YES = frozenset({"true", "yes", "on", "1"})
-_NO = frozenset({"false", "no", "off", "0"})
-
-
-def read_value(key: Key, raw: object, base: Path | None = None) -> object:
-    """The typed value of `raw`, which is a TOML value or text. Relative paths count from `base` (None: the working directory)."""
-    value = _READERS[key.kind](key, raw, base)
-    if isinstance(value, int | float) and not key.least <= value <= key.most:
-        raise ValueError(_shown(key, raw, f"is out of range ({_range_text(key)})"))
-    if key.choices and value not in key.choices:
-        raise ValueError(_shown(key, raw, f"is not one of {', '.join(key.choices)}"))
-    return value
-
-
-def _read_int(key: Key, raw: object, _base: Path | None) -> int:
-    if isinstance(raw, int) and not isinstance(raw, bool):
-        return raw
-    if isinstance(raw, str):
-        text = raw.strip()
-        if _WHOLE.fullmatch(text) and len(text) <= 40:
-            return int(text)
-        if (
-            key.unit in ("ms", "bytes") and text[-1:].isalpha()
-        ):  # a bare number is in the unit of the key's name, and whole
-            return _with_unit(key, raw)
-    raise ValueError(_not_a(key, raw))
-
-
-def _with_unit(key: Key, raw: str) -> int:
-    try:
-        return duration_ms(raw) if key.unit == "ms" else size_bytes(raw)
-    except ValueError as error:
-        raise ValueError(_shown(key, raw, str(error))) from None
-
-
-def _read_float(key: Key, raw: object, _base: Path | None) -> float:
-    try:
-        if not isinstance(raw, int | float | str) or isinstance(raw, bool):
-            raise ValueError(raw)  # noqa: TRY004 (one message for every kind of fault)
-        value = _number(key, raw)
-    except (ValueError, OverflowError):
-        raise ValueError(_not_a(key, raw)) from None
-    if not math.isfinite(value):
-        raise ValueError(_not_a(key, raw))
-    return value
-
-
-def _number(key: Key, raw: float | str) -> float:
-    if isinstance(raw, str) and key.unit == "seconds" and raw.strip()[-1:].isalpha():
-        return duration_ms(raw) / 1000
-    return float(raw)
-
-
-def _read_bool(key: Key, raw: object, _base: Path | None) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    word = raw.strip().lower() if isinstance(raw, str) else ""
-    if word in _YES or word in _NO:
-        return word in _YES
-    raise ValueError(_not_a(key, raw))
-
-
-def _read_text(key: Key, raw: object, _base: Path | None) -> str:
-    if not isinstance(raw, str):
-        raise ValueError(_not_a(key, raw))  # noqa: TRY004 (callers expect one type of error)
-    return raw
-
-
-def _read_path(key: Key, raw: object, base: Path | None) -> Path:
-    text = str(raw) if isinstance(raw, Path) else _read_text(key, raw, base)
-    try:
-        return resolved(text, base)
-    except ValueError as error:
-        raise ValueError(_shown(key, raw, str(error))) from None
-
-
-def _read_store(key: Key, raw: object, base: Path | None) -> StoreLocation:
-    text = _read_text(key, raw, base)
-    try:
-        return parse_store(text, base)
-    except ValueError as error:
-        raise ValueError(_shown(key, raw, str(error))) from None
-
-
-def _read_list(key: Key, raw: object, _base: Path | None) -> tuple[str, ...]:
-    """A list; as text its members are parted by commas."""
-    if isinstance(raw, str):
-        return tuple(part.strip() for part in raw.split(",") if part.strip())
-    if isinstance(raw, list | tuple) and all(isinstance(part, str) for part in raw):
-        return tuple(raw)
-    raise ValueError(_not_a(key, raw))
-
-
-_READERS: Mapping[ValueKind, Callable[[Key, object, Path | None], object]] = {
-    ValueKind.INT: _read_int,
-    ValueKind.FLOAT: _read_float,
-    ValueKind.BOOL: _read_bool,
-    ValueKind.TEXT: _read_text,
-    ValueKind.PATH: _read_path,
-    ValueKind.STORE: _read_store,
-    ValueKind.LIST: _read_list,
+_WHOLE = re.compile(r"(?=.{1,40}$)[+-]?[0-9][0-9_]*", re.ASCII)
+_IN_UNITS: Mapping[str, str] = {
+    "ms": " of milliseconds, or a duration such as 90s or 10m",
+    "seconds": " of seconds, or a duration such as 90s or 10m",
+    "bytes": " of bytes, or text such as 16 MiB",
 }
 
 
-def _not_a(key: Key, raw: object) -> str:
-    expected = key.kind.value
-    if key.unit == "ms":
-        expected += " of milliseconds, or a duration such as 90s or 10m"
-    elif key.unit == "seconds":
-        expected += " of seconds, or a duration such as 90s or 10m"
-    elif key.unit == "bytes":
-        expected += " of bytes, or text such as 16 MiB"
-    return _shown(key, raw, f"is not {expected}")
+def read_value(key: Key, raw: object, base: Path | None = None) -> object:
+    """The typed value of `raw`, which is a TOML value or a string. Relative paths count from `base` (None: the working directory)."""
+    wrong_type = _shown(key, raw, f"is not {TYPES[key.type]}{_IN_UNITS.get(key.unit, '')}")
+    try:
+        value: Any = _from_text(key, str(raw), base) if isinstance(raw, str | Path) else raw
+        if not isinstance(value, StoreLocation):
+            value = msgspec.convert(value, str if key.type is StoreLocation else key.type)
+    except msgspec.ValidationError:
+        raise ValueError(wrong_type) from None
+    except ValueError as error:
+        raise ValueError(_shown(key, raw, str(error))) from None
+    if key.type is float and not math.isfinite(value):
+        raise ValueError(wrong_type)
+    if key.type in (int, float) and not key.least <= value <= key.most:
+        raise ValueError(_shown(key, raw, f"is out of range ({_range_text(key)})"))
+    return value
+
+
+def _from_text(key: Key, text: str, base: Path | None) -> object:
+    """What the string says, as a TOML file can say it; the string itself if it can't be such a value. Raises `ValueError` in words that
+    follow the string."""
+    bare = text.strip()
+    has_unit = bare[-1:].isalpha()  # a plain number is in the unit of the key's name
+    if key.type is int and _WHOLE.fullmatch(bare):
+        return int(bare)
+    if key.type is int and has_unit and key.unit in ("ms", "bytes"):
+        return duration_ms(text) if key.unit == "ms" else size_bytes(text)
+    if key.type is float:
+        with contextlib.suppress(ValueError):
+            return duration_ms(text) / 1000 if has_unit and key.unit == "seconds" else float(text)
+    if key.type is bool and bare.lower() in YES | NO:
+        return bare.lower() in YES
+    if key.type == tuple[str, ...]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if key.type is Path:
+        return resolved(text, base)
+    return parse_store(text, base) if key.type is StoreLocation else text
 
 
 def _shown(key: Key, raw: object, complaint: str) -> str:
     """The complaint with the value in front; secrets stay out of it."""
     if key.secret:
         return f"the value {complaint}"
-    shown = without_password(str(raw)) if key.kind is ValueKind.STORE else str(raw)
+    shown = without_password(str(raw)) if key.type is StoreLocation else str(raw)
     return f"{shown[:80]!r} {complaint}"
 
 

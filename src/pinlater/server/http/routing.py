@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pinlater.domain.host_names import is_loopback
 from pinlater.server.http.messages import Handler, Request, Response, text_response
 
 
@@ -48,26 +48,17 @@ class HostCheck:
     """
 
     def __init__(self, listen_host: str, allowed: Iterable[str]) -> None:
-        self._guarded = _is_loopback(listen_host)
+        self._guarded = is_loopback(listen_host)
         self._allowed = {name.lower() for name in allowed} | {listen_host.lower()}
 
     def permits(self, host_header: str | None) -> bool:
         if not self._guarded or host_header is None:
             return True
         name = _without_port(host_header.strip().lower())
-        return name in self._allowed or _is_loopback(name)
+        return name in self._allowed or is_loopback(name)
 
 
 def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
-
-
-def _is_loopback(name: str) -> bool:
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

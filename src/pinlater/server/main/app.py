@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from pinlater.domain.calls import OwningServer, ServerFacts
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
@@ -25,12 +26,9 @@ from pinlater.server.config.checks import access_of
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.watched import SharedLimits
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
-from pinlater.server.main.access_watch import access_watch
-from pinlater.server.main.certificate_watch import CERTIFICATE, certificate_watch
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
@@ -41,10 +39,12 @@ from pinlater.server.main.file_changes import (
     shard_entries,
     token_entries,
 )
-from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.file_watch import FileWatch, SharedLimits
+from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.periodic_work import PeriodicWork
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.main.socket_folder import SocketFolder
+from pinlater.server.main.until_event import ends_before
 from pinlater.server.maintenance.runner import MaintenanceRunner
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
@@ -92,8 +92,20 @@ def _another(setting: str, what: str) -> str:
     return f"{flag} chooses another {what}, as does {setting} in the settings"
 
 
+class Served(Protocol):
+    """What a Thrift listener needs: a `Core`, or a front process, whose service is another process's."""
+
+    service: Service
+    settings: Settings
+    metrics: Metrics
+    standstill: Standstill
+
+    @property
+    def clock(self) -> Clock: ...
+
+
 def thrift_server(
-    core: Core,
+    served: Served,
     *,
     shared_port: bool = False,
     access: AccessControl | None = None,
@@ -101,38 +113,14 @@ def thrift_server(
 ) -> ThriftServer:
     """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in.
     `certificate`: None serves without TLS."""
-    return thrift_listener(
-        core.service,
-        core.settings,
-        core.metrics,
-        core.clock,
-        core.standstill,
-        shared_port=shared_port,
-        access=access,
-        certificate=certificate,
-    )
-
-
-def thrift_listener(
-    service: Service,
-    settings: Settings,
-    metrics: Metrics,
-    clock: Clock,
-    standstill: Standstill,
-    *,
-    shared_port: bool,
-    access: AccessControl | None,
-    certificate: CertificateSource | None,
-) -> ThriftServer:
-    """As `thrift_server`, for a service that may be another process's."""
     return ThriftServer(
-        service,
-        settings.thrift,
-        metrics,
-        clock,
+        served.service,
+        served.settings.thrift,
+        served.metrics,
+        served.clock,
         shared_port=shared_port,
-        standstill=standstill,
-        other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
+        standstill=served.standstill,
+        other_connections=served.settings.http.max_connections + PLACES_FOR_CHECKS,
         methods=traced(METHODS, find_tracing()),
         guard=None if access is None else Guard(access),
         certificate=certificate,
@@ -170,10 +158,8 @@ class App:
         self._thread_cpu_s = thread_cpu_s
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
-        self._access_watch = access_watch(settings, self._files, self.clock)
-        self._access = None if self._access_watch is None else self._access_watch.control
-        self._certificate_watch = certificate_watch(settings)
-        self.certificate = None if self._certificate_watch is None else self._certificate_watch.source
+        self.listener_files = ListenerFiles(settings, self.clock)
+        self.certificate = self.listener_files.certificate
         self._clock_watch = ClockWatch(self.clock, self.metrics)
         self._cut_off = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
@@ -182,7 +168,7 @@ class App:
             self.metrics,
             OneServer(self.metrics, self.readiness, self.server_info, self.queue_counts),
             queue_series_max=settings.telemetry.queue_series_max,
-            access=self._access,
+            access=self.listener_files.access,
             certificate=self.certificate,
         )
 
@@ -216,8 +202,7 @@ class App:
         self._files.begin(self._limits_reloaded, self._shards_reloaded)
         if self.settings.store.shard_file is not None:
             self.core.shards.reader = MapReader(self._files.look, self.clock.monotonic)
-        if self._access_watch is not None:
-            self._access_watch.changed = self._tokens_changed
+        self.listener_files.changed = self._tokens_changed
         logger.info(
             "ready",
             extra={
@@ -238,7 +223,7 @@ class App:
             self._random,
             agree=self._clock_watch.agree,
             started_at_ms=self._started_at_ms,
-            file_limits=lambda: self._files.limits,
+            file_limits=lambda: self._files.shared_limits.limits,
             servers=self._servers_that_share,
         )
 
@@ -253,18 +238,17 @@ class App:
             self.certificate if self.settings.tls.between_servers else None,
             self._thread_cpu_s,
         )
-        if self._certificate_watch is not None:
-            self._certificate_watch.show(metrics)
+        self.listener_files.show(metrics)
         metrics.labelled_gauge(
             "file-broken-",
-            self._broken_files,
+            lambda: {**self._files.broken, **self.listener_files.broken},
             prometheus="pinlater_file_broken",
             label="file",
             help="1 while a file that is read again can't be, and its old values hold",
             join="max",
         )
         self.thrift = thrift_server(
-            self.core, shared_port=self._one_of_many, access=self._access, certificate=self.certificate
+            self.core, shared_port=self._one_of_many, access=self.listener_files.access, certificate=self.certificate
         )
         self.periodic_work = PeriodicWork(
             self.core,
@@ -272,8 +256,7 @@ class App:
             self._clock_watch,
             self._files,
             self._readiness,
-            self._access_watch,
-            self._certificate_watch,
+            self.listener_files,
             self._tell_fronts,
         )
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
@@ -287,10 +270,6 @@ class App:
     def _facts(self) -> ServerFacts:
         lag_ms = round(self.loop_lag.lag.longest_s() * 1000)
         return ServerFacts(__version__, self._started_at_ms, self.thrift.connections, lag_ms)
-
-    def _broken_files(self) -> Mapping[str, float]:
-        watch = self._certificate_watch
-        return self._files.broken if watch is None else {**self._files.broken, CERTIFICATE: watch.broken}
 
     async def _hear_others(self) -> None:
         """Takes connections of the other servers of the shards from now on, if other servers can share them."""
@@ -355,8 +334,7 @@ class App:
         self.loop_lag.stop()
         await self.runner.stop()
         await self.core.history.stop()
-        if self._access_watch is not None:
-            await self._access_watch.note()
+        await self.listener_files.note_uses()
         self.cluster.close()
         await self.core.close()
         await self.http.stop()
@@ -373,17 +351,14 @@ class App:
 
     async def _drain_until_cut_off(self, grace_s: float) -> None:
         draining = asyncio.create_task(self._drain(grace_s))
-        cut_off = asyncio.create_task(self._cut_off.wait())
-        await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
-        cut_off.cancel()
-        if not draining.done():
-            draining.cancel()
-            await asyncio.wait([draining])
-            if self.fronts is not None:
-                self.fronts.close()
-            await self.thrift.drain(0)
-        else:
+        if await ends_before(draining, self._cut_off):
             draining.result()
+            return
+        draining.cancel()
+        await asyncio.wait([draining])
+        if self.fronts is not None:
+            self.fronts.close()
+        await self.thrift.drain(0)
 
     async def _drain(self, grace_s: float) -> None:
         """First this server's own clients, which may need other servers; then what other servers have sent."""

@@ -83,30 +83,23 @@ class ConsoleProcess:
         slot.stop()
 
     def _options(self, thrift_port: int) -> Sequence[str]:
-        settings = self._settings
-        telemetry, guest = settings.telemetry, settings.console_guest_token_file
-        return [
-            *("--server", local_address(settings, thrift_port), "--port", str(settings.console_port)),
-            *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
-            *(("--guest-token-file", str(guest)) if guest is not None else ()),
-            *self._proxy_options(),
-            *(("--trace-url", settings.console_trace_url) if settings.console_trace_url is not None else ()),
-            *(("--source-url", settings.console_source_url) if settings.console_source_url is not None else ()),
-            *self._tls_options(),
-        ]
-
-    def _proxy_options(self) -> Sequence[str]:
-        """Its names, and which proxies it trusts, for users too."""
-        settings = self._settings
-        options = [part for name in settings.console_names for part in ("--name", name)]
-        options += [part for proxy in settings.console_trusted_proxies for part in ("--trusted-proxy", proxy)]
-        if settings.console_user_token_file is None:
-            return options
-        return [
-            *options,
-            *("--user-header", settings.console_user_header),
-            *("--user-token-file", str(settings.console_user_token_file)),
-        ]
+        settings, telemetry = self._settings, self._settings.telemetry
+        user_token_file = settings.console_user_token_file
+        options: Sequence[tuple[str, object]] = (
+            ("--server", local_address(settings, thrift_port)),
+            ("--port", settings.console_port),
+            ("--log-level", telemetry.log_level),
+            ("--log-format", telemetry.log_format),
+            ("--guest-token-file", settings.console_guest_token_file),
+            *(("--name", name) for name in settings.console_names),
+            *(("--trusted-proxy", proxy) for proxy in settings.console_trusted_proxies),
+            ("--user-header", None if user_token_file is None else settings.console_user_header),
+            ("--user-token-file", user_token_file),
+            ("--trace-url", settings.console_trace_url),
+            ("--source-url", settings.console_source_url),
+        )
+        given = [part for option, value in options if value is not None for part in (option, str(value))]
+        return [*given, *self._tls_options()]
 
     def _tls_options(self) -> Sequence[str]:
         """For its connections to the server: it trusts the server's certificate itself, and shows it where clients need one. Browsers on

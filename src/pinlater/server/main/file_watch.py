@@ -1,19 +1,24 @@
-"""The files that a server reads again while it runs, and who takes over what they say: limits, the set of servers, the shards, tokens."""
+"""The files that a server reads again while it runs, and who takes over what they say: limits, the set of servers, the shards."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from pinlater.server.access.tokens import Token
-from pinlater.server.config.configured_shard import ConfiguredShard
+from pinlater.server.config.files import rate_limits_in, server_count_in
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.watched import SharedLimits, WatchedFiles
-from pinlater.server.main.stores import make_shards, sharded
+from pinlater.server.config.shard_entry import ConfiguredShard
+from pinlater.server.config.shard_file import ShardSource
+from pinlater.server.main.stores import embedded, sharded
 from pinlater.server.sharding.reload import DesiredShard
 
-logger = logging.getLogger(__name__)
+
+class SharedLimits(NamedTuple):
+    """Holds what files say of limits. `limits`: jobs a second by queue. `servers`: how many share them; None without a file."""
+
+    limits: Mapping[str, float]
+    servers: int | None
 
 
 class FileWatch:
@@ -21,7 +26,11 @@ class FileWatch:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._files = WatchedFiles(settings)
+        self._limits = rate_limits_in(settings.queue_limits_file) if settings.queue_limits_file else None
+        self._servers = server_count_in(settings.server_set_file) if settings.server_set_file else None
+        self._shards = ShardSource(settings) if settings.store.is_sharded else None
+        named = {"queue_limits_file": self._limits, "server_set_file": self._servers, "store": self._shards}
+        self._files = {key: file for key, file in named.items() if file is not None}
         self._places: Sequence[ConfiguredShard] = ()  # the shards taken over last
         self._looking = asyncio.Lock()
         self._take_limits: Callable[[SharedLimits, SharedLimits], Awaitable[object]] | None = None
@@ -32,20 +41,18 @@ class FileWatch:
         return bool(self._files)
 
     @property
-    def limits(self) -> Mapping[str, float]:
-        """Jobs a second by queue."""
-        return self._files.shared_limits.limits
-
-    @property
-    def names_servers(self) -> bool:
-        """Whether a file says which servers share the limits."""
-        return self._files.shared_limits.servers is not None
+    def shared_limits(self) -> SharedLimits:
+        """The values that were read last."""
+        return SharedLimits(
+            {} if self._limits is None else self._limits.value,
+            None if self._servers is None else self._servers.value,
+        )
 
     def servers(self, known: int) -> int:
         """How many processes share the limit of a queue: `known` by the stores, or those of the file, each with as many processes.
 
         Of processes with one store of their own, one hands out all jobs."""
-        servers = self._files.shared_limits.servers
+        servers = self.shared_limits.servers
         if servers is None:
             return known
         return servers * (self._settings.processes if self._settings.store.is_sharded else 1)
@@ -53,15 +60,14 @@ class FileWatch:
     @property
     def broken(self) -> Mapping[str, float]:
         """1 for each file that can't be read again, by the key of the settings that names it."""
-        return self._files.broken
+        return {key: file.last_error is not None for key, file in self._files.items()}
 
     def desired(self) -> Sequence[DesiredShard]:
         """The shards as the files say now."""
-        places = self._files.places
-        if places is None:
-            return make_shards(self._settings)
-        self._places = places
-        return sharded(places, self._settings)
+        if self._shards is None:
+            return embedded(self._settings)
+        self._places = self._shards.places
+        return sharded(self._places, self._settings)
 
     def begin(
         self,
@@ -75,22 +81,13 @@ class FileWatch:
         """Changes are no longer taken over."""
         self._take_limits = self._take_shards = None
 
-    @property
-    def tokens(self) -> tuple[Token, ...] | None:
-        """The tokens of callers; None without access control."""
-        return self._files.tokens
-
-    async def look_at_tokens(self) -> None:
-        """Reads the tokens if they have changed."""
-        async with self._looking:
-            await self._files.refresh_tokens()
-
     async def look(self) -> None:
         """Reads what has changed."""
         async with self._looking:
-            before = self._files.shared_limits
-            limits_changed = await self._files.refresh()
-            if limits_changed and self._take_limits is not None:
-                await self._take_limits(before, self._files.shared_limits)
-            if self._take_shards is not None and self._files.places not in (None, self._places):
+            before = self.shared_limits
+            for file in self._files.values():
+                await asyncio.to_thread(file.refresh)
+            if self._take_limits is not None and self.shared_limits != before:
+                await self._take_limits(before, self.shared_limits)
+            if self._take_shards is not None and self._shards is not None and self._shards.places != self._places:
                 await self._take_shards()

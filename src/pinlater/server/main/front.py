@@ -18,10 +18,9 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.front.service import front_service
 from pinlater.server.front.store_connection import StoreConnection
 from pinlater.server.http.server import Readiness
-from pinlater.server.main.access_watch import TOKENS_LOOK_MS, access_watch
-from pinlater.server.main.app import listening, thrift_listener
-from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, certificate_watch
-from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.app import listening, thrift_server
+from pinlater.server.main.listener_files import ListenerFiles
+from pinlater.server.main.until_event import ends_before
 from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
 from pinlater.server.operations.audit_buffer import FLUSH_MS, AuditBuffer
 from pinlater.server.operations.standstill import Standstill
@@ -43,25 +42,15 @@ class FrontApp:
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self.metrics.labels["store"] = settings.store.kind
         self._state = "starting"
-        self._files = FileWatch(settings)
-        self._access_watch = access_watch(settings, self._files, self.clock)
-        self._certificate_watch = certificate_watch(settings)
-        self._reloading: asyncio.Future[list[None]] | None = None
+        self.listener_files = ListenerFiles(settings, self.clock)
+        self._reloading: asyncio.Future[None] | None = None
         self._cut_off = asyncio.Event()
         self.standstill = Standstill(self.clock.monotonic, settings.thrift.standstill_s)
         self.store = StoreConnection(store_path, number, self.standstill)
         self.audit = AuditBuffer(self._keep, self.metrics, self.clock, Random())  # noqa: S311 - tells entries apart, guards nothing
         self.service = front_service(self.store, self.audit.add if settings.audit.stores else lambda _: None)
-        self.thrift = thrift_listener(
-            self.service,
-            settings,
-            self.metrics,
-            self.clock,
-            self.standstill,
-            shared_port=True,
-            access=None if self._access_watch is None else self._access_watch.control,
-            certificate=None if self._certificate_watch is None else self._certificate_watch.source,
-        )
+        files = self.listener_files
+        self.thrift = thrift_server(self, shared_port=True, access=files.access, certificate=files.certificate)
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(self.metrics)
         self.runner = MaintenanceRunner(self._periodic(), self.metrics, Random())  # noqa: S311 - spreads load, guards nothing
@@ -91,17 +80,13 @@ class FrontApp:
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.store.drain()
         draining = asyncio.create_task(self.thrift.drain(grace_s))
-        cut_off = asyncio.create_task(self._cut_off.wait())
-        await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
-        cut_off.cancel()
-        if not draining.done():
+        if not await ends_before(draining, self._cut_off):
             draining.cancel()
             await asyncio.wait([draining])
             await self.thrift.drain(0)
         self.loop_lag.stop()
         await self.runner.stop()
-        if self._access_watch is not None:
-            await self._access_watch.note()
+        await self.listener_files.note_uses()
         await self.audit.close()
         await self.store.stop()
         self._state = "stopped"
@@ -113,19 +98,14 @@ class FrontApp:
 
     def reload(self) -> None:
         """Reads the tokens and the certificate again now. The store process reads the other files."""
-        watches = [watch for watch in (self._access_watch, self._certificate_watch) if watch is not None]
-        self._reloading = asyncio.gather(*(watch.look() for watch in watches))
+        self._reloading = asyncio.ensure_future(self.listener_files.look())
 
     def _periodic(self) -> Sequence[Periodic]:
-        work = [
+        return [
             Periodic("metrics", round(TICK_S * 1000), self._tick),
             Periodic("audit", FLUSH_MS, self.audit.flush),
+            *self.listener_files.periodic(),
         ]
-        if self._access_watch is not None:
-            work.append(Periodic("tokens", TOKENS_LOOK_MS, self._access_watch.look))
-        if self._certificate_watch is not None:
-            work.append(Periodic("certificate", CERTIFICATE_LOOK_MS, self._certificate_watch.look))
-        return work
 
     async def _keep(self, entries: Sequence[AuditEntry]) -> None:
         """The store process stores them."""

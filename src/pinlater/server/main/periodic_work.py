@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from pinlater.domain.history import MINUTE_MS
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.dispatch.change_poller import ChangePoller
-from pinlater.server.main.access_watch import TOKENS_LOOK_MS, AccessWatch
-from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, CertificateWatch
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
 from pinlater.server.main.file_changes import shard_entries
 from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import Periodic
 from pinlater.server.operations.audit_buffer import FLUSH_MS
@@ -47,8 +46,7 @@ class PeriodicWork:
         clock_watch: ClockWatch,
         files: FileWatch,
         readiness: ReadinessWatch,
-        access: AccessWatch | None,
-        certificate: CertificateWatch | None,
+        listener_files: ListenerFiles,
         tell_readiness: Callable[[], None],
     ) -> None:
         self._core = core
@@ -56,8 +54,7 @@ class PeriodicWork:
         self._clock_watch = clock_watch
         self._files = files
         self._readiness = readiness
-        self._access = access
-        self._certificate = certificate
+        self._listener_files = listener_files
         self._tell_readiness = tell_readiness
         self._next_heartbeat_s = 0.0
         cluster.members_changed = self._members_changed
@@ -93,10 +90,7 @@ class PeriodicWork:
             work.append(Periodic("queues", min(_LOOK_MS, every.refresh_interval_ms), self._look_at_queues))
         if any(shard.store.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
-        if self._access is not None:
-            work.append(Periodic("tokens", TOKENS_LOOK_MS, self._access.look))
-        if self._certificate is not None:
-            work.append(Periodic("certificate", CERTIFICATE_LOOK_MS, self._certificate.look))
+        work += self._listener_files.periodic()
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))
         return work
@@ -141,7 +135,7 @@ class PeriodicWork:
     def _members_changed(self) -> None:
         """Servers share the limits of the queues."""
         logger.info("servers on these shards", extra={"servers": self._cluster.members.servers})
-        if not self._files.names_servers:
+        if self._files.shared_limits.servers is None:
             self._core.limits_changed()
 
     async def _tick(self) -> None:

@@ -22,6 +22,7 @@ import uvloop
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.app import App
 from pinlater.server.main.console_process import ConsoleProcess
+from pinlater.server.main.until_event import ends_before
 from pinlater.supervision.open_files import raise_open_files
 
 logger = logging.getLogger(__name__)
@@ -124,21 +125,16 @@ async def run_until_stopped(
     started()
     await stops.stop.wait()
     stopping = asyncio.create_task(app.stop(app.settings.drain_timeout_s))
-    cut_off = asyncio.create_task(stops.cut_off.wait())
-    await asyncio.wait([stopping, cut_off], return_when=asyncio.FIRST_COMPLETED)
-    if not stopping.done():
+    if not await ends_before(stopping, stops.cut_off):
         logger.warning("second signal: cutting off what is in flight")
         app.cut_off()
     await stopping
-    cut_off.cancel()
 
 
 async def _started(app: StoppableServer, stop: asyncio.Event) -> bool:
     """Whether the server has started; False if it was stopped first. Raises what `start` raises."""
-    starting, stopped = asyncio.create_task(app.start()), asyncio.create_task(stop.wait())
-    await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if starting.done():
+    starting = asyncio.create_task(app.start())
+    if await ends_before(starting, stop):
         starting.result()
         return True
     logger.info("stopped before the start was over")

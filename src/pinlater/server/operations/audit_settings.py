@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 _DAY_MS = 86_400_000
 
@@ -11,10 +14,10 @@ _DAY_MS = 86_400_000
 class AuditSettings:
     """How much of the [audit](../how-to/audit.md) each shard keeps."""
 
-    # How long entries are kept.
     ttl_ms: int = 30 * _DAY_MS
-    # Most entries that a shard keeps: beyond it the oldest go. 0: none is stored, and only the log has them.
-    max_entries: int = 50_000
+    """How long entries are kept."""
+    max_entries: Annotated[int, Meta(ge=0, le=10_000_000)] = 50_000
+    """Most entries that a shard keeps: beyond it the oldest go. 0: none is stored, and only the log has them."""
 
     @property
     def stores(self) -> bool:

@@ -1,4 +1,4 @@
-"""The settings that every store in databases has, with their descriptions for the reference page (`config.reference`)."""
+"""The settings that every store in databases has, with their descriptions for the reference page."""
 
 from __future__ import annotations
 

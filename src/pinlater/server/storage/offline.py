@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError
@@ -46,6 +46,23 @@ class LiveJobs(NamedTuple):
 
     jobs: Sequence[JobInfo] = ()
     queues: Mapping[str, Queue] = {}
+
+
+class Offline(Protocol):
+    """The module of a kind of database that works on a shard without serving it. Endpoint and settings are of its kind; `shard` is the
+    name. All raise `Unavailable`."""
+
+    async def migrate_shard(self, endpoint: Any, settings: Any, shard: str, /) -> Migrated:
+        """Takes the shard to this program's schema."""
+
+    async def look_at_shard(self, endpoint: Any, settings: Any, shard: str, now_ms: int, /) -> Look:
+        """Schema, servers, counts and keys."""
+
+    async def live_jobs(self, endpoint: Any, settings: Any, shard: str, now_ms: int, limit: int, /) -> LiveJobs:
+        """Some of the jobs that wait or run."""
+
+    async def forget_timed_keys(self, endpoint: Any, settings: Any, shard: str, now_ms: int, /) -> int:
+        """Deletes the unique keys that only time would free; returns how many there were."""
 
 
 async def find_live(scan: ScanJobs, counts: Sequence[QueueCounts], now_ms: int, limit: int) -> list[JobInfo]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from pinlater.tls.trust import trusting_context
+from pinlater.tls.trust import naming, no_passphrase, trusting_context
 
 
 class TlsFiles(Protocol):
     """The settings of a store that speak of TLS."""
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted, where the address of the shard does not say."""
 
     @property
     def tls_ca(self) -> Path | None:
@@ -31,45 +33,32 @@ class TlsFiles(Protocol):
         """Whether the certificate must be for the name or address that the connection goes to."""
 
 
-class _TlsSwitch(Protocol):
+class TlsEndpoint(Protocol):
+    """The address of a shard, as far as it speaks of TLS."""
+
     @property
-    def tls(self) -> bool: ...
+    def tls(self) -> bool | None:
+        """Whether connections are encrypted; None leaves it to the settings."""
 
-
-class _DatabaseEndpoint(Protocol):
     @property
-    def tls(self) -> bool | None: ...
-    @property
-    def socket(self) -> str | None: ...
+    def socket(self) -> str | None:
+        """The path of a Unix socket in the place of a host."""
 
 
-def wants_tls(endpoint: _DatabaseEndpoint, settings: _TlsSwitch) -> bool:
-    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the endpoint asks for it."""
-    return settings.tls and endpoint.socket is None if endpoint.tls is None else endpoint.tls
+def wants_tls(endpoint: TlsEndpoint, settings: TlsFiles) -> bool:
+    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the address asks for it."""
+    if endpoint.tls is not None:
+        return endpoint.tls
+    return settings.tls and endpoint.socket is None
 
 
 def make_context(settings: TlsFiles) -> ssl.SSLContext:
     """Raises OSError with the file's name if one is missing or is not what it should be."""
-    with _naming(settings.tls_ca):
+    with naming(settings.tls_ca):
         context = trusting_context(settings.tls_ca)
     context.check_hostname = settings.tls_check_hostname
     if settings.tls_cert is not None:
         key = settings.tls_key or settings.tls_cert
-        with _naming(settings.tls_cert, key):
-            context.load_cert_chain(str(settings.tls_cert), str(key), _no_passphrase)
+        with naming(settings.tls_cert, key):
+            context.load_cert_chain(str(settings.tls_cert), str(key), no_passphrase)
     return context
-
-
-@contextlib.contextmanager
-def _naming(*files: Path | None) -> Iterator[None]:
-    """The library's errors don't say which file they speak of."""
-    try:
-        yield
-    except OSError as error:
-        names = " and ".join(dict.fromkeys(str(file) for file in files if file is not None))
-        raise OSError(f"{names}: {error.strerror or error}") from error
-
-
-def _no_passphrase() -> str:
-    """Without it the library would ask on the terminal, and wait."""
-    raise OSError("the key is locked by a passphrase; give one without")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
+
+from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.wire.limits import ANSWER_BYTES_MAX, FRAME_BYTES_MAX, WireLimits
 
 
@@ -17,28 +21,44 @@ class ThriftSettings:
     """
 
     host: str = "127.0.0.1"
+    """Address that Thrift listens on."""
     port: int = 9010
-    backlog: int = 1024
+    """Port of Thrift; 0 takes any free one."""
+    backlog: Annotated[int, Meta(le=2**31 - 1)] = 1024  # an int of C
+    """Connections that the kernel keeps waiting to be accepted."""
     max_connections: int = 20_000
+    """Most open connections."""
     max_connections_refused: int = 256
+    """How many more are let in only to be told so at their first call."""
     max_concurrent_requests: int = 5_000
-    max_frame_bytes: int = FRAME_BYTES_MAX
-    max_answer_bytes: int = ANSWER_BYTES_MAX
+    """Most requests under way at once, long polls excepted."""
+    max_frame_bytes: Annotated[int, Meta(ge=1024, le=2**31 - 1)] = FRAME_BYTES_MAX
+    """Longest request, also longest answer if that is less than max_answer_bytes. A longer request is refused and its connection
+    closed."""
+    max_answer_bytes: Annotated[int, Meta(ge=1024, le=2**31 - 1)] = ANSWER_BYTES_MAX
+    """Longest answer, unless it shows a single job: dequeues and scans stop there, other calls are refused. Libraries of Apache Thrift
+    take 16,384,000 bytes by default."""
     max_body_bytes: int = 1024 * 1024
     max_container_items: int = 100_000
-    idle_timeout_s: float = 300.0
+    """Most items of one list or map in a request."""
+    idle_timeout_s: Annotated[float, Meta(ge=0.1)] = 300.0  # 0 would cut every connection at once
+    """How long a connection may say nothing; a waiting dequeue is not idle."""
     # A connection whose requests wait unread behind the one under way is not read from beyond these.
     max_pipelined_requests: int = 128
+    """Requests of one connection that wait behind the one under way before reading from it pauses."""
     max_pipelined_bytes: int = 1024 * 1024
-    # Bytes in flight on the server: requests that are not answered yet, answers that are not sent yet, scans under way.
-    # Beyond it requests are refused (TOO_MANY_WAITING); a quarter more is kept for small requests.
+    """The same in bytes."""
     max_buffered_bytes: int = 256 * 1024 * 1024
+    """Bytes in flight on the server: requests that are not answered yet, answers that are not sent yet, scans under way. Beyond it
+    requests are refused (TOO_MANY_WAITING); a quarter more is kept for small requests."""
     # Answers of one connection that are collected before they are written. While the kernel doesn't take all of them,
     # because the client doesn't read, no further request of the connection is answered.
     write_buffer_high_bytes: int = 1024 * 1024
-    write_stall_timeout_s: float = 30.0
-    # A server that did not run for this long (it was stopped, or its event loop was blocked) closes its connections unread.
-    standstill_s: float = 20.0
+    """Answers of one connection that are collected before they are written."""
+    write_stall_timeout_s: Annotated[float, Meta(ge=0.1)] = 30.0
+    """How long a client may read nothing of answers that wait for it before it is cut."""
+    standstill_s: Annotated[float, Meta(ge=0.1, le=BEGUN_WITHIN_MS / 1000)] = 20.0
+    """A server that did not run for this long (it was stopped, or its event loop was blocked) closes its connections unread."""
 
     @property
     def answer_bytes_max(self) -> int:

@@ -35,18 +35,19 @@ def old_servers(
 
 
 def _of_shard_file(path: Path, host_prefix: str | None) -> list[OldServer]:
-    from pinlater.server.config.files import FileBroken, read_bytes, understood
-    from pinlater.server.config.mysql_shards import parse
+    from pinlater.server.config.files import FileBroken, WatchedFile
+    from pinlater.server.config.kinds import SHARDED
+    from pinlater.server.config.settings import Settings
     from pinlater.server.storage.mysql.settings import MysqlSettings
 
-    settings = MysqlSettings(host_prefix=host_prefix)
+    settings = Settings(mysql=MysqlSettings(host_prefix=host_prefix))
     try:
-        entries = understood(path, lambda content: parse(content, settings), read_bytes(path))
+        entries = WatchedFile(path, lambda content: SHARDED["mysql"].parse(content, settings)).value
     except FileBroken as broken:
         exits.fail(str(broken), exits.USAGE)
     return [
-        OldServer(entry.host, entry.port, entry.user or "", entry.password or "", entry.socket, entry.tls)
-        for entry in entries
+        OldServer(at.host, at.port, at.user or "", at.password or "", at.socket, at.tls)
+        for at in (entry.address for entry in entries)
     ]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from pinlater.server.config.shard_entry import ConfiguredShard, ShardAddress, ShardEntry, read_document
 
 if TYPE_CHECKING:
-    from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.settings import Settings
     from pinlater.server.storage.interface import Shard, SharedShard
-    from pinlater.server.storage.offline import LiveJobs, Look, Migrated
+    from pinlater.server.storage.offline import Migrated, Offline
 
 
 class FileTools(Protocol):
@@ -49,85 +51,90 @@ class EmbeddedKind(Protocol):
         """The shard, not opened yet."""
 
 
-class ShardEntries(Protocol):
-    """What a kind knows of its shard file. Entries are its own values, compared and handed back."""
+class ShardedKind(ABC):
+    """A store in databases that several servers use. Its shards are in a shard file or, a single one, in a URL."""
 
-    @property
-    def password_file(self) -> Path | None:
-        """Where the settings say that the password is."""
+    name: ClassVar[str]
+    """Stands before the colon of a location; names the table of its settings, and the extra that installs its driver."""
+    title: ClassVar[str]
+    """Its name in sentences."""
+    schemes: ClassVar[Sequence[str]]
+    """What a URL may begin with."""
+    url_form: ClassVar[str]
+    """How the URL of a single shard is written."""
+    url_options: ClassVar[Mapping[str, str]]
+    """What may stand behind the `?` of a URL, and its forms."""
+    port: ClassVar[int]
+    """The port of an address that names none."""
+    nicknames: ClassVar[Mapping[str, str]]
+    """Words that are taken for its name, and what to say of them."""
+    driver: ClassVar[Sequence[str]]
+    """The modules of the library that it needs. The first is the one that must be there."""
+    driver_title: ClassVar[str]
+    """The name of that library in sentences."""
 
-    def parse(self, content: bytes) -> Sequence[Any]:
-        """The entries. Raises ValueError that names the entry."""
+    @abstractmethod
+    def database_of_url(self, name: str) -> str | None:
+        """The database that a URL names; the name may be empty. Raises ValueError in words."""
 
-    def of_url(self, url: Any, from_file: str | None) -> ConfiguredShard:
-        """The one shard of a URL."""
-
-    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterable[ConfiguredShard]:
-        """The shards of a file's entries."""
-
-
-class Driver(NamedTuple):
-    """The library that a store needs. The first of its `modules` is the one that must be there."""
-
-    modules: Sequence[str]
-    title: str
-
-
-class ShardedKind(Protocol):
-    """A store in databases that several servers use. What takes a place or a URL takes only those of this kind."""
-
-    @property
-    def name(self) -> str:
-        """Stands before the colon of a location; names the table of its settings, and the extra that installs its driver."""
-
-    @property
-    def title(self) -> str:
-        """Its name in sentences."""
-
-    @property
-    def url_form(self) -> str:
-        """How the URL of a single shard is written."""
-
-    @property
-    def schemes(self) -> Sequence[str]:
-        """What a URL may begin with."""
-
-    @property
-    def nicknames(self) -> Mapping[str, str]:
-        """Words that are taken for its name, and what to say of them."""
-
-    @property
-    def driver(self) -> Driver: ...
-
-    def parse_url(self, text: str) -> object:
-        """A value whose text has no password. Raises ValueError in words, without any password."""
-
-    def holds(self, document: object) -> bool:
+    @abstractmethod
+    def holds(self, document: Mapping[str, Any]) -> bool:
         """Whether the JSON of a shard file can be of this kind and of no other."""
 
-    def entries(self, settings: Settings) -> ShardEntries:
-        """How to read its shard file."""
+    @abstractmethod
+    def entries(self, document: Mapping[str, Any], settings: Settings) -> Iterator[ShardEntry]:
+        """The entries of a shard file, in order. Raises ValueError that names the entry."""
 
-    def has_password(self, path: Path, settings: Settings) -> bool:
-        """Whether the shard file holds one. Raises FileBroken."""
+    @abstractmethod
+    def endpoint(self, address: ShardAddress, shard: str, password: str, settings: Settings) -> Any:
+        """Where the shard of that name is, for its driver; the settings have what the address leaves out."""
 
-    def wants_tls(self, place: ConfiguredShard, settings: Settings) -> bool:
-        """Whether connections to the shard are encrypted."""
-
-    def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
-        """What is wrong with its settings beyond a single value: the key, and the problem."""
-
+    @abstractmethod
     def make(self, place: ConfiguredShard, settings: Settings) -> SharedShard:
         """The shard, not opened yet. Imports the driver."""
 
-    async def look_at(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> Look:
-        """Schema, servers, counts and keys, without serving the shard. Raises `Unavailable`."""
+    @abstractmethod
+    def offline(self) -> Offline:
+        """Work on a shard without serving it. Imports the driver."""
 
-    async def live_jobs(self, place: ConfiguredShard, settings: Settings, now_ms: int, limit: int) -> LiveJobs:
-        """Some of the jobs that wait or run, without serving the shard. Raises `Unavailable`."""
+    def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
+        """What is wrong with its settings beyond a single value: the key, and the problem."""
+        return iter(())
 
-    async def forget_timed_keys(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> int:
-        """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
+    def parse(self, content: bytes, settings: Settings) -> Sequence[ShardEntry]:
+        """What a shard file says. Raises ValueError that names the entry."""
+        found: dict[str, ShardEntry] = {}
+        for entry in self.entries(read_document(content), settings):
+            other = found.setdefault(entry.names[0], entry)
+            if other is not entry:
+                same = other.key == entry.key
+                raise ValueError(
+                    f"the shard {entry.key!r} is there twice"
+                    if same
+                    else f"{other.key!r} and {entry.key!r} have the same number"
+                )
+        if not found:
+            raise ValueError("it names no shard")
+        if all(entry.lost for entry in found.values()):
+            raise ValueError("every shard in it is lost (lostForGood)")
+        return list(found.values())
 
-    async def migrate(self, place: ConfiguredShard, settings: Settings) -> Migrated:
-        """Takes the shard to this program's schema. Raises `Unavailable`."""
+    def shards(
+        self, entries: Sequence[ShardEntry], from_file: str | None, settings: Settings
+    ) -> Sequence[ConfiguredShard]:
+        """The shards of these entries. `from_file`: the password in the password file."""
+        return [
+            ConfiguredShard(
+                name,
+                entry.key,
+                self.endpoint(entry.address, name, self._password(entry.address, from_file, settings), settings),
+                not entry.dequeue_only,
+                entry.lost,
+            )
+            for entry in entries
+            for name in entry.names
+        ]
+
+    def _password(self, address: ShardAddress, from_file: str | None, settings: Settings) -> str:
+        given = (address.password, from_file, getattr(settings, self.name).password)
+        return next((one for one in given if one is not None), "")

@@ -95,34 +95,21 @@ class Joined:
         metrics.gauge(
             "processes", lambda: len(self._slots), prometheus="pinlater_processes", help="Server processes wanted"
         )
-        metrics.labelled_gauge(
-            "process-serves-",
-            self._each(lambda slot: slot.serves),
-            prometheus="pinlater_process_serves",
-            label="process",
-            help="1 while the process takes connections",
-        )
-        metrics.labelled_gauge(
-            "process-starts-",
-            self._each(lambda slot: slot.starts),
-            prometheus="pinlater_process_starts",
-            label="process",
-            help="How often it was started",
-        )
-        metrics.labelled_gauge(
-            "process-requests-",
-            self._each(lambda slot: slot.latest.vitals.requests if slot.latest else 0),
-            prometheus="pinlater_process_requests",
-            label="process",
-            help="Requests answered by the process since it was started",
-        )
-        metrics.labelled_gauge(
-            "process-connections-",
-            self._each(lambda slot: slot.latest.vitals.connections if slot.latest else 0),
-            prometheus="pinlater_process_connections",
-            label="process",
-            help="Open connections of the process",
-        )
+        gauges: Mapping[str, tuple[Callable[[ServerSlot], float], str]] = {
+            "pinlater_process_serves": (lambda slot: slot.serves, "1 while the process takes connections"),
+            "pinlater_process_starts": (lambda slot: slot.starts, "How often it was started"),
+            "pinlater_process_requests": (
+                lambda slot: slot.latest.vitals.requests if slot.latest else 0,
+                "Requests answered by the process since it was started",
+            ),
+            "pinlater_process_connections": (
+                lambda slot: slot.latest.vitals.connections if slot.latest else 0,
+                "Open connections of the process",
+            ),
+        }
+        for prometheus, (read, text) in gauges.items():
+            name = prometheus.removeprefix("pinlater_").replace("_", "-")
+            metrics.labelled_gauge(f"{name}-", self._each(read), prometheus=prometheus, label="process", help=text)
 
     def _each(self, read: Callable[[ServerSlot], float]) -> Callable[[], Mapping[str, float]]:
         return lambda: {str(slot.number): read(slot) for slot in self._slots}

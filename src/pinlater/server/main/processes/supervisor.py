@@ -17,11 +17,9 @@ from collections.abc import Sequence
 from pinlater.domain.clock import SystemClock
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.server import HttpServer
-from pinlater.server.main.access_watch import access_watch
 from pinlater.server.main.app import listening
-from pinlater.server.main.certificate_watch import certificate_watch
 from pinlater.server.main.console_process import ConsoleProcess, this_program
-from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.processes.combined_pages import Joined
 from pinlater.server.main.processes.control_channel import ProcessPlan, plan_frame
 from pinlater.server.main.processes.ports import reserved
@@ -56,16 +54,15 @@ class ServerSupervisor:
         self._failure: str | None = None
         self._processes = ProcessGroup(self._slots, self._stopping, lambda: settings.drain_timeout_s + _EXTRA_S)
         self._pages = Joined(self._slots, self._metrics, self._clock, self._state)
-        self._access_watch = access_watch(settings, FileWatch(settings), self._clock)
-        self._certificate_watch = certificate_watch(settings)
-        certificate = None if self._certificate_watch is None else self._certificate_watch.source
+        self._listener_files = ListenerFiles(settings, self._clock)
+        certificate = self._listener_files.certificate
         self._console = ConsoleProcess(settings, self._stopping, certificate=certificate)
         self._http = HttpServer(
             settings.http,
             self._metrics,
             self._pages,
             queue_series_max=settings.telemetry.queue_series_max,
-            access=None if self._access_watch is None else self._access_watch.control,
+            access=self._listener_files.access,
             certificate=certificate,
         )
 
@@ -138,10 +135,7 @@ class ServerSupervisor:
         while True:
             await asyncio.sleep(TICK_S)
             await asyncio.gather(*(slot.replace_if_stuck() for slot in self._slots))
-            if self._access_watch is not None:
-                await self._access_watch.look()
-            if self._certificate_watch is not None:
-                await self._certificate_watch.look()
+            await self._listener_files.look()
 
     def _state(self) -> str:
         if self._stopping.is_set():

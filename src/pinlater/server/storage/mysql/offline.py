@@ -25,7 +25,7 @@ _ALTER_MS = 600_000
 _KEYS_A_PIECE = 10_000
 
 
-async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:
+async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, _name: str) -> tuple[int, int, Sequence[str]]:
     """Takes the database to this program's schema, making it if there is none: (version before, version after, what was run).
 
     Raises `Unavailable` if that can't be done, or if the database is not for this program.
@@ -40,7 +40,7 @@ async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings) -> tup
         return before, await migration.version_of(connection), done
 
 
-async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms: int) -> Look:
+async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, _name: str, now_ms: int) -> Look:
     """Schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
     try:
         async with _connection(endpoint, settings) as connection:
@@ -68,7 +68,7 @@ async def live_jobs(endpoint: MysqlEndpoint, settings: MysqlSettings, name: str,
         return LiveJobs(jobs, {queue.name: queue for queue in await relational.list_queues(reader)})
 
 
-async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms: int) -> int:
+async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, _name: str, now_ms: int) -> int:
     """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
     forgotten = 0
     async with _connection(endpoint, settings) as connection:

@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from pinlater.domain.invalid_settings import InvalidSettings
 
@@ -52,23 +55,23 @@ class MysqlSettings:
     password_file: Path | None = None
     host_prefix: str | None = None
     """What the shard file's keys begin with, before the number; other keys are ignored. Not set: any key that ends in a number counts."""
-    databases_per_server: int = field(default=1, metadata={"most": _DATABASES_MAX})
+    databases_per_server: Annotated[int, Meta(le=_DATABASES_MAX)] = 1
     """Databases, each a shard, on each server of the shard file: `3`, `3d1`, `3d2` … on replica set 3."""
     database_prefix: str = "pinlater"
     """Shard `3d2` is the database `pinlater_3d2`: this, an underscore, and the shard's name."""
-    reader_connections: int = field(default=4, metadata={"most": 1_000})
+    reader_connections: Annotated[int, Meta(le=1_000)] = 4
     connect_timeout_ms: int = 3_000
     statement_timeout_ms: int = 5_000
     """How long the database may take to answer one packet; then the connection is cut."""
     lock_wait_ms: int = 3_000
     """How long a statement waits for another transaction's row lock, in whole seconds, rounded up."""
-    retries: int = field(default=3, metadata={"least": 0, "most": 100})
+    retries: Annotated[int, Meta(ge=0, le=100)] = 3
     """How often a transaction is tried again after a deadlock, a lock that didn't come, or a lost connection."""
     retry_pause_ms: int = 20
     waiting_reads_max: int = 1_000
-    ready_bytes_max: int = field(default=32 * 1024 * 1024, metadata={"least": 0})
+    ready_bytes_max: Annotated[int, Meta(ge=0)] = 32 * 1024 * 1024
     """Most bytes of jobs that a server remembers to hand them out next, of all its shards together. 0: each claim searches."""
-    lease_ms: int = field(default=60_000, metadata={"least": 5_000})
+    lease_ms: Annotated[int, Meta(ge=5_000)] = 60_000
     tls: bool = False
     """Encrypt connections and check the server's certificate. A URL (`?tls=true`) or an entry of the shard file may say otherwise."""
     tls_ca: Path | None = None
@@ -77,14 +80,11 @@ class MysqlSettings:
     """Our certificate, in PEM, for databases that ask for one."""
     tls_key: Path | None = None
     tls_check_hostname: bool = True
-    partition_hours: int = field(default=4, metadata={"most": 24 * 31})
+    partition_hours: Annotated[int, Meta(le=24 * 31)] = 4
     """How many hours of jobs share a partition, which is dropped once they are gone."""
     priority_levels: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("reader_connections", "connect_timeout_ms", "statement_timeout_ms", "lock_wait_ms", "lease_ms"):
-            if getattr(self, name) < 1:
-                raise InvalidSettings(f"{name} must be positive", name)
         if not _PREFIX.fullmatch(self.database_prefix):
             raise InvalidSettings(
                 "database_prefix must be 1 to 40 letters, digits and the signs _ $ - (it begins each database's name)",

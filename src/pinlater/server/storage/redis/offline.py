@@ -71,7 +71,7 @@ async def live_jobs(endpoint: RedisEndpoint, settings: RedisSettings, name: str,
         return LiveJobs(jobs, {queue.name: queue for _, queue in queues})
 
 
-async def forget_timed_keys(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> int:
+async def forget_timed_keys(endpoint: RedisEndpoint, settings: RedisSettings, name: str, _now_ms: int) -> int:
     """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
     forgotten = 0
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:

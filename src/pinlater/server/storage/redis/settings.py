@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from pinlater.domain.invalid_settings import InvalidSettings
 
@@ -60,16 +63,16 @@ class RedisSettings:
     """The Sentinels' password, where they ask for one."""
     key_prefix: str = "pinlater"
     """Shard `1` has the keys `pinlater{1}:…`: this, and the shard's name in braces."""
-    reader_connections: int = field(default=2, metadata={"most": 1_000})
+    reader_connections: Annotated[int, Meta(le=1_000)] = 2
     connect_timeout_ms: int = 3_000
     command_timeout_ms: int = 5_000
     """How long Redis may take to answer; then the connection is cut."""
-    retries: int = field(default=3, metadata={"least": 0, "most": 100})
+    retries: Annotated[int, Meta(ge=0, le=100)] = 3
     """How often a change is tried again after a lost connection, or where another server changed a job in the meantime."""
     retry_pause_ms: int = 20
     waiting_reads_max: int = 1_000
-    lease_ms: int = field(default=60_000, metadata={"least": 5_000})
-    memory_used_max_percent: int = field(default=95, metadata={"least": 1, "most": 100})
+    lease_ms: Annotated[int, Meta(ge=5_000)] = 60_000
+    memory_used_max_percent: Annotated[int, Meta(ge=1, le=100)] = 95
     """Enqueues are refused once Redis uses this much of its `maxmemory`; claims and acks go on."""
     finished_bytes_max: int | None = None
     """Most bytes that finished jobs of a shard may take: beyond it the oldest go before their time. Not set: time alone decides."""
@@ -84,9 +87,6 @@ class RedisSettings:
     priority_levels: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("reader_connections", "connect_timeout_ms", "command_timeout_ms", "lease_ms"):
-            if getattr(self, name) < 1:
-                raise InvalidSettings(f"{name} must be positive", name)
         if not _PREFIX.fullmatch(self.key_prefix):
             raise InvalidSettings(
                 "key_prefix must be at most 40 letters, digits and the signs _ . : $ - (it begins each key)",

@@ -1,8 +1,7 @@
-"""Writes the reference page of the settings from the dataclasses: `python -m pinlater.server.config.reference`.
+"""Writes the reference page of the settings from the dataclasses.
 
-What a key is for is read from the source, beside the field: text below it, a comment behind it, or comment lines above it;
-if there is none, `notes` has it, or `DatabaseSettings` for the stores in databases. A test fails when the page is stale or a
-key is not explained.
+What a key is for is the docstring below its field, or that of `DatabaseSettings` for the stores in databases. A test fails when the page
+is stale or a key is not explained.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ import ast
 import inspect
 import math
 import re
-import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import pairwise
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.server.config.notes import NOTES
 from pinlater.server.config.original import REPLACED, SAME
-from pinlater.server.config.schema import TEN_YEARS_MS, Key, ValueKind, keys, tables
+from pinlater.server.config.schema import TEN_YEARS_MS, TYPES, Key, keys, tables
 from pinlater.server.config.settings import INHERITED, Settings
 from pinlater.server.storage.database_settings import DatabaseSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
@@ -27,7 +25,7 @@ from pinlater.server.storage.redis.settings import RedisSettings
 _HEAD = """\
 # Settings
 
-<!-- Written by `python -m pinlater.server.config.reference`; a test compares it. Change the dataclasses, not this page. -->
+<!-- Written by `python -m scripts.reference`; a test compares it. Change the dataclasses, not this page. -->
 
 Each setting has its value from the first of these places that has one:
 
@@ -72,10 +70,8 @@ def page() -> str:
 
 
 def _section(title: str, table: str, owner: type) -> str:
-    beside = {**_shared_notes(owner), **{name: note for name, note in _notes(owner).items() if note}}
-    rows = [
-        _row(key, NOTES.get(key.path) or beside.get(key.field, "")) for key in keys().values() if key.table == table
-    ]
+    notes = {**_shared_notes(owner), **_notes(owner)}
+    rows = [_row(key, notes.get(key.field, "")) for key in keys().values() if key.table == table]
     return "\n".join([f"## {title}", "", inspect.cleandoc(owner.__doc__ or ""), "", _TABLE_HEAD, *rows, ""])
 
 
@@ -95,10 +91,8 @@ def _default_text(key: Key) -> str:
 
 
 def _range_text(key: Key) -> str:
-    if key.choices:
-        return ", ".join(key.choices)
-    if key.kind not in (ValueKind.INT, ValueKind.FLOAT):
-        return str(key.kind.value)
+    if key.type not in (int, float):
+        return TYPES[key.type]
     if key.most in (math.inf, I64_MAX):
         return f"{key.least:,} or more"
     most = "10 years" if key.most in (TEN_YEARS_MS, TEN_YEARS_MS / 1000) else f"{key.most:,.0f}"
@@ -135,17 +129,15 @@ def _original() -> str:
 
 
 def _notes(owner: type) -> Mapping[str, str]:
-    """What the source says of each field."""
-    source = textwrap.dedent(inspect.getsource(owner))
-    lines = source.splitlines()
-    (body,) = ast.parse(source).body
+    """The docstrings below the fields."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     statements = body.body if isinstance(body, ast.ClassDef) else []
-    found: dict[str, str] = {}
-    for statement, after in zip(statements, [*statements[1:], None], strict=True):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            note = _text_of(after) or _comment_behind(statement, lines) or _comment_above(statement, lines)
-            found[statement.target.id] = re.sub(r"\s+", " ", note).strip()
-    return found
+    return {
+        field.target.id: re.sub(r"\s+", " ", str(below.value.value)).strip()
+        for field, below in pairwise(statements)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
 
 
 def _shared_notes(owner: type) -> Mapping[str, str]:
@@ -154,28 +146,3 @@ def _shared_notes(owner: type) -> Mapping[str, str]:
         return {}
     shared = {name: getattr(DatabaseSettings, name) for name in dir(DatabaseSettings)}
     return {name: inspect.cleandoc(one.__doc__ or "") for name, one in shared.items() if isinstance(one, property)}
-
-
-def _text_of(statement: ast.stmt | None) -> str:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        return str(statement.value.value)
-    return ""
-
-
-def _comment_behind(statement: ast.AnnAssign, lines: list[str]) -> str:
-    rest = lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode()
-    return rest.strip().lstrip("#")
-
-
-def _comment_above(statement: ast.AnnAssign, lines: list[str]) -> str:
-    def upwards() -> Iterator[str]:
-        for line in reversed(lines[: statement.lineno - 1]):
-            if not line.strip().startswith("#"):
-                return
-            yield line.strip().lstrip("#")
-
-    return " ".join(reversed(list(upwards())))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())
