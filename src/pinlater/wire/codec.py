@@ -172,24 +172,11 @@ _APPLICATION_SPEC = (None, (1, TType.STRING, "message", "UTF8", None), (2, TType
 _APPLICATION_SHAPE = Shape.of(_ApplicationException, _APPLICATION_SPEC)
 
 
-class _ValueResult:
-    """Stands in for a generated result with a value."""
+class _ReplyFields(NamedTuple):
+    """The answer to a call: a value or an exception."""
 
-    __slots__ = ("success",)
-    e = None
-
-    def __init__(self, success: object) -> None:
-        self.success = success
-
-
-class _ErrorResult:
-    """Stands in for a generated result with an exception."""
-
-    __slots__ = ("e",)
-    success = None
-
-    def __init__(self, exception: object) -> None:
-        self.e = exception
+    success: object = None
+    e: object = None
 
 
 class Decoder:
@@ -380,8 +367,12 @@ def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
 
 def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
     """A framed reply with a result; `value` is not looked at if the method returns nothing."""
-    body = _encode_struct(_ValueResult(value), method.result.pair) if method.returns else EMPTY_STRUCT
-    return _frame(method.reply_head, seqid, body)
+    head = method.reply_head
+    try:
+        body = _encode(_make(_ReplyFields, (value, None)), method.result.pair) if method.returns else EMPTY_STRUCT
+    except _ENCODE_ERRORS as error:
+        raise WireError(f"can't be encoded: {error}") from error
+    return b"".join((_pack_length(len(head) + 4 + len(body)), head, _pack_seqid(seqid), body))
 
 
 def encode_reply_in_steps(
@@ -399,7 +390,7 @@ def encode_reply_in_steps(
     pieces: list[bytes] = []
     for start in range(0, len(items), items_a_step):
         part = items[start : start + items_a_step]
-        encoded = _encode_struct(_ValueResult(dict(part) if is_map else part), method.result.pair)
+        encoded = _encode_struct(_ReplyFields(dict(part) if is_map else part), method.result.pair)
         body_head = encoded[: head_bytes - 4]
         pieces.append(encoded[head_bytes:-1])
         yield
@@ -421,12 +412,12 @@ def encode_struct_reply_in_steps(
     items: list[Any] = getattr(value, method.list_field)
     rest = copy(value)
     setattr(rest, method.list_field, [])
-    without_items = _encode_struct(_ValueResult(rest), method.result.pair)
+    without_items = _encode_struct(_ReplyFields(rest), method.result.pair)
     tail = without_items[_STRUCT_HEAD_BYTES:]
     pieces: list[bytes] = []
     for start in range(0, len(items), items_a_step):
         setattr(rest, method.list_field, items[start : start + items_a_step])
-        encoded = _encode_struct(_ValueResult(rest), method.result.pair)
+        encoded = _encode_struct(_ReplyFields(rest), method.result.pair)
         pieces.append(encoded[_STRUCT_HEAD_BYTES : len(encoded) - len(tail)])
         yield
     head = without_items[: _STRUCT_HEAD_BYTES - 4]
@@ -435,7 +426,7 @@ def encode_struct_reply_in_steps(
 
 def encode_exception(method: Method, seqid: int, exception: object) -> bytes:
     """A framed reply with the method's declared exception: an object with a PinLaterException's attributes."""
-    return _frame(method.reply_head, seqid, _encode_struct(_ErrorResult(exception), method.result.pair))
+    return _frame(method.reply_head, seqid, _encode_struct(_ReplyFields(e=exception), method.result.pair))
 
 
 def encode_application_error(name: bytes, seqid: int, kind: int, message: str) -> bytes:
