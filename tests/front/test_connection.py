@@ -21,7 +21,7 @@ from pinlater.server.front.operations import OPERATIONS
 from pinlater.server.front.store_connection import StoreProcessFailed
 from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift import handlers
 from tests.front.conftest import FrontAndStore, until
