@@ -81,6 +81,11 @@ lint: ## formatting, lint rules, types, direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: counts
+counts: ## count how much there is to hold in one's head: calls a job, files a subject, lines; ARGS=enqueue shows what is counted
+	@scripts/install all
+	$(BIN)/python scripts/counts.py $(ARGS)
+
 .PHONY: docs
 docs: ## build the documentation into docs/_build/html; a warning is an error
 	@scripts/install all

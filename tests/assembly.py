@@ -20,11 +20,15 @@ from pinlater.server.thrift.settings import ThriftSettings
 
 
 async def open_core(
-    *shards: DesiredShard | Shard, clock: Clock, file_limits: Callable[[], Mapping[str, float]] = dict, **settings: Any
+    *shards: DesiredShard | Shard,
+    clock: Clock,
+    random: Random | None = None,
+    file_limits: Callable[[], Mapping[str, float]] = dict,
+    **settings: Any,
 ) -> Core:
     """The parts of a server on these shards, which it opens, brought up to date. `settings`: tables and keys other than the defaults."""
     desired = [one if isinstance(one, DesiredShard) else _given(one) for one in shards]
-    core = await Core.open(desired, _turned(**settings), Metrics(), clock, Random(1), file_limits=file_limits)
+    core = await Core.open(desired, _turned(**settings), Metrics(), clock, random or Random(1), file_limits=file_limits)
     await core.catch_up()
     return core
 

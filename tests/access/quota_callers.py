@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pinlater.wire.codec import Decoder, Reply, encode_call
-from pinlater.wire.generated import ttypes as types
+from tests import structs as types
 from tests.access.conftest import GuardedServer
 
 DEADLINE_S = 30.0
 QUEUE = "other"
-LONG_POLL = types.PinLaterDequeueRequest(QUEUE, 1, waitMillis=60_000)
+LONG_POLL = types.PinLaterDequeueRequest(QUEUE, 1, wait_ms=60_000)
 
 
 class TokenCaller:
@@ -27,7 +27,7 @@ class TokenCaller:
     def send(self, method: str, seqid: int = 1, *, token: str = "", request_id: str = "", **arguments: Any) -> None:
         """`request_id`: whatever makes the frame long in front of its token."""
         context = types.RequestContext("tests", request_id, token or self._token)
-        self.writer.write(encode_call(method, seqid, requestContext=context, **arguments))
+        self.writer.write(encode_call(method, seqid, context=context, **arguments))
 
     async def receive(self) -> Reply:
         async with asyncio.timeout(DEADLINE_S):

@@ -24,14 +24,16 @@ from pinlater.client import (
 from pinlater.client.errors import BodiesMasked
 from pinlater.domain.access import METHOD_ROLES, Role, allowed
 from pinlater.domain.body_masks import BodyMasks
-from pinlater.server.thrift import masking
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import Reply
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from pinlater.wire.methods import METHODS_BY_NAME
 from tests.access.conftest import GuardedServer
 from tests.access.test_roles_over_thrift import TokenSender, arguments
+from tests.compiled import ttypes
 
+MASKED = [name for name, served in METHODS.items() if served.mask is not None]
+CHOOSING = [name for name, served in METHODS.items() if served.chosen is not None]
 Start = Callable[..., Awaitable[GuardedServer]]
 SECRET, SHOWN = "sesame", "addressee"
 BODY = json.dumps({"card": {"number": SECRET}, "to": SHOWN}).encode()
@@ -56,9 +58,9 @@ def client_of(server: GuardedServer, token: str) -> AsyncClient:
 def with_bodies(method: str, job: str) -> dict[str, Any]:
     """Arguments of a call that shows the bodies of the queue if any call of the method does."""
     shown: dict[str, Any] = {
-        "lookupJobs": types.PinLaterLookupJobRequest([job], includeBody=True),
-        "scanJobs": types.PinLaterScanJobsRequest("mail_new", types.PinLaterJobState.PENDING, includeBody=True),
-        "dequeueJobs": types.PinLaterDequeueRequest("mail_new", 10, dryRun=True),
+        "lookupJobs": types.PinLaterLookupJobRequest([job], include_body=True),
+        "scanJobs": types.PinLaterScanJobsRequest("mail_new", ttypes.PinLaterJobState.PENDING, include_body=True),
+        "dequeueJobs": types.PinLaterDequeueRequest("mail_new", 10, dry_run=True),
     }
     return {"request": shown[method]} if method in shown else arguments(method)
 
@@ -66,11 +68,11 @@ def with_bodies(method: str, job: str) -> dict[str, Any]:
 def bodies_in(reply: Reply) -> dict[str, tuple[bytes, bool]]:
     """The bodies of an answer with their flags, by descriptor."""
     answer = reply.value
-    if isinstance(answer, received.PinLaterDequeueResponse):
-        about = answer.jobMetadata or {}
-        return {name: (body, bool(about[name].bodyMasked)) for name, body in (answer.jobs or {}).items()}
-    infos = answer.values() if isinstance(answer, dict) else answer.scannedJobs
-    return {info.jobDescriptor: (info.body, bool(info.bodyMasked)) for info in infos}
+    if isinstance(answer, types.PinLaterDequeueResponse):
+        about = answer.metadata or {}
+        return {name: (body, bool(about[name].body_masked)) for name, body in (answer.jobs or {}).items()}
+    infos = answer.values() if isinstance(answer, dict) else answer.jobs
+    return {info.descriptor: (info.body, bool(info.body_masked)) for info in infos}
 
 
 def texts_in(value: Any) -> list[str]:
@@ -83,7 +85,7 @@ def texts_in(value: Any) -> list[str]:
         return [text for pair in value.items() for part in pair for text in texts_in(part)]
     if isinstance(value, list | tuple | set):
         return [text for part in value for text in texts_in(part)]
-    return [text for part in getattr(value, "__dict__", {}).values() for text in texts_in(part)]
+    return [text for field in getattr(value, "__struct_fields__", ()) for text in texts_in(getattr(value, field))]
 
 
 class Quoting(NamedTuple):
@@ -120,21 +122,21 @@ async def quoting(server: GuardedServer, *, texts: bool) -> Quoting:
 
 def showing(method: str, jobs: Quoting) -> list[dict[str, Any]]:
     """Arguments of calls of the method that show all that it can show of these jobs."""
-    pending, failed = types.PinLaterJobState.PENDING, types.PinLaterJobState.FAILED
+    pending, failed = ttypes.PinLaterJobState.PENDING, ttypes.PinLaterJobState.FAILED
     shown: dict[str, list[dict[str, Any]]] = {
         "lookupJobs": [
-            {"request": types.PinLaterLookupJobRequest([jobs.waiting, jobs.failed], includeBody=bodies)}
+            {"request": types.PinLaterLookupJobRequest([jobs.waiting, jobs.failed], include_body=bodies)}
             for bodies in (True, False)
         ],
         "scanJobs": [
-            {"request": types.PinLaterScanJobsRequest("mail_new", state, includeBody=bodies)}
+            {"request": types.PinLaterScanJobsRequest("mail_new", state, include_body=bodies)}
             for state in (pending, failed)
             for bodies in (True, False)
         ],
-        "dequeueJobs": [{"request": types.PinLaterDequeueRequest("mail_new", 10, dryRun=True)}],
-        "explainJob": [{"queueName": "mail_new", "jobDescriptor": jobs.failed}],
+        "dequeueJobs": [{"request": types.PinLaterDequeueRequest("mail_new", 10, dry_run=True)}],
+        "explainJob": [{"queue": "mail_new", "descriptor": jobs.failed}],
         "findUniqueKey": [{"request": types.UniqueKeyRequest(queues, KEY)} for queues in (["mail_new"], [])],
-        "stopBulkRun": [{"queueName": "mail_new", "runId": jobs.run}],
+        "stopBulkRun": [{"queue": "mail_new", "run_id": jobs.run}],
         "startBulkRun": [searching("startBulkRun"), arguments("startBulkRun")],
     }
     return shown.get(method) or [arguments(method)]
@@ -156,7 +158,7 @@ async def test_no_answer_to_a_role_that_may_not_see_a_body_has_it(start: Start, 
         caller.close()
 
 
-@pytest.mark.parametrize("method", masking._SHOWN)
+@pytest.mark.parametrize("method", MASKED)
 async def test_the_answers_have_it_for_a_role_that_may_see_it(start: Start, method: str) -> None:
     """Else the test before would find nothing in any answer."""
     server = await start(masks=WHOLE)
@@ -181,14 +183,14 @@ def structs_in(kind: int, inner: Any) -> dict[str, Any]:
 
 def answered(method: str) -> dict[str, Any]:
     """The structs in answers of the method."""
-    success = METHODS_BY_NAME[method].result_pair[1][0]
+    success = METHODS_BY_NAME[method].result.spec[0]
     return {} if success is None else structs_in(success[1], success[3])
 
 
 def test_every_method_that_answers_bodies_or_their_quotes_is_known() -> None:
     """From the contract: the answer of a new one must be masked as well."""
     quote = {"PinLaterJobInfo", "PinLaterDequeueResponse", "FailureGroup", "BulkFilter"}
-    assert {method for method in METHODS_BY_NAME if quote & set(answered(method))} == set(masking._SHOWN)
+    assert {method for method in METHODS_BY_NAME if quote & set(answered(method))} == set(MASKED)
     binary = {
         (name, entry[2])
         for method in METHODS_BY_NAME
@@ -294,8 +296,8 @@ async def test_a_dry_run_with_acks_is_masked_too(start: Start) -> None:
     """It needs the role work, as its acks are carried out, but it hands no job out."""
     server = await start(masks=WHOLE)
     job = await stored(server)
-    acks = types.PinLaterJobAckRequest("mail_new", jobsSucceeded=[types.PinLaterJobAckInfo("mail_new:s1:p1:99")])
-    request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks, dryRun=True)
+    acks = types.PinLaterJobAckRequest("mail_new", succeeded=[types.PinLaterJobAckInfo("mail_new:s1:p1:99")])
+    request = types.PinLaterDequeueRequest("mail_new", 1, acks=acks, dry_run=True)
     caller = await TokenSender.connect(server)
     assert bodies_in(await caller.call("dequeueJobs", server.token(Role.WORK), request=request)) == {job: (b"", True)}
     caller.close()
@@ -315,13 +317,13 @@ async def test_bodies_of_other_queues_are_shown_also_in_the_same_answer(start: S
 
 def searching(method: str) -> dict[str, Any]:
     """Arguments of a call that chooses jobs by a body regex."""
-    pending = types.PinLaterJobState.PENDING
+    pending = ttypes.PinLaterJobState.PENDING
     if method == "startBulkRun":
-        chosen = types.BulkFilter(pending, bodyRegexToMatch=REGEX)
-        return {"order": types.BulkOrder("mail_new", types.BulkAction.DELETE, chosen)}
+        chosen = types.BulkFilter(pending, regex=REGEX)
+        return {"order": types.BulkOrder("mail_new", ttypes.BulkAction.DELETE, chosen)}
     shape = {"scanJobs": types.PinLaterScanJobsRequest, "deleteJobs": types.PinLaterDeleteJobsRequest}
     made = shape.get(method, types.PinLaterGetJobCountRequest)
-    return {"request": made("mail_new", pending, bodyRegexToMatch=REGEX)}
+    return {"request": made("mail_new", pending, regex=REGEX)}
 
 
 def test_every_method_with_a_body_regex_is_known() -> None:
@@ -330,13 +332,13 @@ def test_every_method_with_a_body_regex_is_known() -> None:
         method
         for method in METHOD_ROLES
         for part in arguments(method).values()
-        if hasattr(part, "bodyRegexToMatch") or hasattr(getattr(part, "filter", None), "bodyRegexToMatch")
+        if hasattr(part, "regex") or hasattr(getattr(part, "filter", None), "regex")
     }
-    assert named == set(masking._FILTERS)
+    assert named == set(CHOOSING)
 
 
 @each_mask
-@pytest.mark.parametrize("method", masking._FILTERS)
+@pytest.mark.parametrize("method", CHOOSING)
 async def test_no_regex_searches_bodies_for_a_role_that_may_not_see_them(
     start: Start, masks: BodyMasks, method: str
 ) -> None:

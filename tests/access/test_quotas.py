@@ -26,8 +26,6 @@ from pinlater.server.access.settings import AccessSettings
 from pinlater.server.access.tokens import Token, parse_tokens, tokens_text
 from pinlater.server.main.file_changes import token_entries
 from pinlater.server.thrift.connection_use import ConnectionUse
-from pinlater.server.thrift.quota_guard import REPORTS
-from pinlater.wire.methods import METHODS_BY_NAME
 
 SECRET = "pinlater_secret"
 TOKEN = Token("billing", digest_of(SECRET), (Role.WORK,))
@@ -147,10 +145,6 @@ def test_reports_have_a_quarter_more_bytes_and_small_ones_always_fit() -> None:
     assert use.takes_bytes(100 * MIB, small, is_report=True)
     assert not use.takes_bytes(0, MIB + 1, is_report=False), "a request that is longer than the quota never fits"
     assert TokenUse("billing").takes_bytes(100 * MIB, 100 * MIB, is_report=False)
-
-
-def test_reports_are_methods_of_the_protocol() -> None:
-    assert set(METHODS_BY_NAME) > REPORTS
 
 
 # --- one connection -------------------------------------------------------------------------------------------------------

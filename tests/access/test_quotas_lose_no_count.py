@@ -16,7 +16,7 @@ from pinlater.server.thrift.answering import WAIT_OVER_QUOTA_MS
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.tls.settings import TlsSettings
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes as types
+from tests import structs as types
 from tests.access.conftest import GuardedServer
 from tests.access.quota_callers import LONG_POLL, QUEUE, connect, jobs_of, until
 from tests.tls.certificates import Authority
@@ -95,12 +95,12 @@ class Disorder:
                 ("enqueueJobs", jobs_of(b"body")),
                 ("enqueueJobs", jobs_of(b"x" * LONG_BYTES)),
                 ("dequeueJobs", LONG_POLL),
-                ("dequeueJobs", types.PinLaterDequeueRequest(QUEUE, 5, jobAckRequest=no_acks, waitMillis=60_000)),
-                ("dequeueJobs", types.PinLaterDequeueRequest("mail_new", 1, waitMillis=60_000)),
+                ("dequeueJobs", types.PinLaterDequeueRequest(QUEUE, 5, acks=no_acks, wait_ms=60_000)),
+                ("dequeueJobs", types.PinLaterDequeueRequest("mail_new", 1, wait_ms=60_000)),
                 ("ackJobs", no_acks),
             )
         )
-        return encode_call(method, 1, requestContext=context, request=request)
+        return encode_call(method, 1, context=context, request=request)
 
     def check(self) -> None:
         """The counts of the tokens are the sums of what the connections count."""

@@ -18,13 +18,14 @@ from pinlater.domain.access import Role
 from pinlater.domain.job import JobState
 from pinlater.server.access.quotas import OwnQuota, Quota
 from pinlater.server.operations.values import JobFilter
-from pinlater.server.thrift.quota_guard import REPORTS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.tls.settings import TlsSettings
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.access.conftest import GuardedServer
 from tests.access.quota_callers import LONG_POLL, QUEUE, TokenCaller, connect, jobs_of, until
 from tests.access.test_roles_over_thrift import arguments
+from tests.compiled import ttypes
 from tests.tls.certificates import Authority
 
 Start = Callable[..., Awaitable[GuardedServer]]
@@ -66,7 +67,7 @@ async def test_one_connection_too_many_of_a_token_is_refused_and_closed_and_no_o
         assert await caller.refusal("createQueue", name="q") == ""
     third = await connect(guarded, billing, tls=tls)
     error = (await third.call("enqueueJobs", request=jobs_of(b"body"))).exception
-    assert (error.errorCode, error.detail, error.retryable, error.retryAfterMillis) == (500, CONNECTIONS, True, 1_000)
+    assert (error.error_code, error.detail, error.retryable, error.retry_after_ms) == (500, CONNECTIONS, True, 1_000)
     assert "token billing" in error.message
     assert "max_connections" in error.message
     assert "quota of 2 connections" in error.message
@@ -141,16 +142,16 @@ async def test_requests_of_another_token_behind_a_refused_one_are_carried_out(gu
     first = await connect(guarded, billing)
     await first.refusal("createQueue", name="q")
     shared = await connect(guarded, None)
-    contexts = [types.RequestContext("tests", authToken=token) for token in (billing, other, billing)]
+    contexts = [types.RequestContext("tests", auth_token=token) for token in (billing, other, billing)]
     shared.writer.write(
-        b"".join(encode_call("createQueue", n, requestContext=context, name="q") for n, context in enumerate(contexts))
+        b"".join(encode_call("createQueue", n, context=context, name="q") for n, context in enumerate(contexts))
     )
     errors = [(await shared.receive()).exception for _ in contexts]
     assert [error and error.detail for error in errors] == [CONNECTIONS, None, None]
     assert await shared.refusal("createQueue", name="q", token=other) == ""
 
 
-@pytest.mark.parametrize("method", sorted(REPORTS))
+@pytest.mark.parametrize("method", [name for name, served in METHODS.items() if served.is_report])
 async def test_a_worker_reports_over_a_new_connection_although_its_token_has_no_space_for_one(
     guarded: GuardedServer, method: str
 ) -> None:
@@ -180,7 +181,7 @@ async def test_a_refused_administrative_call_is_in_the_audit_with_its_caller(gua
     operator = guarded.token(Role.OPERATE, name="operator", quota=quota(connections=1))
     callers = [await connect(guarded, operator) for _ in range(2)]
     assert await callers[0].refusal("getServerInfo") == ""
-    assert await callers[1].refusal("pauseQueue", queueName=QUEUE) == CONNECTIONS
+    assert await callers[1].refusal("pauseQueue", queue=QUEUE) == CONNECTIONS
     [entry] = (await callers[0].call("getAudit", request=types.AuditRequest(operation="pauseQueue"))).value.entries
     assert (entry.who, CONNECTIONS in entry.detail) == ("operator", True)
 
@@ -191,7 +192,7 @@ async def test_callers_without_a_token_share_a_quota(start: Start) -> None:
     assert await first.refusal("createQueue", name="q") == ""
     error = (await second.call("createQueue", name="q")).exception
     assert (error.detail, "Callers without a token" in error.message) == (CONNECTIONS, True)
-    assert error.errorCode == types.ErrorCode.UNKNOWN, "which clients of the original know"
+    assert error.error_code == ttypes.ErrorCode.UNKNOWN, "which clients of the original know"
     token = guarded.token(Role.PRODUCE)
     third = await connect(guarded, token)
     assert await third.refusal("createQueue", name="q") == ""
@@ -270,7 +271,7 @@ async def test_one_long_poll_too_many_of_a_token_is_refused_and_claims_nothing(g
     waiting = await poll(guarded, workers, "workers")
     second = await connect(guarded, workers)
     error = (await second.call("dequeueJobs", request=LONG_POLL)).exception
-    assert (error.errorCode, error.detail, error.retryable, error.retryAfterMillis) == (500, OVER, True, 1_000)
+    assert (error.error_code, error.detail, error.retryable, error.retry_after_ms) == (500, OVER, True, 1_000)
     assert "token workers" in error.message
     assert "quota of 1 waiting dequeue on" in error.message
     assert "max_polls" in error.message
@@ -285,15 +286,15 @@ async def test_one_long_poll_too_many_of_a_token_is_refused_and_claims_nothing(g
 async def test_with_all_polls_taken_a_worker_claims_without_waiting_and_acks(guarded: GuardedServer) -> None:
     workers = guarded.token(Role.WORK, Role.PRODUCE, name="workers", quota=quota(polls=1))
     elsewhere = await connect(guarded, workers)
-    elsewhere.send("dequeueJobs", request=types.PinLaterDequeueRequest("mail_new", 1, waitMillis=60_000))
+    elsewhere.send("dequeueJobs", request=types.PinLaterDequeueRequest("mail_new", 1, wait_ms=60_000))
     await until(lambda: guarded.use("workers").polls == 1)
     worker = await connect(guarded, workers)
     await worker.call("enqueueJobs", request=jobs_of(b"body"))
     claimed = (await worker.call("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1))).value
-    [(job, metadata)] = claimed.jobMetadata.items()
-    claims = types.ClaimsRequest(QUEUE, [types.ClaimRef(job, metadata.claimToken)])
+    [(job, metadata)] = claimed.metadata.items()
+    claims = types.ClaimsRequest(QUEUE, [types.ClaimRef(job, metadata.token)])
     assert [one.outcome for one in (await worker.call("heartbeatClaims", request=claims)).value] == [0]
-    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, claimToken=metadata.claimToken)])
+    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, token=metadata.token)])
     assert [one.outcome for one in (await worker.call("ackJobs", request=acks)).value] == [0]
 
 
@@ -301,16 +302,16 @@ async def test_acks_in_a_dequeue_beyond_the_quota_are_carried_out_and_it_does_no
     """A client that sends its acks only so could never deliver them otherwise."""
     workers = guarded.token(Role.WORK, Role.PRODUCE, name="workers", quota=quota(polls=1))
     waiting = await connect(guarded, workers)
-    waiting.send("dequeueJobs", request=types.PinLaterDequeueRequest("mail_new", 1, waitMillis=60_000))
+    waiting.send("dequeueJobs", request=types.PinLaterDequeueRequest("mail_new", 1, wait_ms=60_000))
     await until(lambda: guarded.use("workers").polls == 1)
     worker = await connect(guarded, workers)
     await worker.call("enqueueJobs", request=jobs_of(b"1", b"2"))
     claimed = (await worker.call("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1))).value
-    [(job, metadata)] = claimed.jobMetadata.items()
-    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, claimToken=metadata.claimToken)])
-    request = types.PinLaterDequeueRequest(QUEUE, 1, jobAckRequest=acks, waitMillis=60_000)
+    [(job, metadata)] = claimed.metadata.items()
+    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, token=metadata.token)])
+    request = types.PinLaterDequeueRequest(QUEUE, 1, acks=acks, wait_ms=60_000)
     answer = (await worker.call("dequeueJobs", request=request)).value
-    assert [one.outcome for one in answer.ackOutcomes] == [0]
+    assert [one.outcome for one in answer.ack_outcomes] == [0]
     assert len(answer.jobs) == 1
     assert await worker.refusal("dequeueJobs", request=LONG_POLL) == OVER
 
@@ -359,7 +360,7 @@ async def test_a_token_with_too_many_bytes_in_flight_is_refused_and_no_other_cal
     assert guarded.use("billing").bytes_held >= len(LONG_ID)
     second, other = await connect(guarded, billing), await connect(guarded, guarded.token(Role.PRODUCE))
     error = (await second.call("enqueueJobs", request=jobs_of(b"x" * 100_000))).exception
-    assert (error.errorCode, error.detail, error.retryable, error.retryAfterMillis) == (500, OVER, True, 1_000)
+    assert (error.error_code, error.detail, error.retryable, error.retry_after_ms) == (500, OVER, True, 1_000)
     assert "token billing" in error.message
     assert "quota of 204,800 bytes" in error.message
     assert "max_bytes_in_flight" in error.message
@@ -380,11 +381,11 @@ async def test_acks_pass_while_the_bytes_of_the_token_are_used_up_and_what_is_un
     worker = await connect(guarded, workers)
     await worker.call("enqueueJobs", request=jobs_of(b"body"))
     claimed = (await worker.call("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1))).value
-    [(job, metadata)] = claimed.jobMetadata.items()
+    [(job, metadata)] = claimed.metadata.items()
     waiting = await poll(guarded, workers, "workers", request_id=LONG_ID)
     guarded.limit("workers", quota(bytes_in_flight=64 * KIB))
     assert await worker.refusal("enqueueJobs", request=jobs_of(b"body")) == OVER
-    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, claimToken=metadata.claimToken)])
+    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, token=metadata.token)])
     assert [one.outcome for one in (await worker.call("ackJobs", request=acks)).value] == [0]
     producer = await connect(guarded, guarded.token(Role.PRODUCE))
     await producer.call("enqueueJobs", request=jobs_of(b"another"))
@@ -399,7 +400,7 @@ async def test_a_request_that_is_longer_than_the_quota_is_not_worth_a_retry(
     billing = guarded.token(Role.PRODUCE, name="billing", quota=quota(bytes_in_flight=100 * KIB))
     caller = await connect(guarded, billing)
     error = (await caller.call("enqueueJobs", request=jobs_of(b"x" * 150_000), request_id=request_id)).exception
-    assert (error.detail, error.retryable, error.retryAfterMillis) == (OVER, False, None)
+    assert (error.detail, error.retryable, error.retry_after_ms) == (OVER, False, None)
     assert "never fits" in error.message
     assert await caller.refusal("enqueueJobs", request=jobs_of(b"body")) == "", "its connection stays usable"
     assert await stored(guarded) == 1
@@ -412,8 +413,8 @@ async def test_long_requests_that_are_half_sent_hold_no_more_than_the_quota(
     guarded = await start(tls=certificate_files if encrypted else None)
     tls = ssl.create_default_context(cafile=str(authority.file)) if encrypted else None
     billing = guarded.token(Role.PRODUCE, name="billing", quota=quota(bytes_in_flight=1_000 * KIB))
-    context = types.RequestContext("tests", authToken=billing)
-    frame = encode_call("enqueueJobs", 7, requestContext=context, request=jobs_of(b"x" * 900_000))
+    context = types.RequestContext("tests", auth_token=billing)
+    frame = encode_call("enqueueJobs", 7, context=context, request=jobs_of(b"x" * 900_000))
     callers = [await connect(guarded, billing, tls=tls) for _ in range(10)]
     for caller in callers:
         caller.writer.write(frame[:800_000])
@@ -437,12 +438,11 @@ async def test_long_requests_that_are_half_sent_hold_no_more_than_the_quota(
 async def test_many_requests_in_one_write_are_carried_out_in_turn_within_a_small_quota(guarded: GuardedServer) -> None:
     """Those that wait on the same connection do not count against the one that is carried out."""
     billing = guarded.token(Role.PRODUCE, name="billing", quota=quota(bytes_in_flight=64 * KIB))
-    context = types.RequestContext("tests", authToken=billing)
+    context = types.RequestContext("tests", auth_token=billing)
     caller = await connect(guarded, billing)
     caller.writer.write(
         b"".join(
-            encode_call("enqueueJobs", seqid, requestContext=context, request=jobs_of(b"x" * 2_000))
-            for seqid in range(200)
+            encode_call("enqueueJobs", seqid, context=context, request=jobs_of(b"x" * 2_000)) for seqid in range(200)
         )
     )
     replies = [await caller.receive() for _ in range(200)]

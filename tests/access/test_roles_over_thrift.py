@@ -13,12 +13,12 @@ from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState
-from pinlater.server.thrift.guard import QUEUES as QUEUES_OF
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import Decoder, Reply, encode_call
-from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
+from tests import structs as types
 from tests.access.conftest import GuardedServer
+from tests.compiled import ttypes
 
 DENIALS = {"ACCESS_DENIED", "TOKEN_REQUIRED", "TOKEN_INVALID"}
 NAME = "mail_new:s1:p1:1"
@@ -27,11 +27,11 @@ NAME = "mail_new:s1:p1:1"
 def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
     """Arguments of a call on the queue that does little."""
     job = f"{queue}:s1:p1:1"
-    ack = types.PinLaterJobAckRequest(queue, jobsSucceeded=[types.PinLaterJobAckInfo(job)])
+    ack = types.PinLaterJobAckRequest(queue, succeeded=[types.PinLaterJobAckInfo(job)])
     checkpoints = types.PinLaterCheckpointJobsRequest(queue, [types.PinLaterCheckpointJobRequest(job)])
-    count = types.PinLaterGetJobCountRequest(queue, types.PinLaterJobState.PENDING)
-    of_queue = {"queueName": queue}
-    of_jobs = {"queueName": queue, "jobDescriptors": [job]}
+    count = types.PinLaterGetJobCountRequest(queue, ttypes.PinLaterJobState.PENDING)
+    of_queue = {"queue": queue}
+    of_jobs = {"queue": queue, "descriptors": [job]}
     requests: dict[str, Any] = {
         "enqueueJobs": types.PinLaterEnqueueRequest(queue, [types.PinLaterJob(b"body")]),
         "dequeueJobs": types.PinLaterDequeueRequest(queue, 1),
@@ -42,9 +42,9 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "lookupJobs": types.PinLaterLookupJobRequest([job]),
         "getJobCount": count,
         "countJobs": count,
-        "scanJobs": types.PinLaterScanJobsRequest(queue, types.PinLaterJobState.PENDING),
+        "scanJobs": types.PinLaterScanJobsRequest(queue, ttypes.PinLaterJobState.PENDING),
         "retryFailedJobs": types.PinLaterRetryFailedJobsRequest(queue),
-        "deleteJobs": types.PinLaterDeleteJobsRequest(queue, types.PinLaterJobState.FAILED),
+        "deleteJobs": types.PinLaterDeleteJobsRequest(queue, ttypes.PinLaterJobState.FAILED),
         "heartbeatClaims": types.ClaimsRequest(queue, [types.ClaimRef(job, "token")]),
         "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
         "runJobs": types.RunJobsRequest(queue, [job]),
@@ -68,21 +68,21 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "deleteJobsByDescriptor": of_jobs,
         "configureQueue": {**of_queue, "config": types.QueueConfig()},
         "addDeployMark": {"mark": types.DeployMark(0, "v2", queue)},
-        "startBulkRun": {"order": types.BulkOrder(queue, types.BulkAction.RETRY, types.BulkFilter(3))},
-        "stopBulkRun": {**of_queue, "runId": "0123456789abcdef"},
-        "getBulkRuns": {"queueNames": [queue]},
+        "startBulkRun": {"order": types.BulkOrder(queue, ttypes.BulkAction.RETRY, types.BulkFilter(3))},
+        "stopBulkRun": {**of_queue, "run_id": "0123456789abcdef"},
+        "getBulkRuns": {"queues": [queue]},
         "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef")},
-        "explainJob": {**of_queue, "jobDescriptor": job},
+        "explainJob": {**of_queue, "descriptor": job},
         "getQueueConfig": of_queue,
         "getSettingsInForce": of_queue,
         "pauseQueue": of_queue,
         "resumeQueue": of_queue,
-        "getQueueStats": {"queueNames": [queue]},
+        "getQueueStats": {"queues": [queue]},
     }
     return {"request": requests[method]} if method in requests else others[method]
 
 
-NAME_A_QUEUE = [name for name in METHOD_ROLES if QUEUES_OF[name](SimpleNamespace(**arguments(name)))]
+NAME_A_QUEUE = [name for name in METHOD_ROLES if METHODS[name].queues(SimpleNamespace(**arguments(name)))]
 
 
 class TokenSender:
@@ -97,10 +97,10 @@ class TokenSender:
         return cls(*await asyncio.open_connection("127.0.0.1", server.server.port))
 
     async def call(self, method: str, token: str | None, **arguments: Any) -> Reply:
-        return await self.call_as(types.RequestContext("tests", authToken=token), method, **arguments)
+        return await self.call_as(types.RequestContext("tests", auth_token=token), method, **arguments)
 
     async def call_as(self, context: types.RequestContext, method: str, **arguments: Any) -> Reply:
-        self._writer.write(encode_call(method, 1, requestContext=context, **arguments))
+        self._writer.write(encode_call(method, 1, context=context, **arguments))
         async with asyncio.timeout(30):
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             return Decoder().reply(await self._reader.readexactly(size))
@@ -118,7 +118,7 @@ async def denial(caller: TokenSender, method: str, token: str | None, **given: A
 
 
 def test_the_table_has_every_method_of_the_protocol_and_no_other() -> None:
-    assert set(METHOD_ROLES) == set(METHODS_BY_NAME) == set(HANDLERS) == set(QUEUES_OF)
+    assert set(METHOD_ROLES) == set(METHODS_BY_NAME) == set(METHODS)
 
 
 @pytest.mark.parametrize("method", METHOD_ROLES)
@@ -172,8 +172,8 @@ async def test_a_lookup_with_bodies_and_a_dry_run_need_the_roles_of_their_own_ro
     guarded: GuardedServer, role: Role
 ) -> None:
     token = guarded.token(role)
-    lookup = types.PinLaterLookupJobRequest([NAME], includeBody=True)
-    dry_run = types.PinLaterDequeueRequest("mail_new", 1, dryRun=True)
+    lookup = types.PinLaterLookupJobRequest([NAME], include_body=True)
+    dry_run = types.PinLaterDequeueRequest("mail_new", 1, dry_run=True)
     for method, variant, request in (
         ("lookupJobs", "lookupJobs with bodies", lookup),
         ("dequeueJobs", "dequeueJobs as a dry run", dry_run),
@@ -187,8 +187,8 @@ async def test_a_lookup_with_bodies_and_a_dry_run_need_the_roles_of_their_own_ro
 async def test_acks_in_a_dry_run_need_the_role_work(guarded: GuardedServer) -> None:
     """They end attempts, whatever the dequeue itself does."""
     token = guarded.token(Role.READ)
-    acks = types.PinLaterJobAckRequest("mail_new", jobsSucceeded=[types.PinLaterJobAckInfo(NAME)])
-    request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks, dryRun=True)
+    acks = types.PinLaterJobAckRequest("mail_new", succeeded=[types.PinLaterJobAckInfo(NAME)])
+    request = types.PinLaterDequeueRequest("mail_new", 1, acks=acks, dry_run=True)
     caller = await TokenSender.connect(guarded)
     assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
@@ -196,8 +196,8 @@ async def test_acks_in_a_dry_run_need_the_role_work(guarded: GuardedServer) -> N
 
 async def test_acks_for_another_queue_in_a_dequeue_need_that_queue(guarded: GuardedServer) -> None:
     token = guarded.token(Role.WORK, queues=["mail*"])
-    acks = types.PinLaterJobAckRequest("other", jobsSucceeded=[types.PinLaterJobAckInfo("other:s1:p1:1")])
-    request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks)
+    acks = types.PinLaterJobAckRequest("other", succeeded=[types.PinLaterJobAckInfo("other:s1:p1:1")])
+    request = types.PinLaterDequeueRequest("mail_new", 1, acks=acks)
     caller = await TokenSender.connect(guarded)
     assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
@@ -216,10 +216,10 @@ async def test_the_server_tells_each_caller_its_own_rights(guarded: GuardedServe
     caller = await TokenSender.connect(guarded)
     token = guarded.token(Role.READ, Role.PRODUCE, queues=["mail*", "other"], name="billing", expires_at_ms=2**50)
     told = (await caller.call("getServerInfo", token)).value.caller
-    assert (told.tokenName, told.roles, told.queues) == ("billing", ["read", "produce"], ["mail*", "other"])
-    assert told.expiresAtMillis == 2**50
+    assert (told.token_name, told.roles, told.queues) == ("billing", ["read", "produce"], ["mail*", "other"])
+    assert told.expires_at_ms == 2**50
     told = (await caller.call("getServerInfo", None)).value.caller
-    assert (told.tokenName, told.roles, told.queues, told.expiresAtMillis) == (None, [], ["*"], None)
+    assert (told.token_name, told.roles, told.queues, told.expires_at_ms) == (None, [], ["*"], None)
     caller.close()
 
 
@@ -227,12 +227,12 @@ async def test_a_unique_key_is_looked_for_in_the_queues_of_the_token_only(guarde
     admin, caller = guarded.token(Role.ADMIN), await TokenSender.connect(guarded)
     for queue in ("mail_new", "other"):
         await caller.call("createQueue", admin, name=queue)
-        job = types.PinLaterJob(b"x", uniqueKey="key")
+        job = types.PinLaterJob(b"x", unique_key="key")
         await caller.call("enqueueJobs", admin, request=types.PinLaterEnqueueRequest(queue, [job]))
 
     async def found(token: str, *queues: str) -> list[str]:
         answer = (await caller.call("findUniqueKey", token, request=types.UniqueKeyRequest(list(queues), "key"))).value
-        return sorted(info.jobDescriptor.partition(":")[0] for info in answer.jobs)
+        return sorted(info.descriptor.partition(":")[0] for info in answer.jobs)
 
     assert await found(admin) == ["mail_new", "other"]
     assert await found(guarded.token(Role.READ, queues=["mail*"])) == ["mail_new"]
@@ -249,9 +249,9 @@ async def test_a_pause_keeps_the_name_of_the_token(guarded: GuardedServer) -> No
     token = guarded.token(Role.OPERATE, name="night-shift")
     caller = await TokenSender.connect(guarded)
     await caller.call("createQueue", token, name="mail_new")
-    await caller.call("pauseQueue", token, queueName="mail_new")
-    reply = await caller.call("explainJob", token, queueName="mail_new", jobDescriptor=NAME)
-    assert reply.value.queue.pausedBy == "tests (token night-shift)"
+    await caller.call("pauseQueue", token, queue="mail_new")
+    reply = await caller.call("explainJob", token, queue="mail_new", descriptor=NAME)
+    assert reply.value.queue.paused_by == "tests (token night-shift)"
     caller.close()
 
 
@@ -268,10 +268,10 @@ async def test_only_operators_see_what_a_database_says_of_a_failure(guarded: Gua
         caller = await TokenSender.connect(guarded)
         token = guarded.token(role, queues=["mail*"])
         async with asyncio.timeout(30):
-            while (run := (await caller.call("getBulkRuns", token, queueNames=[])).value[0]).detail is None:
+            while (run := (await caller.call("getBulkRuns", token, queues=[])).value[0]).detail is None:
                 guarded.clock.advance(seconds=2)
     details = (await caller.call("getCluster", token)).value.shards[0].details
     texts = (details.failure, details.full, run.detail)
     expected = (None, "full", "waits") if role is Role.READ else (secret, secret, f"waits: {secret}")
-    assert (texts, details.failureKind) == (expected, "refused")
+    assert (texts, details.failure_kind) == (expected, "refused")
     caller.close()

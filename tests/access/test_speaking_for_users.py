@@ -10,7 +10,7 @@ from pinlater.client import AsyncClient
 from pinlater.client.errors import AccessDenied
 from pinlater.domain.access import Role
 from pinlater.domain.audit import is_user_name
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.access.conftest import GuardedServer
 from tests.access.test_audit_of_callers import entries
 from tests.access.test_roles_over_thrift import NAME, TokenSender
@@ -44,8 +44,8 @@ async def test_a_name_from_another_token_is_ignored(guarded: GuardedServer) -> N
 async def test_a_name_without_a_token_is_ignored(start: Callable[..., Awaitable[GuardedServer]]) -> None:
     guarded = await start(Role.OPERATE)
     caller = await TokenSender.connect(guarded)
-    context = types.RequestContext("tests", onBehalfOf="ada")
-    await caller.call_as(context, "pauseQueue", queueName="other")
+    context = types.RequestContext("tests", on_behalf_of="ada")
+    await caller.call_as(context, "pauseQueue", queue="other")
     [found] = await entries(guarded)
     assert found.who == "no token"
     caller.close()
@@ -74,8 +74,8 @@ async def test_a_pause_keeps_the_user(guarded: GuardedServer) -> None:
     await pause_for(guarded, token, "ada")
     caller = await TokenSender.connect(guarded)
     job = NAME.replace("mail_new", "other")
-    reply = await caller.call("explainJob", token, queueName="other", jobDescriptor=job)
-    assert reply.value.queue.pausedBy == "tests (token console for ada)"
+    reply = await caller.call("explainJob", token, queue="other", descriptor=job)
+    assert reply.value.queue.paused_by == "tests (token console for ada)"
     caller.close()
 
 
@@ -84,10 +84,10 @@ async def test_a_long_source_does_not_push_the_names_out_of_a_pause(guarded: Gua
     user = "u" * 100
     token = guarded.token(Role.OPERATE, name="t" * 64, speaks_for_others=True)
     caller = await TokenSender.connect(guarded)
-    context = types.RequestContext("tests (token root)" + " " * 300, authToken=token, onBehalfOf=user)
-    await caller.call_as(context, "pauseQueue", queueName="other")
-    reply = await caller.call("explainJob", token, queueName="other", jobDescriptor=NAME.replace("mail_new", "other"))
-    assert reply.value.queue.pausedBy.endswith(f" (token {'t' * 64} for {user})")
+    context = types.RequestContext("tests (token root)" + " " * 300, auth_token=token, on_behalf_of=user)
+    await caller.call_as(context, "pauseQueue", queue="other")
+    reply = await caller.call("explainJob", token, queue="other", descriptor=NAME.replace("mail_new", "other"))
+    assert reply.value.queue.paused_by.endswith(f" (token {'t' * 64} for {user})")
     caller.close()
 
 
@@ -96,5 +96,5 @@ async def test_the_server_tells_a_token_whether_it_may_speak_for_others(guarded:
     for speaks in (True, False):
         token = guarded.token(Role.READ, speaks_for_others=speaks)
         told = (await caller.call("getServerInfo", token)).value.caller
-        assert bool(told.speaksForOthers) is speaks
+        assert bool(told.speaks_for_others) is speaks
     caller.close()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from pinlater.client import AsyncClient, AuditEntry, BulkAction, BulkOrder, BulkRun, JobState
 from pinlater.domain.access import Role
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.access.conftest import GuardedServer
 from tests.access.test_audit_of_callers import entries
 from tests.access.test_roles_over_thrift import NAME, TokenSender
@@ -40,9 +40,9 @@ async def test_a_caller_without_a_token_that_calls_itself_as_one_with_is_told_ap
     assert run.who == f"{OF_TOKEN} (no token)"
     assert (entry.who, entry.source) == ("no token", OF_TOKEN)
     caller = await TokenSender.connect(guarded)
-    await caller.call_as(types.RequestContext(OF_TOKEN), "pauseQueue", queueName="other")
-    told = await caller.call("explainJob", None, queueName="other", jobDescriptor=NAME.replace("mail_new", "other"))
-    assert told.value.queue.pausedBy == f"{OF_TOKEN} (no token)"
+    await caller.call_as(types.RequestContext(OF_TOKEN), "pauseQueue", queue="other")
+    told = await caller.call("explainJob", None, queue="other", descriptor=NAME.replace("mail_new", "other"))
+    assert told.value.queue.paused_by == f"{OF_TOKEN} (no token)"
     caller.close()
 
 

@@ -16,10 +16,11 @@ from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, 
 from pinlater.domain.access import Role
 from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
 from pinlater.server.operations.values import Caller as WorkerCaller
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import DecodedCall
-from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
 from pinlater.worker import Worker
+from tests import structs as types
 from tests.access.conftest import QUEUES, GuardedServer
 from tests.access.test_roles_over_thrift import TokenSender, arguments, denial
 
@@ -45,10 +46,10 @@ async def test_waiting_dequeues_of_other_queues_are_not_shown(guarded: GuardedSe
     token = guarded.token(Role.READ, queues=["mail*"])
     guard = guarded.server.answering._guard
     assert guard is not None
-    arguments_of = types.RequestContext("tests", authToken=token)
-    call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(requestContext=arguments_of))
-    shown = await guard.admit(call, handle)(guarded.core.service, call.arguments)
-    assert [row.queueName for row in shown] == ["mail_new"]
+    arguments_of = types.RequestContext("tests", auth_token=token)
+    call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(context=arguments_of))
+    shown = await guard.admit(call, METHODS["getWaitingDequeues"], handle)(guarded.core.service, call.arguments)
+    assert [row.queue for row in shown] == ["mail_new"]
 
 
 async def test_workers_and_lost_claims_of_other_queues_are_not_shown(guarded: GuardedServer) -> None:
@@ -107,9 +108,9 @@ async def test_a_revoked_token_is_refused_on_open_connections(guarded: GuardedSe
 async def test_an_old_client_keeps_the_default_roles(start: Start) -> None:
     """It sends no token, and does not know the field."""
     server = await start(Role.PRODUCE, Role.WORK)
-    old = types.RequestContext("tests", authToken=None)
+    old = types.RequestContext("tests", auth_token=None)
     caller = await TokenSender.connect(server)
-    assert old.authToken is None
+    assert old.auth_token is None
     for method in ("enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "checkpointJobs", "lookupJobs", "createQueue"):
         assert await denial(caller, method, None) == "", method
     for method in ("scanJobs", "retryFailedJobs", "deleteJobs", "getQueueNames"):

@@ -10,8 +10,8 @@ from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from bench import frames
-from pinlater.wire.generated import PinLater as _service
-from pinlater.wire.generated import ttypes as _ttypes
+from tests.compiled import PinLater as _service
+from tests.compiled import ttypes as _ttypes
 
 # Generated code has no types.
 PinLater: Any = _service

@@ -24,8 +24,8 @@ from pinlater.cli.commands.retry_failed import change_in_pieces
 from pinlater.cli.main import COMMANDS, TRYING
 from pinlater.client import ClaimedJob, Job, _retries, errors
 from pinlater.extras import install_line
-from pinlater.wire.generated import ttypes as t
 from pinlater.wire.wrong_port import TLS_PORT
+from tests import structs as t
 from tests.cli.conftest import Pinlater
 from tests.client.fake_server import FakeServer
 
@@ -161,7 +161,7 @@ def test_commands_that_scripts_work_jobs_with_wait_for_the_server_until_their_ti
 @pytest.mark.parametrize(
     ("method", "answer", "arguments"),
     [
-        ("enqueueJobs", t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"]), ("enqueue", "q", "--body", "x")),
+        ("enqueueJobs", t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"]), ("enqueue", "q", "--body", "x")),
         ("dequeueJobs", t.PinLaterDequeueResponse(jobs={}), ("dequeue", "q")),
         ("ackJobs", [t.AckOutcome("q:s1:p1:1", 0)], ("ack", "q:s1:p1:1")),
     ],

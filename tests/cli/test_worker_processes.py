@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.wire.generated import ttypes as t
+from tests import structs as t
 from tests.cli.conftest import COMMAND, Pinlater
 from tests.client.fake_server import FakeServer
 from tests.databases.ports import free_port

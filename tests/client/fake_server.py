@@ -11,7 +11,7 @@ from typing import Any, Self
 from pinlater.wire.codec import Decoder, encode_application_error, encode_exception, encode_reply
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import FrameSplitter
-from pinlater.wire.generated import ttypes
+from tests import structs as ttypes
 from tests.databases.ports import free_port
 
 Method = Callable[[Any], Any]

@@ -62,7 +62,7 @@ class TwoOwners(Servers):
 
     @property
     def homes(self) -> list[str]:
-        return [rendezvous_home(request.requestKey or "", SHARDS) for _, request in self.came]
+        return [rendezvous_home(request.request_key or "", SHARDS) for _, request in self.came]
 
     @property
     def at_owners(self) -> bool:
@@ -121,7 +121,7 @@ async def test_successive_enqueues_go_to_the_owner_of_one_shard(form: Any) -> No
         homes = servers.homes
         assert servers.at_owners
         assert len(homes) == STAYS * AFFINITY_JOBS
-        assert len({request.requestKey for _, request in servers.came}) == len(homes)
+        assert len({request.request_key for _, request in servers.came}) == len(homes)
         assert sum(before != after for before, after in itertools.pairwise(homes)) < len(homes) / 8
 
 
@@ -131,6 +131,6 @@ async def test_a_key_that_the_caller_gives_stays_as_it_is_and_goes_where_it_lead
         keys = [f"mine {number}" for number in range(40)]
         for key in keys:
             await client.enqueue(QUEUE, [b"x"], request_key=key)
-        assert [request.requestKey for _, request in servers.came] == keys
+        assert [request.request_key for _, request in servers.came] == keys
         assert set(servers.homes) == set(SHARDS)
         assert servers.at_owners

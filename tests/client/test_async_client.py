@@ -20,7 +20,7 @@ from pinlater.client import (
     values,
 )
 from pinlater.domain.errors import ErrorCode
-from pinlater.wire.generated import ttypes as t
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 
 
@@ -29,7 +29,7 @@ def refusal(code: int, message: str, **more: Any) -> t.PinLaterException:
 
 
 async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
-    answer = t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1", "q:s1:p2:2"], existing=[1])
+    answer = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1", "q:s1:p2:2"], existing=[1])
     job = Job(
         b"\xff\x00",
         priority=2,
@@ -45,24 +45,24 @@ async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
         enqueued = await client.enqueue("q", [b"bare", job], request_key="r", repeat=True)
     assert enqueued == values.Enqueued(["q:s1:p1:1", "q:s1:p2:2"], (1,))
     (sent,) = server.called("enqueueJobs")
-    assert sent.requestContext.source == "me"
-    assert (sent.request.queueName, sent.request.requestKey, sent.request.repeated) == ("q", "r", True)
+    assert sent.context.source == "me"
+    assert (sent.request.queue, sent.request.request_key, sent.request.repeated) == ("q", "r", True)
     bare, full = sent.request.jobs
-    assert (bare.body, bare.priority, bare.numAttemptsAllowed) == (b"bare", 1, None)
-    assert (full.body, full.priority, full.runAfterTimestampMillis, full.numAttemptsAllowed) == (b"\xff\x00", 2, 5, 7)
-    assert (full.customStatus, full.headers) == ("s", {"a": "b"})
-    assert (full.uniqueKey, full.uniqueScope, full.uniqueForMillis) == ("k", 2, 99)
-    assert (full.claimTimeoutMillis, full.expiresAtMillis) == (3, 4)
+    assert (bare.body, bare.priority, bare.attempts_allowed) == (b"bare", 1, None)
+    assert (full.body, full.priority, full.run_after_ms, full.attempts_allowed) == (b"\xff\x00", 2, 5, 7)
+    assert (full.custom_status, full.headers) == ("s", {"a": "b"})
+    assert (full.unique_key, full.unique_scope, full.unique_for_ms) == ("k", 2, 99)
+    assert (full.claim_timeout_ms, full.expires_at_ms) == (3, 4)
 
 
 async def test_a_dequeue_gives_jobs_in_the_servers_order_with_their_claims() -> None:
     meta = t.PinLaterDequeueMetadata(
-        attemptsAllowed=3, attemptsRemaining=2, claimToken="tok", headers={"h": "1"}, claimDeadlineMillis=9, attempt=2
+        attempts_allowed=3, attempts_remaining=2, token="tok", headers={"h": "1"}, claim_deadline_ms=9, attempt=2
     )
     answer = t.PinLaterDequeueResponse(
         jobs={"q:s1:p1:2": b"two", "q:s1:p1:1": b"one"},
-        jobMetadata={"q:s1:p1:1": meta},
-        jobOrder=["q:s1:p1:2", "q:s1:p1:1"],
+        metadata={"q:s1:p1:1": meta},
+        order=["q:s1:p1:2", "q:s1:p1:1"],
     )
     async with FakeServer(dequeueJobs=lambda _: answer) as server, AsyncClient(server.address) as client:
         two, one = (await client.dequeue("q", 5)).jobs
@@ -88,7 +88,7 @@ async def test_ack_results_come_in_the_order_of_the_acks() -> None:
         return [t.AckOutcome("s1", 0), t.AckOutcome("f1", 2, "holder", 7), t.AckOutcome("f2", 3)]
 
     def dequeued(arguments: Any) -> Any:
-        return t.PinLaterDequeueResponse(ackOutcomes=outcomes(arguments))
+        return t.PinLaterDequeueResponse(ack_outcomes=outcomes(arguments))
 
     async with (
         FakeServer(ackJobs=outcomes, dequeueJobs=dequeued) as server,
@@ -133,7 +133,7 @@ async def test_a_refusal_is_an_exception_by_code_and_by_fault(
 @pytest.mark.parametrize(("retryable", "side"), [(False, errors.CallerError), (True, errors.WorldError)])
 async def test_code_500_goes_by_what_the_server_says(retryable: bool, side: type[errors.PinLaterError]) -> None:
     def refuse(_: Any) -> None:
-        raise refusal(500, "no", detail="BODY_TOO_LARGE", retryable=retryable, retryAfterMillis=12)
+        raise refusal(500, "no", detail="BODY_TOO_LARGE", retryable=retryable, retry_after_ms=12)
 
     async with FakeServer(enqueueJobs=refuse) as server, AsyncClient(server.address) as client:
         with pytest.raises(side) as caught:
@@ -266,13 +266,13 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
     rates = t.QueueRates(1.0, 2.0, 3.0, 4.0, 5.0)
     counts = t.QueueCounts(1, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
     info = t.PinLaterJobInfo(
-        jobDescriptor="d",
-        jobState=3,
-        attemptsAllowed=2,
-        attemptsRemaining=0,
-        customStatus="c",
-        createdAtTimestampMillis=1,
-        lastErrorType="E",
+        descriptor="d",
+        state=3,
+        attempts_allowed=2,
+        attempts_remaining=0,
+        custom_status="c",
+        created_at_ms=1,
+        error_type="E",
         attempts=[t.Attempt(number=1, outcome="failed")],
     )
     bulk_run = t.BulkRun("r1", t.BulkOrder("q", 0, t.BulkFilter(3)), "ops", 1, 0, 2, 3, 4)
@@ -291,14 +291,14 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         "deleteJobs": 4,
         "deleteJobsByDescriptor": 5,
         "configureQueue": None,
-        "getQueueConfig": t.QueueConfig(maxJobsPerSecond=0.5, paused=True),
+        "getQueueConfig": t.QueueConfig(max_jobs_per_second=0.5, paused=True),
         "resumeQueue": None,
         "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6, True)],
         "countJobs": t.JobCount(2**40, True),
         "listBulkRuns": t.BulkRunsResponse([bulk_run], True, ["2"]),
         "findUniqueKey": t.KeyHolders([info], True),
         "getSettingsInForce": t.SettingsInForce(
-            t.QueueConfig(claimTimeoutMillis=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
+            t.QueueConfig(claim_timeout_ms=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
         ),
         "getWaitingDequeues": [t.WaitingDequeues("q", "w", 2)],
         "getWorkers": [
@@ -499,10 +499,10 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             front_processes=(values.FrontProcess(1, 11, 12, 13, 14),),
         )
         assert (await client.server_info()).max_wait_ms == 8
-    assert server.called("releaseJobs")[0].request.delayMillis == 9
-    assert server.called("configureQueue")[0].config.maxBacklog == 8
+    assert server.called("releaseJobs")[0].request.delay_ms == 9
+    assert server.called("configureQueue")[0].config.max_backlog == 8
     (sent,) = server.called("checkpointJobsFenced")[0].request.requests
-    assert (sent.newBody, sent.moveToPending, sent.numOfAttemptsAllowed, sent.claimToken) == (b"n", True, 2, "t")
+    assert (sent.new_body, sent.move_to_pending, sent.attempts_allowed, sent.token) == (b"n", True, 2, "t")
 
 
 async def test_clients_that_share_a_connection_see_only_their_own_unread_answers() -> None:
@@ -531,7 +531,7 @@ async def test_clients_that_share_a_connection_see_only_their_own_unread_answers
 async def test_a_scan_of_one_shard_is_refused_if_the_server_answers_the_jobs_of_others() -> None:
     """A server that is too old for it does not read which shard was asked for."""
     info = t.PinLaterJobInfo(
-        "q:s1:p1:7", 0, attemptsAllowed=1, attemptsRemaining=1, customStatus="", createdAtTimestampMillis=1
+        "q:s1:p1:7", 0, attempts_allowed=1, attempts_remaining=1, custom_status="", created_at_ms=1
     )
     page = t.PinLaterScanJobsResponse([info])
     async with FakeServer(scanJobs=lambda _: page) as server, AsyncClient(server.address) as client:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient, AsyncEnqueueBatcher, Job, Placed, errors
-from pinlater.wire.generated import ttypes as t
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
@@ -27,9 +27,7 @@ def storing(*, poison: bytes = b"", gate: asyncio.Event | None = None) -> Callab
         if poison in bodies and poison:
             raise t.PinLaterException(500, "too long", detail="BODY_TOO_LARGE", retryable=False)
         names = [f"{body.decode()}:{next(numbers)}" for body in bodies]
-        return t.PinLaterEnqueueResponse(
-            jobDescriptors=names, existing=[i for i, b in enumerate(bodies) if b == b"twin"]
-        )
+        return t.PinLaterEnqueueResponse(descriptors=names, existing=[i for i, b in enumerate(bodies) if b == b"twin"])
 
     return enqueue
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pinlater.client import Client, JobState, _calls, _direct, errors
-from pinlater.wire.generated import ttypes as t
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
 
@@ -21,7 +21,7 @@ INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
 
 
 def stored(_: Any) -> Any:
-    return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"], existing=[])
+    return t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"], existing=[])
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -67,7 +67,7 @@ async def test_an_enqueue_whose_answer_is_lost_is_said_again_as_a_repeat() -> No
         with Client(server.address) as client:
             await in_thread(lambda: client.enqueue("q", [b"x"]))
     first, second = tries
-    assert first.requestKey == second.requestKey
+    assert first.request_key == second.request_key
     assert (first.repeated, second.repeated) == (None, True)
 
 

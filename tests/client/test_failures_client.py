@@ -23,8 +23,8 @@ from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, error
 from pinlater.client._calls import server_info
 from pinlater.client._client_call import ClientCall
 from pinlater.testing import RealServer
-from pinlater.wire.generated import ttypes as t
 from pinlater.wire.methods import METHODS_BY_NAME
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
 
@@ -79,8 +79,8 @@ async def test_an_enqueue_is_no_repeat_after_an_answer_that_nothing_was_stored(
     def enqueue(arguments: Any) -> Any:
         seen.append(arguments.request.repeated)
         if len(seen) < 3:
-            raise t.PinLaterException(errorCode=code, message="away", detail=detail)
-        return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"] * (len(unique_keys) or 1))
+            raise t.PinLaterException(error_code=code, message="away", detail=detail)
+        return t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"] * (len(unique_keys) or 1))
 
     jobs = [Job(b"x", unique=UniqueKey(key)) for key in unique_keys] or [Job(b"x")]
     async with (
@@ -94,8 +94,8 @@ async def test_an_enqueue_is_no_repeat_after_an_answer_that_nothing_was_stored(
 async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing() -> None:
     """Once one try may have stored the jobs, all later ones are repeats."""
     seen: list[bool | None] = []
-    away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE")
-    outcomes: list[Any] = [away, FakeServer.HANG_UP, away, t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])]
+    away = t.PinLaterException(error_code=502, message="away", detail="SHARD_UNREACHABLE")
+    outcomes: list[Any] = [away, FakeServer.HANG_UP, away, t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])]
 
     def enqueue(arguments: Any) -> Any:
         seen.append(arguments.request.repeated)
@@ -114,7 +114,7 @@ async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing
 
 async def test_the_error_of_an_enqueue_with_an_unknown_outcome_begins_with_what_that_means() -> None:
     """The server's text only says what broke. Other calls may be repeated, or say that by themselves."""
-    lost = t.PinLaterException(errorCode=502, message="(2013) lost; (2002) refused", detail="OUTCOME_UNKNOWN")
+    lost = t.PinLaterException(error_code=502, message="(2013) lost; (2002) refused", detail="OUTCOME_UNKNOWN")
     said = (
         "The jobs may be stored; to enqueue them again is safe only with the same request key, or if they have unique keys: "
         "(2013) lost; (2002) refused"
@@ -160,7 +160,7 @@ async def test_the_error_of_an_enqueue_without_an_answer_says_that_the_jobs_may_
 
 
 async def test_a_call_that_is_refused_until_its_newest_try_has_no_answer_tells_the_refusal() -> None:
-    away = t.PinLaterException(errorCode=502, message="shard 2 is away", detail="SHARD_UNREACHABLE", retryable=True)
+    away = t.PinLaterException(error_code=502, message="shard 2 is away", detail="SHARD_UNREACHABLE", retryable=True)
     outcomes: list[Any] = [away, asyncio.Event().wait()]
 
     def count(_: Any) -> Any:
@@ -177,7 +177,7 @@ async def test_a_call_that_is_refused_until_its_newest_try_has_no_answer_tells_t
 
 async def test_a_client_that_does_not_wait_says_that_a_lost_enqueue_may_be_stored() -> None:
     """A caller that reads the refusal of a repeat as "nothing was stored" makes a new request, and stores the jobs twice."""
-    away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE", retryable=True)
+    away = t.PinLaterException(error_code=502, message="away", detail="SHARD_UNREACHABLE", retryable=True)
     outcomes: list[Any] = [FakeServer.HANG_UP]
 
     def enqueue(_: Any) -> Any:
@@ -198,7 +198,7 @@ async def test_a_client_that_does_not_wait_says_that_a_lost_enqueue_may_be_store
 async def test_a_call_whose_deadline_passes_after_refusals_says_why_it_was_refused(method: str) -> None:
     def refuse(_: Any) -> Any:
         raise t.PinLaterException(
-            errorCode=502, message="Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retryAfterMillis=60_000
+            error_code=502, message="Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retry_after_ms=60_000
         )
 
     async with (

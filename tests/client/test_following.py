@@ -11,10 +11,10 @@ from typing import Any, Self
 import pytest
 
 from pinlater.client import AsyncClient, Client, _connection
-from pinlater.client._thrift import types
 from pinlater.client.errors import ConnectionLost
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.slices import SLICES
+from tests import structs as types
 from tests.client.fake_server import FakeServer
 
 QUEUE = "emails"
@@ -37,7 +37,7 @@ class OwningServer(FakeServer):
         super().__init__(
             enqueueJobs=lambda _: types.PinLaterEnqueueResponse(["emails:s1:p1:1"]),
             dequeueJobs=lambda _: types.PinLaterDequeueResponse(),
-            ackJobs=lambda call: [types.AckOutcome(each.jobDescriptor, 0) for each in call.request.jobsSucceeded],
+            ackJobs=lambda call: [types.AckOutcome(each.descriptor, 0) for each in call.request.succeeded],
             getServerInfo=self.info,
             getQueueOwners=lambda _: cluster.owners(),
         )
@@ -46,7 +46,9 @@ class OwningServer(FakeServer):
 
     def info(self, call: Any) -> types.ServerInfo:
         del call
-        return types.ServerInfo(**{**{name: getattr(INFO, name) for name in INFO.__slots__}, "serverId": self.name})
+        return types.ServerInfo(
+            **{**{name: getattr(INFO, name) for name in INFO.__struct_fields__}, "server_id": self.name}
+        )
 
     @property
     def jobs(self) -> int:
@@ -176,8 +178,8 @@ async def test_no_server_gets_the_token_before_it_has_said_who_it_is() -> None:
         [listed, owner] = servers.all
         async with AsyncClient(listed.address, follow_owners=True, token="secret") as client:
             await until_followed(servers, client)
-        assert {call.requestContext.authToken for call in listed.called("getQueueOwners")} == {"secret"}
-        assert next(call.requestContext.authToken for call in owner.called("getServerInfo")) == ""
+        assert {call.context.auth_token for call in listed.called("getQueueOwners")} == {"secret"}
+        assert next(call.context.auth_token for call in owner.called("getServerInfo")) == ""
         owner.name = "another"
         calls = len(owner.calls)
         async with AsyncClient(listed.address, follow_owners=True, token="secret") as client:
@@ -189,7 +191,7 @@ async def test_no_server_gets_the_token_before_it_has_said_who_it_is() -> None:
                 await client.enqueue(QUEUE, [b"x"])
         later = owner.calls[calls:]
         assert {method for method, _ in later} == {"getServerInfo"}
-        assert {call.requestContext.authToken for _, call in later} == {""}
+        assert {call.context.auth_token for _, call in later} == {""}
 
 
 async def test_servers_that_lack_the_method_are_asked_once_each() -> None:
@@ -229,7 +231,7 @@ async def test_an_owner_that_breaks_off_gets_no_repeat_of_the_call() -> None:
             (server.name, bool(call.request.repeated))
             for server in servers.all
             for call in server.called("enqueueJobs")
-            if call.request.requestKey == "k"
+            if call.request.request_key == "k"
         ]
         assert max(keyed) == ("c", False)
         assert [repeat for name, repeat in keyed if name != "c"] == [True]

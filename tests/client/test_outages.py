@@ -37,16 +37,16 @@ from pinlater.server.main.app import App
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.sharding.faulty import FaultyShard
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
-STORED = t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+STORED = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
 NO_SHARDS = t.PinLaterException(501, "Unable to find healthy shard", detail="NO_HEALTHY_SHARDS", retryable=True)
 AWAY = t.PinLaterException(502, "Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retryable=True)
-FULL = t.PinLaterException(430, "Queue q is full", detail="QUEUE_FULL", retryable=True, retryAfterMillis=10)
+FULL = t.PinLaterException(430, "Queue q is full", detail="QUEUE_FULL", retryable=True, retry_after_ms=10)
 # More than `retries` of a client.
 _REFUSALS = 6
 
@@ -217,13 +217,13 @@ async def test_a_long_poll_that_is_made_again_ends_before_its_deadline() -> None
         AsyncClient(server.address, timeout_ms=20_000) as client,
     ):
         await client.dequeue("q", wait_ms=60_000)
-    waits = [call.request.waitMillis for call in server.called("dequeueJobs")]
+    waits = [call.request.wait_ms for call in server.called("dequeueJobs")]
     assert waits == [60_000] * 4
     call: ClientCall[Any] = ClientCall(
-        "dequeueJobs", (t.PinLaterDequeueRequest("q", 1, waitMillis=60_000),), str, wait_ms=60_000
+        "dequeueJobs", (t.PinLaterDequeueRequest("q", 1, wait_ms=60_000),), str, wait_ms=60_000
     )
-    assert call.waiting_at_most(500).args[0].waitMillis == 500
-    assert call.args[0].waitMillis == 60_000
+    assert call.waiting_at_most(500).args[0].wait_ms == 500
+    assert call.args[0].wait_ms == 60_000
 
 
 async def test_a_restart_of_the_only_database_raises_nothing_in_producers(

@@ -23,10 +23,10 @@ from pinlater.client import (
 from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Again, Resend, decide, ends_connection, passes_by_waiting, pause_s, repeats_end_at
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
-from pinlater.wire.generated import ttypes as t
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 
-STORED = t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+STORED = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
 DRAINING = t.PinLaterException(500, "stopping", detail="DRAINING", retryable=True)
 
@@ -187,9 +187,9 @@ async def test_an_enqueue_whose_answer_is_lost_is_sent_again_under_its_key() -> 
     ):
         assert (await client.enqueue("q", [b"x"])).descriptors == ["q:s1:p1:1"]
     first, second = [call.request for call in server.called("enqueueJobs")]
-    assert first.requestKey
+    assert first.request_key
     assert (first.repeated, second.repeated) == (None, True)
-    assert first.requestKey == second.requestKey
+    assert first.request_key == second.request_key
 
 
 async def test_two_enqueues_never_share_a_key() -> None:
@@ -199,7 +199,7 @@ async def test_two_enqueues_never_share_a_key() -> None:
     ):
         await client.enqueue("q", [b"x"])
         await client.enqueue("q", [b"x"])
-    first, second = [call.request.requestKey for call in server.called("enqueueJobs")]
+    first, second = [call.request.request_key for call in server.called("enqueueJobs")]
     assert first != second
 
 
@@ -230,7 +230,7 @@ async def test_without_request_keys_a_lost_enqueue_is_an_error() -> None:
         with pytest.raises(errors.ConnectionLost):
             await client.enqueue("q", [b"x"])
     (sent,) = server.called("enqueueJobs")
-    assert sent.request.requestKey is None
+    assert sent.request.request_key is None
 
 
 # --- several servers ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 
 from pinlater.client import Client, EnqueueBatcher, Job, Placed, errors
 from pinlater.testing import RealServer
-from pinlater.wire.generated import ttypes as t
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.client.test_batching import BAD_JOBS, INFO, Spoilt, sizes, storing
 

@@ -14,7 +14,7 @@ from thrift.transport.TTransport import TTransportException
 
 from bench.servers import PinLaterServer
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes
+from tests import structs as ttypes
 from tests.crash.conftest import ServerMaker
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient
@@ -27,8 +27,8 @@ CONTEXT = ttypes.RequestContext("standstill")
 
 
 def enqueue(body: bytes) -> bytes:
-    request = ttypes.PinLaterEnqueueRequest(queueName=QUEUE, jobs=[ttypes.PinLaterJob(body=body)])
-    return encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=request)
+    request = ttypes.PinLaterEnqueueRequest(queue=QUEUE, jobs=[ttypes.PinLaterJob(body=body)])
+    return encode_call("enqueueJobs", 1, context=CONTEXT, request=request)
 
 
 def wait_until_stopped(server: PinLaterServer) -> None:

@@ -15,8 +15,8 @@ from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport
 
-from pinlater.wire.generated import PinLater as _service
-from pinlater.wire.generated import ttypes as _ttypes
+from tests.compiled import PinLater as _service
+from tests.compiled import ttypes as _ttypes
 
 # Generated code has no types.
 PinLater: Any = _service

@@ -86,16 +86,16 @@ def check_what_was_sent(between: CallRecorder) -> None:
     """Each field of a job arrived, from the language's own generated code."""
     first, again, _ = between.calls("enqueueJobs")
     job = first.arguments.request.jobs[0]
-    due = job.runAfterTimestampMillis
-    assert (job.body, job.priority, job.numAttemptsAllowed, job.customStatus) == (b"one\x00\xff", 1, 5, "queued")
+    due = job.run_after_ms
+    assert (job.body, job.priority, job.attempts_allowed, job.custom_status) == (b"one\x00\xff", 1, 5, "queued")
     assert job.headers == {"content-type": "application/octet-stream", "pinlater-task": "resize"}
-    assert (job.uniqueScope, job.uniqueForMillis) == (UniqueScope.TIME, 60_000)
-    assert job.uniqueKey is not None
-    assert job.uniqueKey.startswith("picture-")
-    assert (job.claimTimeoutMillis, job.expiresAtMillis) == (120_000, due + HOUR_MS)
-    assert first.arguments.request.requestKey == again.arguments.request.requestKey
+    assert (job.unique_scope, job.unique_for_ms) == (UniqueScope.TIME, 60_000)
+    assert job.unique_key is not None
+    assert job.unique_key.startswith("picture-")
+    assert (job.claim_timeout_ms, job.expires_at_ms) == (120_000, due + HOUR_MS)
+    assert first.arguments.request.request_key == again.arguments.request.request_key
     assert (first.arguments.request.repeated, again.arguments.request.repeated) == (None, True)
-    assert between.calls("dequeueJobs")[0].arguments.request.waitMillis == 2_000
+    assert between.calls("dequeueJobs")[0].arguments.request.wait_ms == 2_000
 
 
 def check_what_became_of_it(address: str, jobs: list[str], source: str) -> None:

@@ -7,34 +7,37 @@ import asyncio
 import pytest
 
 from pinlater.server.cluster.forwarding import messages
-from pinlater.server.cluster.forwarding.messages import WAKES_MAX, BadMessage, Wake
+from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
+from pinlater.server.link import messages as link_messages
+from pinlater.server.link.messages import LENGTH_BYTES, BadMessage, Part, frame, message_of_asking, parts_of
 from tests.forwarding.two_servers import Asker, Owner, request, until
+
+ARE_YOU_RUNNING = message_of_asking(messages.RUNNING, 0)
+LOOK_AT_OWNERS = message_of_asking(messages.LOOK)
+WHICH_WORKERS = message_of_asking(messages.WORKERS, messages.WorkersQuestion(1, 10))
 
 
 def test_a_frame_of_very_many_parts_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "_parts", None)
+    monkeypatch.setattr(link_messages, "_parts", None)
     with pytest.raises(BadMessage, match="parts"):
-        messages.parts_of(messages.frame([messages.LOOK_AT_OWNERS] * 65_536)[messages.LENGTH_BYTES :])
+        parts_of(frame([LOOK_AT_OWNERS] * 65_536)[LENGTH_BYTES:])
 
 
 def test_a_frame_of_as_many_parts_as_are_taken_is_taken() -> None:
-    message = messages.frame([messages.LOOK_AT_OWNERS] * 65_535)[messages.LENGTH_BYTES :]
-    assert len(messages.parts_of(message)) == 65_535
+    message = frame([LOOK_AT_OWNERS] * 65_535)[LENGTH_BYTES:]
+    assert len(parts_of(message)) == 65_535
 
 
 def test_more_wakes_than_a_server_tells_at_once_are_refused() -> None:
     told = [Wake("q", 1, False)] * (WAKES_MAX + 1)
     with pytest.raises(BadMessage, match="wakes"):
-        messages.wakes_of(messages.wakes(told))
+        messages.wakes_of(message_of_asking(messages.WAKES, told))
 
 
-@pytest.mark.parametrize("part", [messages.are_you_running(0), messages.LOOK_AT_OWNERS, messages.which_workers])
-async def test_questions_that_share_a_frame_end_the_connection(asker: Asker, owner: Owner, part: object) -> None:
-    if part is messages.which_workers:
-        part = messages.which_workers(messages.WorkersQuestion(1, 10))
-    assert isinstance(part, messages.Part)
-    asker.link._write(messages.frame([part, part]))
-    await asyncio.wait_for(asker.link.wait_lost(), 10)
+@pytest.mark.parametrize("part", [ARE_YOU_RUNNING, LOOK_AT_OWNERS, WHICH_WORKERS])
+async def test_questions_that_share_a_frame_end_the_connection(asker: Asker, owner: Owner, part: Part) -> None:
+    asker.link._write(frame([part, part]))
+    await asyncio.wait_for(asker.link.ended.wait(), 10)
     assert not owner.asked
 
 
@@ -42,10 +45,10 @@ async def test_a_server_that_does_not_read_is_told_once_when_it_reads_again(aske
     await asker.insert(request(1))
     [incoming] = owner.listener._connections
     incoming.pause_writing()
-    written = incoming._written_bytes
+    written = incoming.written_bytes
     for _ in range(1_000):
-        incoming.tell()
-    assert incoming._written_bytes == written
+        incoming.tell_running()
+    assert incoming.written_bytes == written
     incoming.resume_writing()
     await until(lambda: asker.link.told is not None)
-    assert 0 < incoming._written_bytes - written < 1_000
+    assert 0 < incoming.written_bytes - written < 1_000

@@ -17,10 +17,22 @@ from pinlater.server.cluster.forwarding import forwarding as forwarding_module
 from pinlater.server.cluster.forwarding import handshake, incoming_connection, messages, peer_listener
 from pinlater.server.cluster.forwarding.forward_lane import NotSent
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
-from pinlater.server.cluster.forwarding.messages import CallKind, Part
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.link.messages import Part, PartAnswer, frame, part_answers_of
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import NO_END_MS, Inserted
-from tests.forwarding.two_servers import SECRET, Asker, Owner, proven, read_message, request, until
+from tests.forwarding.two_servers import (
+    SECRET,
+    Asker,
+    Owner,
+    claimed,
+    encoded_items,
+    proven,
+    read_message,
+    request,
+    until,
+    wish,
+)
 
 
 async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_that_changes(
@@ -31,7 +43,7 @@ async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_tha
         owner.listener.tell_waits(bits)
         await until(lambda bits=bits: asker.link.waits == bits)
     asker.link.abort()
-    await asker.link.wait_lost()
+    await asker.link.ended.wait()
     assert asker.link.waits is None
     assert asker.waits == [0, 1 << 255 | 5, 4, 0, None]
 
@@ -51,8 +63,8 @@ async def test_calls_for_several_shards_share_a_frame(asker: Asker, owner: Owner
     assert [(shard, len(items)) for _, shard, items in owner.asked] == [("1", 2), ("2", 1)]
 
 
-async def test_large_calls_have_frames_of_their_own(asker: Asker) -> None:
-    before, body = asker.link.frames, b"x" * 3_000_000
+async def test_large_calls_do_not_share_a_frame(asker: Asker) -> None:
+    before, body = asker.link.frames, b"x" * 5_000_000
     await asyncio.gather(*(asker.insert(request(1, body=body), shard) for shard in ("1", "2", "3")))
     assert asker.link.frames == before + 3
 
@@ -130,19 +142,6 @@ async def test_an_answer_that_is_late_and_then_lost_with_its_connection_is_lost_
     with pytest.raises(OutcomeUnknown):
         await asked
     assert asker.traffic.lost == 1
-
-
-async def test_answers_that_no_connection_takes_are_given_back(asker: Asker, owner: Owner) -> None:
-    owner.at_once = False
-    asked = asker.insert(request(1))
-    await until(lambda: owner.answers)
-    asker.link.abort()
-    with pytest.raises(OutcomeUnknown):
-        await asked
-    await until(lambda: not owner.listener.connections)
-    owner.answers[0].set_result([Inserted([1], {}, False)])
-    await until(lambda: owner.undelivered)
-    assert owner.listener.taken.whole.lost == 1
 
 
 async def test_an_answer_whose_caller_has_gone_is_an_orphan(asker: Asker, owner: Owner) -> None:
@@ -228,7 +227,7 @@ async def test_the_connection_to_a_server_that_says_nothing_for_the_time_of_a_ca
     asker.link.look(ask_after_s=0.0, stall_s=60.0)
     assert not asker.link.usable
     async with asyncio.timeout(20):
-        await asker.link.wait_lost()
+        await asker.link.ended.wait()
 
 
 async def test_shards_that_a_server_can_not_reach_any_more_are_known_though_it_answers_calls_all_the_time(
@@ -260,10 +259,10 @@ async def test_a_server_says_at_once_that_it_has_changed_queues(asker: Asker, ow
 async def test_calls_that_are_read_together_with_the_proof_are_carried_out(owner: Owner) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
     asked = handshake.hello("127.0.0.1:1")
-    writer.write(handshake.encoded(asked))
+    writer.write(frame(asked))
     answered = handshake.decoded(await read_message(reader), handshake.Welcome)
-    part = Part(1, CallKind.INSERT, "1", messages.encoded_items([request(1, body=b"x" * 5_000)]), NO_END_MS)
-    writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)) + messages.frame([part]))
+    part = Part(1, CallKind.INSERT, "1", encoded_items([request(1, body=b"x" * 5_000)]), NO_END_MS)
+    writer.write(frame(handshake.prove(asked, answered, SECRET)) + frame([part]))
     await until(lambda: owner.asked)
     writer.transport.abort()
     await until(lambda: not owner.listener.connections)
@@ -272,8 +271,8 @@ async def test_calls_that_are_read_together_with_the_proof_are_carried_out(owner
 async def test_an_answer_that_can_not_be_read_fails_its_callers_and_those_after_it(
     asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unreadable = messages.encoded_items([["no", "Inserted"]])
-    monkeypatch.setattr(messages, "answer", lambda number, _: messages.PartAnswer(number, unreadable, {}))
+    unreadable = encoded_items([["no", "Inserted"]])
+    monkeypatch.setattr(messages, "answer", lambda number, _: PartAnswer(number, unreadable, {}))
     asked = [asker.insert(request(number), str(number)) for number in range(2)]
     for future in asked:
         with pytest.raises(OutcomeUnknown):
@@ -376,13 +375,13 @@ def transport_of(writer: asyncio.StreamWriter) -> asyncio.Transport:
 
 def large(number: int) -> bytes:
     """A call whose answer has about a MiB."""
-    return messages.frame([Part(number, CallKind.INSERT, "1", messages.encoded_items([request(number)]), NO_END_MS)])
+    return frame([Part(number, CallKind.CLAIM, "1", encoded_items([wish("token")]), NO_END_MS)])
 
 
 def answer_large(owner: Owner) -> None:
     for future in owner.answers:
         if not future.done():
-            future.set_result([Inserted([2**60] * 120_000, {}, False)])
+            future.set_result([claimed(1, b"x" * 1_000_000)])
 
 
 async def test_a_server_that_does_not_read_its_answers_is_read_no_further_until_it_does(owner: Owner) -> None:
@@ -406,7 +405,7 @@ async def test_a_server_that_does_not_read_its_answers_is_read_no_further_until_
     answered: list[int] = []
     async with asyncio.timeout(20):
         while len(answered) < 61:
-            answered += [part.number for part in messages.part_answers_of(await read_message(reader))]
+            answered += [part.number for part in part_answers_of(await read_message(reader))]
             answer_large(owner)
     assert answered == list(range(1, 62))
     transport_of(writer).abort()
@@ -444,7 +443,7 @@ async def test_a_server_that_stops_waits_for_what_it_owes_and_for_the_others_to_
     assert (await asked).ids == [1]
     async with asyncio.timeout(20):
         await draining
-        await asker.link.wait_lost()
+        await asker.link.ended.wait()
     with pytest.raises(ConnectionError):
         await Asker().connect(owner)
 

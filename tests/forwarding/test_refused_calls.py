@@ -60,8 +60,7 @@ def _collected() -> Iterator[None]:
 
 
 def lane_over(asker: Asker, own: OwnLane | None, kind: CallKind = CallKind.INSERT) -> ForwardLane[Any, Any]:
-    takes_lists = kind is not CallKind.INSERT
-    return ForwardLane(asker.link, kind, "1", takes_lists=takes_lists, own=lambda: None if own is None else own.lane)
+    return ForwardLane(asker.link, kind, "1", own=lambda: None if own is None else own.lane)
 
 
 async def test_they_are_carried_out_by_the_asking_server(

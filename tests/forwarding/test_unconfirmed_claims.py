@@ -12,7 +12,6 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.cluster.forwarding import messages
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
@@ -23,12 +22,12 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     AnsweredClaims,
     ClaimsOfLostConnections,
     Lost,
-    UnconfirmedClaims,
 )
+from pinlater.server.link.messages import NOTHING, PartAnswer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ClaimRequest
-from pinlater.server.storage.values import ClaimCall, Claimed
-from tests.forwarding.two_servers import SECRET, Asker, Owner, until
+from pinlater.server.storage.values import Claimed
+from tests.forwarding.two_servers import SECRET, Asker, Owner, claimed, until, wish
 
 
 def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
@@ -36,15 +35,7 @@ def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
 
 
 def lane_over(link: PeerConnection) -> ForwardLane[ClaimRequest, Claimed]:
-    return ForwardLane(link, CallKind.CLAIM, "1", takes_lists=False)
-
-
-def wish(token: str) -> ClaimRequest:
-    return ClaimRequest("emails", ClaimCall(1, Holder("worker", "10.0.0.1", token)), 60_000)
-
-
-def claimed(job_id: int) -> Claimed:
-    return Claimed([[HandedOutJob(job_id, 1, b"body", 3, 3, 1, None, 1, 1, 60_000)]])
+    return ForwardLane(link, CallKind.CLAIM, "1")
 
 
 def ids_of(owner: Owner) -> list[int]:
@@ -62,6 +53,18 @@ async def answer(owner: Owner, index: int, job_id: int) -> None:
     owner.answers[index].set_result([claimed(job_id)])
 
 
+async def test_claims_that_no_connection_takes_are_given_back(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    asked = claim_lane(asker).submit(wish("a"))
+    await until(lambda: owner.answers)
+    asker.link.abort()
+    with pytest.raises(OutcomeUnknown):
+        await asked
+    await until(lambda: not owner.listener.connections)
+    owner.answers[0].set_result([claimed(1)])
+    await until(lambda: ids_of(owner) == [1])
+
+
 async def test_after_a_lost_connection_the_next_one_tells_which_claims_came(asker: Asker, owner: Owner) -> None:
     owner.at_once = False
     lane = claim_lane(asker)
@@ -72,7 +75,7 @@ async def test_after_a_lost_connection_the_next_one_tells_which_claims_came(aske
     lost = lane.submit(wish("b"))
     await answer(owner, 1, 2)
     [connection] = owner.listener.connections
-    await until(lambda: len(connection._unconfirmed) == 2)
+    await until(lambda: len(connection.unconfirmed) == 2)
     asker.link.abort()
     with pytest.raises(OutcomeUnknown):
         await lost
@@ -93,7 +96,7 @@ async def test_a_connection_whose_end_only_one_side_has_seen_ends_on_the_other_w
     lost = claim_lane(first).submit(wish("a"))
     await answer(owner, 0, 1)
     [connection] = owner.listener.connections
-    await until(lambda: len(connection._unconfirmed) == 1)
+    await until(lambda: len(connection.unconfirmed) == 1)
     under_way = claim_lane(first).submit(wish("b"))
     await until(lambda: len(owner.answers) == 2)
     await second.connect(owner, lost=[first.link.as_lost])
@@ -115,9 +118,9 @@ async def test_an_owner_forgets_claims_once_it_hears_that_their_answers_came(ask
     await answer(owner, 0, 1)
     await asked
     [connection] = owner.listener.connections
-    assert len(connection._unconfirmed) == 1
+    assert len(connection.unconfirmed) == 1
     asker.link.look(ask_after_s=0.0, stall_s=60.0)
-    await until(lambda: len(connection._unconfirmed) == 0)
+    await until(lambda: len(connection.unconfirmed) == 0)
 
 
 async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_claims_go_back(
@@ -125,7 +128,7 @@ async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_cla
 ) -> None:
     encode, calls = messages.answer, list[int]()
 
-    def broken_once(number: int, answers: Sequence[object]) -> messages.PartAnswer:
+    def broken_once(number: int, answers: Sequence[object]) -> PartAnswer:
         calls.append(number)
         if len(calls) == 1:
             raise UnicodeEncodeError("utf-8", "", 0, 1, "no such text")
@@ -149,7 +152,7 @@ async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_cla
 async def test_an_answer_that_can_not_be_read_does_not_count_as_taken(
     asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "answer", lambda number, _: messages.PartAnswer(number, messages._NONE, {}))
+    monkeypatch.setattr(messages, "answer", lambda number, _: PartAnswer(number, NOTHING, {}))
     owner.at_once = False
     asked = claim_lane(asker).submit(wish("a"))
     await answer(owner, 0, 1)
@@ -186,7 +189,7 @@ async def test_claims_whose_answer_is_lost_go_back_though_the_owner_was_no_peer_
         lost = lane_over(link).submit(wish("a"))
         await answer(owner, 0, 1)
         [connection] = owner.listener.connections
-        await until(lambda: len(connection._unconfirmed) == 1)
+        await until(lambda: len(connection.unconfirmed) == 1)
         forwarding.know({})
         await until(lambda: not forwarding.connections)
         link._transport.abort()
@@ -211,11 +214,11 @@ async def test_a_call_to_a_server_that_is_no_peer_any_more_ends_in_time(owner: O
         await until(has_ended)
         with pytest.raises(OutcomeUnknown):
             await asked
-        await until(lambda: link.is_lost)  # a server that is gone for good would never end it
+        await until(lambda: link.ended.is_set())  # a server that is gone for good would never end it
 
 
 def answered(place: int) -> AnsweredClaims:
-    return AnsweredClaims(place, "1", [wish(str(place))], [claimed(place)])
+    return AnsweredClaims("1", [wish(str(place))], [claimed(place)])
 
 
 def test_claims_of_lost_connections_are_kept_without_bodies_up_to_a_time_and_a_number() -> None:
@@ -224,17 +227,13 @@ def test_claims_of_lost_connections_are_kept_without_bodies_up_to_a_time_and_a_n
     lost = ClaimsOfLostConnections(lambda: now_s[0], back.append)
 
     def keep(nonce: bytes) -> None:
-        unconfirmed = UnconfirmedClaims()
-        for place in (1, 2, 3):
-            unconfirmed.add(answered(place))
-        unconfirmed.confirm(1)
-        lost.keep(nonce, unconfirmed)
+        lost.keep(nonce, [(number, answered(number)) for number in (2, 3)])
 
     keep(b"first")
     lost.settle(Lost(b"first", 2))
     [only] = back
     answers: Any = only.answers
-    assert (only.place, answers[0].jobs[0][0].body) == (3, b"")
+    assert (answers[0].jobs[0][0].id, answers[0].jobs[0][0].body) == (3, b"")
     back.clear()
     keep(b"second")
     now_s[0] += KEPT_S
@@ -244,7 +243,7 @@ def test_claims_of_lost_connections_are_kept_without_bodies_up_to_a_time_and_a_n
         keep(b"%d" % number)
     assert len(lost._unconfirmed) <= 256
     lost.settle(Lost(b"999", 0))
-    assert [claims.place for claims in back] == [2, 3]
+    assert [claims.requests for claims in back] == [[wish("2")], [wish("3")]]
 
 
 async def test_a_call_says_until_when_it_may_be_begun(asker: Asker, owner: Owner) -> None:

@@ -11,11 +11,12 @@ import pytest
 import uvloop
 
 from pinlater.server.cluster.forwarding import handshake, messages, peer_connection
-from pinlater.server.cluster.forwarding.messages import WAKES_MAX, BadMessage, Part, Wake
+from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
 from pinlater.server.dispatch.interest import bit_of
 from pinlater.server.dispatch.peer_wakes import PeerWakes
+from pinlater.server.link.messages import NOTHING, BadMessage, Part, frame, message_of_asking
 from pinlater.server.storage.values import NO_END_MS
-from tests.forwarding.two_servers import Asker, Owner, proven, request, until
+from tests.forwarding.two_servers import Asker, Owner, encoded_items, proven, request, until
 
 WAKE = Wake("emails", 2, False)
 
@@ -25,6 +26,10 @@ def heard_by(owner: Owner) -> list[Wake]:
     heard: list[Wake] = []
     owner.listener.take_wakes = heard.extend
     return heard
+
+
+def told_wakes(wakes: Sequence[Wake]) -> Part:
+    return message_of_asking(messages.WAKES, wakes)
 
 
 async def told(asker: Asker, owner: Owner) -> None:
@@ -67,7 +72,7 @@ def test_an_enqueue_wakes_a_dequeue_that_has_just_begun_to_wait_at_another_serve
         await until(lambda: woken[1:] == [("emails", 1, False)])
         assert (here.sent, there.received) == (2, 2)
         link.abort()
-        await link.wait_lost()
+        await link.ended.wait()
         here.tell("emails", 1)
         assert here.sent == 2
         here.close()
@@ -77,9 +82,9 @@ def test_an_enqueue_wakes_a_dequeue_that_has_just_begun_to_wait_at_another_serve
 
 
 def test_a_wake_names_queues_and_how_many_jobs_and_nothing_else() -> None:
-    part = messages.wakes([WAKE])
+    part = told_wakes([WAKE])
     assert msgspec.msgpack.decode(part.items) == [["emails", 2, False]]
-    assert part._replace(items=messages._NONE) == Part(messages.WAKES, messages.WAKES, "", messages._NONE, NO_END_MS)
+    assert part._replace(items=NOTHING) == Part(messages.WAKES, messages.WAKES, "", NOTHING, NO_END_MS)
 
 
 async def test_an_older_server_is_not_told(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +141,7 @@ async def test_wakes_for_a_server_that_takes_nothing_are_dropped_and_not_kept(
 
 async def test_the_most_queues_with_the_longest_names_are_taken() -> None:
     wakes = [Wake(f"{number:064}", 2**62, True) for number in range(WAKES_MAX)]
-    part = messages.wakes(wakes)
+    part = told_wakes(wakes)
     assert messages.wakes_of(part) == wakes
 
 
@@ -155,22 +160,22 @@ async def test_a_message_that_is_no_wake_ends_the_connection_and_wakes_no_dequeu
     owner: Owner, items: Sequence[object]
 ) -> None:
     heard = heard_by(owner)
-    part = Part(messages.WAKES, messages.WAKES, "", messages.encoded_items(items), NO_END_MS)
+    part = Part(messages.WAKES, messages.WAKES, "", encoded_items(items), NO_END_MS)
     _, writer = await proven(owner)
-    writer.write(messages.frame([part]))
+    writer.write(frame([part]))
     await until(lambda: not owner.listener.connections)
     writer.close()
     assert heard == []
 
 
-@pytest.mark.parametrize("parts", [[messages.wakes([WAKE] * 30_000)], [messages.wakes([WAKE])] * 2])
+@pytest.mark.parametrize("parts", [[told_wakes([WAKE] * 30_000)], [told_wakes([WAKE])] * 2])
 async def test_more_wakes_than_a_server_tells_at_once_end_the_connection_and_wake_no_dequeue(
     owner: Owner, parts: Sequence[Part]
 ) -> None:
     """They would hold up the event loop."""
     heard = heard_by(owner)
     _, writer = await proven(owner)
-    writer.write(messages.frame(parts))
+    writer.write(frame(parts))
     await until(lambda: not owner.listener.connections)
     writer.close()
     assert heard == []
@@ -179,14 +184,14 @@ async def test_more_wakes_than_a_server_tells_at_once_end_the_connection_and_wak
 def test_a_long_message_of_wakes_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "_wakes", None)
     with pytest.raises(BadMessage, match="bytes of wakes; at most"):
-        messages.wakes_of(messages.wakes([WAKE] * 30_000))
+        messages.wakes_of(told_wakes([WAKE] * 30_000))
 
 
 @pytest.mark.parametrize("number", [-1, -3, -7, -(2**40)])
 async def test_a_message_of_unknown_kind_ends_the_connection(owner: Owner, number: int) -> None:
     """Also if it looks like a call."""
     _, writer = await proven(owner)
-    writer.write(messages.frame([Part(number, 0, "1", messages.encoded_items([request(1)]), NO_END_MS)]))
+    writer.write(frame([Part(number, 0, "1", encoded_items([request(1)]), NO_END_MS)]))
     await until(lambda: not owner.listener.connections)
     writer.close()
     assert owner.asked == []
@@ -195,7 +200,7 @@ async def test_a_message_of_unknown_kind_ends_the_connection(owner: Owner, numbe
 async def test_without_proof_no_wake_is_taken(owner: Owner) -> None:
     heard = heard_by(owner)
     _, writer = await asyncio.open_connection("127.0.0.1", owner.port)
-    writer.write(messages.frame([messages.wakes([WAKE])]))
+    writer.write(frame([told_wakes([WAKE])]))
     await until(lambda: not owner.listener.connections)
     writer.close()
     assert heard == []

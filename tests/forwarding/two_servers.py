@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Raw
+
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
-from pinlater.server.cluster.forwarding import handshake, messages
+from pinlater.domain.job import HandedOutJob, Holder, NewJob, UniqueKey, UniqueScope
+from pinlater.server.cluster.forwarding import handshake
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind, Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.traffic import Traffic
-from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims, Lost
+from pinlater.server.link.messages import LENGTH_BYTES, encoded, frame
+from pinlater.server.sharding.shards import ClaimRequest
+from pinlater.server.storage.values import ClaimCall, Claimed, Inserted, InsertRequest
 
 SECRET = b"the secret of shard 1"
 
@@ -50,9 +54,8 @@ class Owner:
             future.set_result([Inserted([job.id for job in item.jobs], {}, False) for item in items])
         return future
 
-    def not_delivered(self, kind: CallKind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
-        del kind, shard, items
-        self.undelivered.append(answers)
+    def not_delivered(self, claims: AnsweredClaims) -> None:
+        self.undelivered.append(claims.answers)
 
 
 class Asker:
@@ -98,8 +101,6 @@ class Asker:
                 self.link,
                 CallKind.INSERT,
                 shard,
-                takes_lists=False,
-                size_of=lambda request: len(request.jobs[0].body),
                 orphaned=lambda item, result: self.orphans.append((item, result)),
             )
         return self._lanes[shard].submit(request)
@@ -110,8 +111,21 @@ def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertReq
     return InsertRequest(queue, [job], "key", b"\x00\xff", max_backlog=4)
 
 
+def wish(token: str) -> ClaimRequest:
+    return ClaimRequest("emails", ClaimCall(1, Holder("worker", "10.0.0.1", token)), 60_000)
+
+
+def claimed(job_id: int, body: bytes = b"body") -> Claimed:
+    return Claimed([[HandedOutJob(job_id, 1, body, 3, 3, 1, None, 1, 1, 60_000)]])
+
+
+def encoded_items(items: Sequence[object]) -> Raw:
+    """The items of a part, or the value of a message."""
+    return Raw(encoded(items))
+
+
 async def read_message(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(messages.LENGTH_BYTES), "big"))
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big"))
 
 
 async def until(condition: Any) -> None:
@@ -124,8 +138,8 @@ async def proven(owner: Owner) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     """A connection that the owner takes for that of a server."""
     reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
     asked = handshake.hello("127.0.0.1:1")
-    writer.write(handshake.encoded(asked))
+    writer.write(frame(asked))
     answered = handshake.decoded(await read_message(reader), handshake.Welcome)
-    writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)))
+    writer.write(frame(handshake.prove(asked, answered, SECRET)))
     await read_message(reader)
     return reader, writer

@@ -50,7 +50,7 @@ class FrontAndStore:
         )
 
     async def open(self) -> None:
-        await self.fronts.open(self.path)
+        await self.fronts.open_local(self.path)
         self.store.start()
         async with asyncio.timeout(DEADLINE_S):
             await self.store.connected.wait()
@@ -60,10 +60,10 @@ class FrontAndStore:
         self.fronts.close()
         await until(lambda: not self.store.connected.is_set())
         self.fronts = self._listener()
-        await self.fronts.open(self.path)
+        await self.fronts.open_local(self.path)
 
     async def close(self) -> None:
-        await self.store.close()
+        await self.store.stop()
         self.fronts.close()
         await self.core.close()
 

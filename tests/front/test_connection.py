@@ -19,11 +19,12 @@ from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.front.operations import OPERATIONS
 from pinlater.server.front.store_connection import StoreProcessFailed
+from pinlater.server.link import side
 from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.server.thrift import handlers
+from pinlater.server.thrift.methods import METHODS
 from tests.front.conftest import FrontAndStore, until
 
 CALLER = Caller("tests")
@@ -48,7 +49,9 @@ async def pending(pair: FrontAndStore) -> int:
 
 
 def test_every_operation_that_a_handler_calls_is_forwarded() -> None:
-    called = set(re.findall(r"await service\.((?:\w+\.)?\w+)\(", inspect.getsource(handlers)))
+    subjects = {inspect.getmodule(served.handle) for served in METHODS.values()}
+    handlers = "".join(inspect.getsource(subject) for subject in subjects if subject is not None)
+    called = set(re.findall(r"await service\.((?:\w+\.)?\w+)\(", handlers))
     assert called | {"audit.keep"} == {operation.path for operation in OPERATIONS}
 
 
@@ -132,10 +135,34 @@ async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_
         await enqueue(pair)
     assert not isinstance(not_sent.value, OutcomeUnknown)
     assert pair.store.state.ready is False
-    assert pair.store.lost == 2
+    assert pair.store.calls_lost == 2
     await restarting
     await until(lambda: pair.store.state.ready)
     assert await enqueue(pair)
+
+
+async def test_a_call_that_was_not_sent_when_the_connection_ends_is_known_not_to_be_carried_out(
+    pair: FrontAndStore,
+) -> None:
+    asked = asyncio.create_task(enqueue(pair))
+    await asyncio.sleep(0)  # it is to be sent at the end of this turn
+    pair.store.abort()
+    with pytest.raises(ShardConnectionFailed) as not_sent:
+        await asked
+    assert not isinstance(not_sent.value, OutcomeUnknown)
+    assert (pair.store.calls_lost, await pending(pair)) == (0, 0)
+
+
+async def test_the_calls_of_a_turn_are_one_frame_or_several_where_they_are_very_many(
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame of more parts than the other side takes would end the connection."""
+    monkeypatch.setattr(side, "_PARTS_MAX", 10)
+    for calls, frames in ((7, 1), (25, 3)):
+        before = pair.store.frames
+        await asyncio.gather(*(enqueue(pair) for _ in range(calls)))
+        assert pair.store.frames == before + frames
+    assert await pending(pair) == 32
 
 
 async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: FrontAndStore) -> None:
@@ -215,7 +242,7 @@ async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(
     pair.core.dispatcher.drain()
     assert (await waits).claimed == []
     await draining
-    assert pair.fronts.connections == 0
+    assert not pair.fronts.connections
 
 
 async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: FrontAndStore) -> None:
@@ -223,7 +250,7 @@ async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: F
     draining = asyncio.create_task(pair.fronts.drain(30))
     assert await enqueue(pair)
     assert not draining.done()
-    await pair.store.close()
+    await pair.store.stop()
     await draining
 
 
@@ -250,12 +277,11 @@ async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_
     pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
     for _ in range(200):
         await pair.core.service.enqueuing.enqueue("q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
-    connection = pair.store._connection
-    assert connection is not None
+    connection = pair.store
     assert connection._transport is not None
     connection._transport.pause_reading()
     asked = [asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 200))) for _ in range(50)]
-    await until(lambda: pair.fronts.connections == 0)
+    await until(lambda: not pair.fronts.connections)
     connection._transport.resume_reading()
     await asyncio.wait(asked)
     answered = [task.result() for task in asked if task.exception() is None]
@@ -270,7 +296,7 @@ async def test_nothing_is_carried_out_that_came_while_the_store_process_stood_st
     pair.still_runs = False
     asked = asyncio.create_task(enqueue(pair))
     await asyncio.sleep(0)
-    await until(lambda: pair.store.sent == 1)
+    await until(lambda: pair.store.calls == 1)
     pair.fronts.abort_connections()  # as `Standstill` has it done
     with pytest.raises(OutcomeUnknown):
         await asked
@@ -309,7 +335,7 @@ async def test_arguments_that_do_not_fit_their_types_reach_their_own_caller_only
 async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pair: FrontAndStore) -> None:
     """Its socket is still there."""
     other = FrontListener(pair.core.service, pair.core.dispatcher.stop_waiting, lambda: True, 1_000)
-    await other.open(pair.path)
+    await other.open_local(pair.path)
     other.close()
     assert isinstance(next(iter(pair.core.shards)).unguarded, MemoryShard)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from pinlater.cli.main import main
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift import handlers
+from pinlater.server.thrift import methods
+from pinlater.server.thrift.methods.record import ServedMethod
 
 BUSY_S = 3.0  # beyond what the slowest machine is allowed
-_get_server_info = handlers.HANDLERS["getServerInfo"]
+_PLAIN = methods.METHODS["getServerInfo"]
 
 
 async def busy(service: Service, call: Any) -> Any:
@@ -18,9 +20,9 @@ async def busy(service: Service, call: Any) -> Any:
     until_s = time.thread_time() + BUSY_S
     while time.thread_time() < until_s:
         pass
-    return await _get_server_info(service, call)
+    return await _PLAIN.handle(service, call)
 
 
 if __name__ == "__main__":
-    handlers.HANDLERS["getServerInfo"] = busy
+    cast("dict[str, ServedMethod]", methods.METHODS)["getServerInfo"] = replace(_PLAIN, handle=busy)
     main()

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, Self
 from bench.servers import PinLaterServer
 from pinlater.server.telemetry.loop_lag import BOUNDS_MS
 from pinlater.wire.codec import Decoder, Reply, encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 
 P = ParamSpec("P")
 DEADLINE_S = 60.0
@@ -96,7 +96,7 @@ class HostileCaller:
 
 def call(method: str, seqid: int = 1, **arguments: Any) -> bytes:
     """A framed call."""
-    return encode_call(method, seqid, requestContext=CONTEXT, **arguments)
+    return encode_call(method, seqid, context=CONTEXT, **arguments)
 
 
 def flood(callers: Sequence[HostileCaller], watch: Callable[[], object]) -> None:

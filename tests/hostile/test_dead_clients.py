@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from bench.servers import PinLaterServer
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.hostile.callers import HostileCaller, call, flood, samples, until
 
 pytestmark = pytest.mark.crash
 
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
 
 
 def enqueue(server: PinLaterServer, number: int, body: bytes) -> None:
@@ -28,9 +28,9 @@ def claimed_by_another(server: PinLaterServer, number: int) -> None:
     with HostileCaller(server) as worker:
 
         def complete() -> bool:
-            request = types.PinLaterDequeueRequest("q", 100, waitMillis=1_000)
-            metadata = worker.call("dequeueJobs", request=request).value.jobMetadata or {}
-            assert all(one.attemptsRemaining == one.attemptsAllowed for one in metadata.values())
+            request = types.PinLaterDequeueRequest("q", 100, wait_ms=1_000)
+            metadata = worker.call("dequeueJobs", request=request).value.metadata or {}
+            assert all(one.attempts_remaining == one.attempts_allowed for one in metadata.values())
             found.update(metadata)
             return len(found) >= number
 

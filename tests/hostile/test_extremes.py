@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from bench.servers import PinLaterServer, serve
-from pinlater.wire.generated import ttypes as types
+from tests import structs as types
+from tests.compiled import ttypes
 from tests.hostile.callers import HostileCaller
 from tests.hostile.test_loop_databases import mysql_store, redis_store
 
@@ -39,37 +40,37 @@ def job(**fields: Any) -> types.PinLaterJob:
 
 def claim(caller: HostileCaller) -> tuple[str, str]:
     """Stores and claims a job; its descriptor and token."""
-    caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job(numAttemptsAllowed=5)]))
-    found = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1)).value.jobMetadata
+    caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job(attempts_allowed=5)]))
+    found = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1)).value.metadata
     descriptor, metadata = next(iter(found.items()))
-    return descriptor, metadata.claimToken
+    return descriptor, metadata.token
 
 
 def calls(caller: HostileCaller) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each field of each request with each of its extremes."""
     for field, values in {
         "priority": BYTE,
-        "runAfterTimestampMillis": I64,
-        "numAttemptsAllowed": I32,
-        "uniqueForMillis": I64,
-        "claimTimeoutMillis": I64,
-        "expiresAtMillis": I64,
+        "run_after_ms": I64,
+        "attempts_allowed": I32,
+        "unique_for_ms": I64,
+        "claim_timeout_ms": I64,
+        "expires_at_ms": I64,
     }.items():
         for number, value in enumerate(values):
-            more = {"uniqueKey": f"{field}{number}", "uniqueScope": 2} if field == "uniqueForMillis" else {}
+            more = {"unique_key": f"{field}{number}", "unique_scope": 2} if field == "uniqueForMillis" else {}
             one = job(**{field: value}, **more)
             yield "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [one])}
             yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 100)}
-            yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, scanFutureJobs=True)}
+            yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, scan_future_jobs=True)}
     for value in I32:
         yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", value)}
-        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", value, dryRun=True)}
+        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", value, dry_run=True)}
         yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, limit=value)}
         yield "deleteJobs", {"request": types.PinLaterDeleteJobsRequest("q", 3, limit=value)}
         yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", limit=value)}
-        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", attemptsToAllow=value)}
+        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", attempts=value)}
         if value <= 1:
-            yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1, waitMillis=value)}
+            yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1, wait_ms=value)}
     for coverage in DOUBLE:
         yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1, coverage=coverage)}
     for value in BYTE:
@@ -83,41 +84,41 @@ def calls(caller: HostileCaller) -> Iterator[tuple[str, dict[str, Any]]]:
             {"request": types.PinLaterScanJobsRequest("q", 0, paged=True, continuation=f"{value}.{2**63}")},
         )
         yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 3, paged=True, continuation=f"{value}.1.x")}
-        info = types.PinLaterJobAckInfo(claim(caller)[0], retryDelayMillis=value)
+        info = types.PinLaterJobAckInfo(claim(caller)[0], retry_delay_ms=value)
         yield "ackJobs", {"request": types.PinLaterJobAckRequest("q", None, [info])}
         yield (
             "retryFailedJobs",
-            {"request": types.PinLaterRetryFailedJobsRequest("q", runAfterTimestampMillis=value)},
+            {"request": types.PinLaterRetryFailedJobsRequest("q", run_after_ms=value)},
         )
         descriptor, token = claim(caller)
-        request = types.ReleaseRequest("q", [types.ClaimRef(descriptor, token)], delayMillis=value)
+        request = types.ReleaseRequest("q", [types.ClaimRef(descriptor, token)], delay_ms=value)
         yield "releaseJobs", {"request": request}
         for move in (False, True):
             descriptor, token = claim(caller)
             one_checkpoint = types.PinLaterCheckpointJobRequest(
-                descriptor, b"new", move, runAfterTimestampMillis=value, claimToken=token
+                descriptor, b"new", move, run_after_ms=value, token=token
             )
             yield "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one_checkpoint])}
     for value, move in itertools.product(I32, (False, True)):
         descriptor, token = claim(caller)
         one_checkpoint = types.PinLaterCheckpointJobRequest(
-            descriptor, b"new", move, numOfAttemptsAllowed=value, claimToken=token
+            descriptor, b"new", move, attempts_allowed=value, token=token
         )
         yield "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one_checkpoint])}
     for number in I64:
         for tail in (f"s1:p1:{number}", f"s1:p{number}:1", f"s{number}:p1:1"):
             yield "lookupJobs", {"request": types.PinLaterLookupJobRequest([f"q:{tail}"])}
-            yield "cancelJobs", {"queueName": "q", "jobDescriptors": [f"q:{tail}"]}
+            yield "cancelJobs", {"queue": "q", "descriptors": [f"q:{tail}"]}
 
 
 def settings() -> Iterator[types.QueueConfig]:
     for value in DOUBLE:
-        yield types.QueueConfig(maxJobsPerSecond=value)
-    for field in ("claimTimeoutMillis", "succeededTtlMillis", "failedTtlMillis", "maxBacklog", "defaultExpiryMillis"):
+        yield types.QueueConfig(max_jobs_per_second=value)
+    for field in ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "max_backlog", "default_expiry_ms"):
         for value in I64:
             yield types.QueueConfig(**{field: value})
     for value in I32:
-        yield types.QueueConfig(defaultAttempts=value)
+        yield types.QueueConfig(default_attempts=value)
 
 
 def checked(caller: HostileCaller, method: str, arguments: dict[str, Any]) -> Any:
@@ -136,7 +137,7 @@ def test_no_number_in_a_request_is_too_much_for_the_store(server: PinLaterServer
             checked(caller, method, arguments)
         for state in range(4):
             checked(caller, "scanJobs", {"request": types.PinLaterScanJobsRequest("q", state, limit=100)})
-        checked(caller, "getQueueStats", {"queueNames": []})
+        checked(caller, "getQueueStats", {"queues": []})
         claim(caller)
     assert b"Traceback" not in (tmp_path / "log").read_bytes()
 
@@ -146,16 +147,14 @@ def test_a_queue_works_after_every_setting_that_was_taken(server: PinLaterServer
     with HostileCaller(server) as caller:
         caller.call("createQueue", name="q")
         for config in settings():
-            checked(caller, "configureQueue", {"queueName": "q", "config": config})
-            checked(caller, "getQueueConfig", {"queueName": "q"})
-            checked(
-                caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(numAttemptsAllowed=None)])}
-            )
+            checked(caller, "configureQueue", {"queue": "q", "config": config})
+            checked(caller, "getQueueConfig", {"queue": "q"})
+            checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(attempts_allowed=None)])})
             found = checked(caller, "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1)}).value
             if found is not None and found.jobs:
                 done = [types.PinLaterJobAckInfo(each) for each in found.jobs]
                 checked(caller, "ackJobs", {"request": types.PinLaterJobAckRequest("q", done)})
-        checked(caller, "configureQueue", {"queueName": "q", "config": types.QueueConfig()})
+        checked(caller, "configureQueue", {"queue": "q", "config": types.QueueConfig()})
         claim(caller)
     assert b"Traceback" not in (tmp_path / "log").read_bytes()
 
@@ -184,16 +183,16 @@ def test_texts_that_a_database_may_take_for_the_same_are_not(server: PinLaterSer
         assert checked(caller, "getQueueNames", {}).value == {"q", "Q"}
         found = []
         for key in ALIKE:
-            one = types.PinLaterEnqueueRequest("q", [job(uniqueKey=key, uniqueScope=1, customStatus=key)], key)
-            found += checked(caller, "enqueueJobs", {"request": one}).value.jobDescriptors
+            one = types.PinLaterEnqueueRequest("q", [job(unique_key=key, unique_scope=1, custom_status=key)], key)
+            found += checked(caller, "enqueueJobs", {"request": one}).value.descriptors
         assert len(set(found)) == len(ALIKE)
         assert checked(caller, "getJobCount", {"request": types.PinLaterGetJobCountRequest("Q", 0)}).value == 0
         jobs = checked(caller, "lookupJobs", {"request": types.PinLaterLookupJobRequest(found)}).value
-        assert [jobs[each].uniqueKey for each in found] == list(ALIKE)
-        assert [jobs[each].customStatus for each in found] == list(ALIKE)
+        assert [jobs[each].unique_key for each in found] == list(ALIKE)
+        assert [jobs[each].custom_status for each in found] == list(ALIKE)
         for other in ("Q" + found[0][1:], found[0].upper(), found[0] + " "):
-            cancelled = caller.call("cancelJobs", queueName="Q", jobDescriptors=[other])
-            assert cancelled.exception is not None or cancelled.value[0].outcome == types.Outcome.NOT_FOUND
+            cancelled = caller.call("cancelJobs", queue="Q", descriptors=[other])
+            assert cancelled.exception is not None or cancelled.value[0].outcome == ttypes.Outcome.NOT_FOUND
     assert b"Traceback" not in (tmp_path / "log").read_bytes()
 
 
@@ -204,22 +203,22 @@ def test_no_text_in_a_request_is_too_much_for_the_store(server: PinLaterServer, 
         for number in (5_000, len(text)):
             part = text[:number]
             for fields in (
-                {"customStatus": part},
+                {"custom_status": part},
                 {"headers": {"a": part}},
                 {"headers": {part: "a"}},
-                {"uniqueKey": part},
+                {"unique_key": part},
             ):
                 checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(**fields)])})
             checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job()], part)})
             for fields in (
-                {"appendCustomStatus": part},
-                {"errorType": part},
-                {"errorText": part},
-                {"claimToken": part},
+                {"append_status": part},
+                {"error_type": part},
+                {"error_text": part},
+                {"token": part},
             ):
                 info = types.PinLaterJobAckInfo(claim(caller)[0], **fields)
                 checked(caller, "ackJobs", {"request": types.PinLaterJobAckRequest("q", None, [info])})
-            for said in ({"prependCustomStatus": part}, {"claimToken": part}, {"newBody": part.encode()}):
+            for said in ({"prepend_status": part}, {"token": part}, {"new_body": part.encode()}):
                 one = types.PinLaterCheckpointJobRequest(claim(caller)[0], **said)
                 checked(caller, "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one])})
             refs = [types.ClaimRef(claim(caller)[0], part)]

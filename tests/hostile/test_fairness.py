@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from bench.servers import PinLaterServer
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests import open_files
 from tests.hostile.callers import HostileCaller, call, flood, in_flight, until
 from tests.hostile.conftest import BUDGET_BYTES
@@ -48,7 +48,7 @@ def test_half_sent_requests_of_one_address_keep_no_other_address_out(server: Pin
 
 def test_small_requests_behind_long_polls_of_one_address_keep_no_other_address_out(server: PinLaterServer) -> None:
     """Each request is too small to free anything by itself."""
-    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, waitMillis=60_000))
+    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, wait_ms=60_000))
     small = call("createQueue", name="x" * 300)
     with ExitStack() as stack:
         callers = [stack.enter_context(HostileCaller(server)) for _ in range(BUDGET_BYTES // (1_500 * len(small)) + 16)]

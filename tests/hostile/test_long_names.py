@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.servers import PinLaterServer
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.hostile.callers import HostileCaller
 
 pytestmark = pytest.mark.crash
@@ -23,18 +23,16 @@ CALLS: dict[str, Callable[[str], dict[str, Any]]] = {
     "deleteQueue": lambda text: {"name": text, "password": text},
     "enqueueJobs": lambda text: {"request": types.PinLaterEnqueueRequest(text, [types.PinLaterJob(b"")], text)},
     "dequeueJobs": lambda text: {"request": types.PinLaterDequeueRequest(text, 1)},
-    "getJobCount": lambda text: {"request": types.PinLaterGetJobCountRequest(text, 0, bodyRegexToMatch=text)},
-    "scanJobs": lambda text: {
-        "request": types.PinLaterScanJobsRequest("q", 0, continuation=text, bodyRegexToMatch=text)
-    },
-    "deleteJobs": lambda text: {"request": types.PinLaterDeleteJobsRequest("q", 0, 1, bodyRegexToMatch=text)},
+    "getJobCount": lambda text: {"request": types.PinLaterGetJobCountRequest(text, 0, regex=text)},
+    "scanJobs": lambda text: {"request": types.PinLaterScanJobsRequest("q", 0, continuation=text, regex=text)},
+    "deleteJobs": lambda text: {"request": types.PinLaterDeleteJobsRequest("q", 0, 1, regex=text)},
     "lookupJobs": lambda text: {"request": types.PinLaterLookupJobRequest([text])},
     "checkpointJobs": lambda text: {
         "request": types.PinLaterCheckpointJobsRequest("q", [types.PinLaterCheckpointJobRequest(text)])
     },
-    "pauseQueue": lambda text: {"queueName": text},
-    "getQueueStats": lambda text: {"queueNames": [text]},
-    "deleteJobsByDescriptor": lambda text: {"queueName": text, "jobDescriptors": [text]},
+    "pauseQueue": lambda text: {"queue": text},
+    "getQueueStats": lambda text: {"queues": [text]},
+    "deleteJobsByDescriptor": lambda text: {"queue": text, "descriptors": [text]},
 }
 
 
@@ -60,15 +58,15 @@ def test_a_long_source_is_kept_cut_and_still_tells_callers_apart(
             caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(b"old")]))
         monkeypatch.setattr("tests.hostile.callers.CONTEXT", types.RequestContext(LONG + "1", LONG))
         dequeued = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 2)).value
-        first, second = dequeued.jobMetadata
+        first, second = dequeued.metadata
         caller.call("checkpointJobs", request=_checkpoint(first))
         monkeypatch.setattr("tests.hostile.callers.CONTEXT", types.RequestContext(LONG + "2", ""))
         caller.call("checkpointJobs", request=_checkpoint(second))
         jobs = caller.call("lookupJobs", request=types.PinLaterLookupJobRequest([first, second], True)).value
     assert [jobs[each].body for each in (first, second)] == [b"new", b"old"]
-    assert all(len(job.claimDescriptor) < 400 for job in jobs.values())
+    assert all(len(job.claim_descriptor) < 400 for job in jobs.values())
     assert max(len(line) for line in (tmp_path / "log").read_bytes().splitlines()) < LOG_LINE_BYTES_MAX
 
 
 def _checkpoint(descriptor: str) -> types.PinLaterCheckpointJobsRequest:
-    return types.PinLaterCheckpointJobsRequest("q", [types.PinLaterCheckpointJobRequest(descriptor, newBody=b"new")])
+    return types.PinLaterCheckpointJobsRequest("q", [types.PinLaterCheckpointJobRequest(descriptor, new_body=b"new")])

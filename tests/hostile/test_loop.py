@@ -13,7 +13,8 @@ import pytest
 
 from bench.servers import PinLaterServer, pinlater_server
 from pinlater.server.thrift.large_frames import SMALL_BYTES
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
+from tests.compiled import ttypes
 from tests.hostile.callers import HostileCaller, call, no_long_turn, up_to_thrice
 
 pytestmark = pytest.mark.crash
@@ -35,7 +36,7 @@ def enqueue(jobs: int, body_bytes: int, **options: Any) -> types.PinLaterEnqueue
 def filled(caller: HostileCaller, times: int, jobs: int, body_bytes: int) -> list[str]:
     """Descriptors of new jobs."""
     answers = [caller.call("enqueueJobs", request=enqueue(jobs, body_bytes)) for _ in range(times)]
-    return [descriptor for answer in answers for descriptor in answer.value.jobDescriptors]
+    return [descriptor for answer in answers for descriptor in answer.value.descriptors]
 
 
 def the_largest_enqueue(caller: HostileCaller, _: list[str]) -> object:
@@ -55,13 +56,13 @@ def an_enqueue_of_most_jobs_with_all_options(caller: HostileCaller, _: list[str]
         JOBS_MAX,
         100,
         headers=lambda number: {"number": str(number)},
-        uniqueKey=lambda number: f"key {number}",
-        uniqueScope=1,
-        customStatus="new",
-        claimTimeoutMillis=60_000,
-        expiresAtMillis=2**50,
+        unique_key=lambda number: f"key {number}",
+        unique_scope=1,
+        custom_status="new",
+        claim_timeout_ms=60_000,
+        expires_at_ms=2**50,
     )
-    request.requestKey = "all of it"
+    request.request_key = "all of it"
     return caller.call("enqueueJobs", request=request).value
 
 
@@ -74,7 +75,7 @@ def a_lookup_of_most_jobs(caller: HostileCaller, descriptors: list[str]) -> obje
 
 
 def a_scan_of_most_jobs(caller: HostileCaller, _: list[str]) -> object:
-    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
+    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
     return caller.call("scanJobs", request=request).value
 
 
@@ -83,9 +84,9 @@ def a_frame_that_is_refused(caller: HostileCaller, _: list[str]) -> object:
 
 
 def failed_acks_of_a_thousand_jobs(caller: HostileCaller, _: list[str]) -> object:
-    claimed = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value.jobMetadata
-    acks = [types.PinLaterJobAckInfo(descriptor, claimToken=one.claimToken) for descriptor, one in claimed.items()]
-    return caller.call("ackJobs", request=types.PinLaterJobAckRequest("q", jobsFailed=acks)).value
+    claimed = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value.metadata
+    acks = [types.PinLaterJobAckInfo(descriptor, token=one.token) for descriptor, one in claimed.items()]
+    return caller.call("ackJobs", request=types.PinLaterJobAckRequest("q", failed=acks)).value
 
 
 def a_frame_of_millions_of_empty_jobs(caller: HostileCaller, _: list[str]) -> object:
@@ -135,12 +136,12 @@ def claimed(caller: HostileCaller, jobs: int) -> list[types.ClaimRef]:
     claims: list[types.ClaimRef] = []
     while len(claims) < jobs:
         given = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value
-        claims += [types.ClaimRef(each, given.jobMetadata[each].claimToken) for each in given.jobOrder]
+        claims += [types.ClaimRef(each, given.metadata[each].token) for each in given.order]
     return claims
 
 
 def acks(claims: list[types.ClaimRef], *, succeeded: bool, per_item_errors: bool) -> types.PinLaterJobAckRequest:
-    infos = [types.PinLaterJobAckInfo(each.jobDescriptor, claimToken=each.claimToken) for each in claims]
+    infos = [types.PinLaterJobAckInfo(each.descriptor, token=each.token) for each in claims]
     return types.PinLaterJobAckRequest("q", infos if succeeded else [], [] if succeeded else infos, per_item_errors)
 
 
@@ -159,15 +160,15 @@ def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(se
 
         def all_applied(outcomes: list[types.AckOutcome], claims: list[types.ClaimRef]) -> bool:
             return [(each.descriptor, each.outcome) for each in outcomes] == [
-                (each.jobDescriptor, types.Outcome.APPLIED) for each in claims
+                (each.descriptor, ttypes.Outcome.APPLIED) for each in claims
             ]
 
         claims = claimed(caller, DESCRIPTORS_MAX)
-        descriptors = [each.jobDescriptor for each in claims]
+        descriptors = [each.descriptor for each in claims]
         assert all_applied(ask("heartbeatClaims", request=types.ClaimsRequest("q", claims)), claims)
-        checkpoints = [types.PinLaterCheckpointJobRequest(each.jobDescriptor, newBody=b"new") for each in claims]
+        checkpoints = [types.PinLaterCheckpointJobRequest(each.descriptor, new_body=b"new") for each in claims]
         for checkpoint, claim in zip(checkpoints, claims, strict=True):
-            checkpoint.claimToken = claim.claimToken
+            checkpoint.token = claim.token
         request = types.PinLaterCheckpointJobsRequest("q", checkpoints)
         assert all_applied(ask("checkpointJobsFenced", request=request), claims)
         found = ask("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors, True))
@@ -177,14 +178,14 @@ def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(se
         assert all_applied(ask("ackJobs", request=failed), claims)
         claims = claimed(caller, DESCRIPTORS_MAX)
         riding = acks(claims, succeeded=True, per_item_errors=True)
-        given = ask("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000, jobAckRequest=riding))
-        assert all_applied(given.ackOutcomes, claims)
-        assert len(given.jobOrder) == 1_000
+        given = ask("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000, acks=riding))
+        assert all_applied(given.ack_outcomes, claims)
+        assert len(given.order) == 1_000
         claims = claimed(caller, DESCRIPTORS_MAX)
-        descriptors = [each.jobDescriptor for each in claims]
+        descriptors = [each.descriptor for each in claims]
         assert all_applied(ask("releaseJobs", request=types.ReleaseRequest("q", claims)), claims)
-        assert all_applied(ask("cancelJobs", queueName="q", jobDescriptors=descriptors), claims)
-        assert ask("deleteJobsByDescriptor", queueName="q", jobDescriptors=descriptors) == DESCRIPTORS_MAX
+        assert all_applied(ask("cancelJobs", queue="q", descriptors=descriptors), claims)
+        assert ask("deleteJobsByDescriptor", queue="q", descriptors=descriptors) == DESCRIPTORS_MAX
         claims = claimed(caller, DESCRIPTORS_MAX)
         ask("ackDequeuedJobs", request=acks(claims, succeeded=True, per_item_errors=False))
 
@@ -212,7 +213,7 @@ def test_frames_that_are_just_small_enough_for_the_event_loop_take_turns_with_ev
     items = [item] * (1 + (SMALL_BYTES - one) // (two - one))
     head, last, tail = call("ackJobs", request=types.PinLaterJobAckRequest("q", items)).rpartition("\ufffd".encode())
     frame = head + b"\xff" * len(last) + tail
-    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, waitMillis=500))
+    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, wait_ms=500))
     with HostileCaller(server) as caller, no_long_turn(server):
         caller.socket.sendall(poll + frame * 7)
         for _ in range(8):

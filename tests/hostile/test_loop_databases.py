@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from bench.servers import PinLaterServer, serve
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.databases.redis_users import url_of
 from tests.hostile.callers import HostileCaller, no_long_turn, up_to_thrice
 from tests.hostile.test_loop import DESCRIPTORS_MAX, JOBS_MAX, LARGE, acks, claimed, filled
@@ -63,5 +63,5 @@ def test_requests_at_their_bounds_block_the_loop_of_a_server_on_a_database_for_n
         claims = claimed(caller, JOBS_MAX)
         ask("ackDequeuedJobs", request=acks(claims, succeeded=True, per_item_errors=False))
         ask("releaseJobs", request=types.ReleaseRequest("q", claimed(caller, JOBS_MAX)))
-        ask("cancelJobs", queueName="q", jobDescriptors=descriptors)
-        ask("deleteJobsByDescriptor", queueName="q", jobDescriptors=descriptors)
+        ask("cancelJobs", queue="q", descriptors=descriptors)
+        ask("deleteJobsByDescriptor", queue="q", descriptors=descriptors)

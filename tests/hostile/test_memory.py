@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from bench.servers import PinLaterServer
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests import open_files
 from tests.hostile.callers import HostileCaller, Memory, call, flood, in_flight, samples, until
 from tests.hostile.conftest import BUDGET_BYTES
@@ -22,7 +22,7 @@ GROWTH_MB_MAX = 3 * BUDGET_BYTES / 1e6
 GROWTH_WITH_A_CLAIM_MB_MAX = GROWTH_MB_MAX + 64 * 2**20 / 1e6
 HELD_BYTES_MAX = BUDGET_BYTES * 5 / 4
 MEBIBYTE = 2**20
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_answers_that_are_not_read_take_bounded_memory_and_the_others_are_refuse
     filled(server, 12, MEBIBYTE - 100)
     memory = Memory(server)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(60)]
-    peek = types.PinLaterDequeueRequest("q", 1_000, dryRun=True)
+    peek = types.PinLaterDequeueRequest("q", 1_000, dry_run=True)
     for caller in callers:
         caller.queue(call("dequeueJobs", request=peek))
     flood(callers, memory.look)
@@ -149,12 +149,12 @@ def test_dequeues_of_one_large_job_each_share_the_bytes_of_several_claims(
     filled(server, waiting, MEBIBYTE - 100)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(waiting)]
     with HostileCaller(server) as operator:
-        operator.call("pauseQueue", queueName="q")
+        operator.call("pauseQueue", queue="q")
         for caller in callers:
             caller.send("dequeueJobs", request=LONG_POLL)
         until(lambda: samples(server, "pinlater_long_polls")[""] == waiting)
         memory = Memory(server)
-        operator.call("resumeQueue", queueName="q")
+        operator.call("resumeQueue", queue="q")
     until(lambda: samples(server, "pinlater_long_polls")[""] == 0)
     memory.look()
     assert memory.peak_mb < GROWTH_WITH_A_CLAIM_MB_MAX
@@ -177,12 +177,12 @@ def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back
         caller.reset()
     came_back: set[str] = set()
     with HostileCaller(server) as worker:
-        request = types.PinLaterDequeueRequest("q", 12, waitMillis=1_000)
+        request = types.PinLaterDequeueRequest("q", 12, wait_ms=1_000)
 
         def claimed() -> bool:
             answer = worker.call("dequeueJobs", request=request).value
-            metadata = answer.jobMetadata or {}
-            assert all(one.attemptsRemaining == one.attemptsAllowed for one in metadata.values())
+            metadata = answer.metadata or {}
+            assert all(one.attempts_remaining == one.attempts_allowed for one in metadata.values())
             came_back.update(metadata)
             return len(came_back) == 240
 
@@ -193,7 +193,7 @@ def test_scans_take_bounded_memory_and_the_others_are_refused(server: PinLaterSe
     filled(server, 14, MEBIBYTE - 100)
     memory = Memory(server)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(60)]
-    scan = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
+    scan = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
     for caller in callers:
         caller.queue(call("scanJobs", request=scan))
     flood(callers, memory.look)

@@ -4,6 +4,7 @@ has nor which. These tests do."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -54,9 +55,16 @@ def literals(text: str, module: str) -> Iterator[Literal]:
             yield Literal(module, node.lineno, ast.unparse(node.args[0]), node.args[1])
 
 
+def _is_other_value_with_new_head(values: ast.expr) -> bool:
+    """Whether it is `(new, *other[1:])`, which has as many fields as the other value."""
+    return isinstance(values, ast.Tuple) and re.fullmatch(r"\(\w+, \*\w+\[1:\]\)", ast.unparse(values)) is not None
+
+
 def faults(literal: Literal, fields: tuple[str, ...]) -> list[str]:
     """What is wrong with the value's fields. A value that bears the name of another field stands at the wrong place."""
     where = f"{literal.module}:{literal.line}: {literal.class_name}"
+    if _is_other_value_with_new_head(literal.values):
+        return []
     if not isinstance(literal.values, ast.Tuple) or any(
         isinstance(value, ast.Starred) for value in literal.values.elts
     ):
@@ -108,6 +116,8 @@ def test_no_class_that_is_made_so_does_more_than_its_fields_say(repository: Path
         ("_new = tuple.__new__\n_new(Pair, (1, 2, 3))", "3 values for 2 fields"),
         ("tuple.__new__(Pair, (a.two, a.one))", "two stands at the place of one"),
         ("tuple.__new__(Pair, values)", "not a tuple with all of its values"),
+        ("tuple.__new__(Pair, (one, *pair[1:]))", None),
+        ("tuple.__new__(Pair, (one, *pair[2:]))", "not a tuple with all of its values"),
         ("tuple.__new__(Pair, (*head, 2))", "not a tuple with all of its values"),
     ],
 )

@@ -18,7 +18,7 @@ from pinlater.server.http.messages import BadRequest, Request, Response, parse_r
 from pinlater.server.http.routing import HostCheck, Router
 from pinlater.server.http.settings import HttpSettings
 from pinlater.wire.codec import Decoder, encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from pinlater.wire.wrong_port import HTTP_PORT
 
 from .conftest import Serve, Site
@@ -217,7 +217,7 @@ async def test_a_thrift_client_on_the_http_port_is_told_so_in_thrift(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An HTTP answer would be a frame of a gigabyte to it."""
-    call = encode_call("getQueueNames", 7, requestContext=types.RequestContext(source="me"))
+    call = encode_call("getQueueNames", 7, context=types.RequestContext(source="me"))
     answered = await site.raw(call)
     reply = Decoder().reply(answered[4:])
     assert (reply.name, reply.seqid, int.from_bytes(answered[:4])) == ("getQueueNames", 7, len(answered) - 4)
@@ -229,7 +229,7 @@ async def test_a_thrift_client_on_the_http_port_is_told_so_in_thrift(
 @pytest.mark.parametrize("sizes", [[4], [1] * 30, [10, 4, 1]])
 async def test_a_thrift_client_that_sends_in_pieces_is_told_too(site: Site, sizes: list[int]) -> None:
     """Some libraries send the length of a frame, or each number of a call without frames, alone."""
-    framed = encode_call("getQueueNames", 7, requestContext=types.RequestContext(source="me"))
+    framed = encode_call("getQueueNames", 7, context=types.RequestContext(source="me"))
     for call in (framed, framed[4:], len(COMPACT_CALL).to_bytes(4, "big") + COMPACT_CALL, COMPACT_CALL):
         reader, writer = await site.connect()
         at = 0

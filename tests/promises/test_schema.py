@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from pinlater.wire import freshness
-from pinlater.wire.generated import constants
-from pinlater.wire.generated.required import REQUIRED
+from tests.compiled import constants
 from tests.promises.wire import PinLater, ttypes
 
 
@@ -73,11 +72,9 @@ def test_the_defaults_of_a_struct_are_the_contracts(name: str) -> None:
 
 
 def test_our_additions_are_optional_and_have_ids_from_one_hundred() -> None:
-    table: dict[str, tuple[str, ...]] = REQUIRED
-    for name, required in table.items():
-        spec: Any = getattr(ttypes, name, None) or getattr(PinLater, name)
-        ids = {entry[2]: entry[0] for entry in spec.thrift_spec if entry is not None}
-        assert all(ids[field] < 100 for field in required), name
+    for struct in freshness.describe()["structs"]:
+        required = [field for field in struct["fields"] if field["required"] == "required"]
+        assert all(field["key"] < 100 for field in required), struct["name"]
 
 
 # Types of the original: the ids from 100 on, with the names the page gives them.

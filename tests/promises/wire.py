@@ -14,8 +14,8 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from pinlater.wire.generated import PinLater as _service
-from pinlater.wire.generated import ttypes as _ttypes
+from tests.compiled import PinLater as _service
+from tests.compiled import ttypes as _ttypes
 
 # Generated code has no types.
 PinLater: Any = _service

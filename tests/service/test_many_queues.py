@@ -13,7 +13,7 @@ from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.queue import PriorityCounts, QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.thrift.answers import all_queue_stats
+from pinlater.server.thrift.methods.queues import all_queue_stats
 from tests.promises.running_server import RunningServer, start_server
 from tests.quick_hash import quick_hash
 

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pinlater.domain.calls import Job
 from pinlater.domain.trace_headers import TRACEPARENT
 from pinlater.server.telemetry.tracing import Tracing
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.traced import traced
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.service.conftest import ServiceUnderTest
 
 CONTEXT = types.RequestContext("tests", "request-1")
@@ -23,13 +23,13 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    handlers = traced(HANDLERS, Tracing(provider))
+    methods = traced(METHODS, Tracing(provider))
     job = types.PinLaterJob(b"x", headers={"kept": "as it is"})
-    enqueuing = SimpleNamespace(requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
-    await handlers["enqueueJobs"](world.service, enqueuing)
-    dequeuing = SimpleNamespace(requestContext=CONTEXT, request=types.PinLaterDequeueRequest("q", 1))
-    answer = await handlers["dequeueJobs"](world.service, dequeuing)
-    [metadata] = answer.jobMetadata.values()
+    enqueuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+    await methods["enqueueJobs"].handle(world.service, enqueuing)
+    dequeuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterDequeueRequest("q", 1))
+    answer = await methods["dequeueJobs"].handle(world.service, dequeuing)
+    [metadata] = answer.metadata.values()
     assert metadata.headers["kept"] == "as it is"
     enqueue, dequeue = exporter.get_finished_spans()
     assert enqueue.context is not None
@@ -44,4 +44,4 @@ async def test_a_resend_with_another_trace_is_the_same_request(world: ServiceUnd
 
 
 def test_without_tracing_nothing_is_wrapped() -> None:
-    assert traced(HANDLERS, Tracing()) is HANDLERS
+    assert traced(METHODS, Tracing()) is METHODS

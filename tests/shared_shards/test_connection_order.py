@@ -13,7 +13,7 @@ import pytest
 from pinlater.client import ClusterStatus
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.testing.real_server import RealServer
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.shared_shards.serving import place_of, wait_until
 from tests.shared_shards.test_cluster_status import Pair, seen_by
 from tests.thrift_server.conftest import Client

@@ -11,7 +11,7 @@ from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Queue
-from pinlater.server.cluster.forwarding.forward_lane import Call, NotSent
+from pinlater.server.cluster.forwarding.forward_lane import ForwardedCall, NotSent
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
@@ -178,7 +178,12 @@ def caught_by_broken_connections(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 def test_a_forwarded_call_that_was_sent_and_is_reported_as_not_sent_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its connection is lost; the server then stores the jobs on another shard. One seed in thirty finds it."""
-    monkeypatch.setattr(PeerConnection, "_unknown", lambda _: NotSent("The connection is lost", retry_after_ms=100))
+
+    def lost(self: ForwardedCall[Any, Any]) -> None:
+        self.lane.ended(self)
+        self.lose(NotSent("The connection is lost", retry_after_ms=100))
+
+    monkeypatch.setattr(ForwardedCall, "lost", lost)
     assert caught_by_broken_connections(monkeypatch) & {"DOUBLED", "STORED"}
 
 
@@ -190,21 +195,21 @@ def test_a_forwarded_claim_that_came_and_is_said_to_be_lost_is_caught(monkeypatc
 
 def test_a_forwarded_claim_whose_answer_is_given_to_a_second_caller_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one that would get nothing from the same queue. Every other seed finds it."""
-    plain, last = Call.answer, dict[tuple[object, str], Claimed]()
+    plain, last = ForwardedCall.give, dict[tuple[object, str], Claimed]()
 
-    def given(call: Call[Any, Any], request: Any, answer: Any) -> Any:
+    def given(call: ForwardedCall[Any, Any], request: Any, answer: Any) -> Any:
         place = (call.lane, request.queue)
         if isinstance(answer, Claimed) and any(answer.jobs):
             last[place] = answer
             return answer
         return last.pop(place, answer)
 
-    def answer(self: Call[Any, Any], answers: Sequence[Any]) -> None:
+    def give(self: ForwardedCall[Any, Any], answers: Sequence[Any]) -> None:
         if self.lane.kind is CallKind.CLAIM:
             answers = [given(self, caller[0], each) for caller, each in zip(self.callers, answers, strict=True)]
         plain(self, answers)
 
-    monkeypatch.setattr(Call, "answer", answer)
+    monkeypatch.setattr(ForwardedCall, "give", give)
     assert "TWICE" in caught()
 
 

@@ -16,7 +16,7 @@ from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import Decoder, Reply, encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.thrift_server.fake_operations import FakeOperations
 
 CONTEXT = types.RequestContext("worker-1", "request-1")
@@ -40,7 +40,7 @@ class Client:
 
     def send(self, method: str, seqid: int = 1, **arguments: Any) -> None:
         """Sends a call, without waiting for anything."""
-        self.writer.write(encode_call(method, seqid, requestContext=CONTEXT, **arguments))
+        self.writer.write(encode_call(method, seqid, context=CONTEXT, **arguments))
 
     async def receive(self) -> Reply:
         """The next reply."""

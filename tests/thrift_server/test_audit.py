@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PasswordInvalid, QueueNotFound, ShardConnectionFailed
-from pinlater.server.thrift.audit import AUDITED, logger
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.audit import logger
+from pinlater.server.thrift.methods import METHODS
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
+from tests.compiled import ttypes
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import Gate
 
 SECRET = "open sesame"
 HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \x1b[2J\u2028\u202e' + "x" * 10_000
+AUDITED = [name for name, served in METHODS.items() if served.audited is not None]
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
@@ -38,23 +40,23 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
     return {
         "createQueue": {"name": queue},
         "deleteQueue": {"name": queue, "password": SECRET},
-        "configureQueue": {"queueName": queue, "config": types.QueueConfig(maxJobsPerSecond=2.5, maxBacklog=7)},
+        "configureQueue": {"queue": queue, "config": types.QueueConfig(max_jobs_per_second=2.5, max_backlog=7)},
         "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},
         "startBulkRun": {
             "order": types.BulkOrder(
-                queue, types.BulkAction.DELETE, types.BulkFilter(3, 1, SECRET, ["send"], {"x": SECRET}, SECRET), 2, 5.0
+                queue, ttypes.BulkAction.DELETE, types.BulkFilter(3, 1, SECRET, ["send"], {"x": SECRET}, SECRET), 2, 5.0
             )
         },
-        "stopBulkRun": {"queueName": queue, "runId": "0123456789abcdef"},
+        "stopBulkRun": {"queue": queue, "run_id": "0123456789abcdef"},
         "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef", 7)},
-        "pauseQueue": {"queueName": queue},
-        "resumeQueue": {"queueName": queue},
+        "pauseQueue": {"queue": queue},
+        "resumeQueue": {"queue": queue},
         "retryFailedJobs": {
-            "request": types.PinLaterRetryFailedJobsRequest(queue, priority=2, limit=9, skipCancelled=True)
+            "request": types.PinLaterRetryFailedJobsRequest(queue, priority=2, limit=9, skip_cancelled=True)
         },
-        "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, 3, bodyRegexToMatch=SECRET, limit=9)},
-        "deleteJobsByDescriptor": {"queueName": queue, "jobDescriptors": names},
-        "cancelJobs": {"queueName": queue, "jobDescriptors": names},
+        "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, 3, regex=SECRET, limit=9)},
+        "deleteJobsByDescriptor": {"queue": queue, "descriptors": names},
+        "cancelJobs": {"queue": queue, "descriptors": names},
         "runJobs": {"request": types.RunJobsRequest(queue, names)},
         "changePriority": {"request": types.ChangePriorityRequest(queue, names, 3)},
     }
@@ -92,7 +94,7 @@ def lines() -> Iterator[Lines]:
 
 
 def test_every_method_is_administrative_or_known_not_to_be() -> None:
-    assert set(AUDITED) == set(calls()) == set(HANDLERS) - NOT_ADMINISTRATIVE
+    assert set(AUDITED) == set(calls()) == set(METHODS) - NOT_ADMINISTRATIVE
 
 
 @pytest.mark.parametrize("method", AUDITED)
@@ -143,7 +145,7 @@ async def test_a_move_to_another_priority_is_noted_with_both_descriptors(desk: T
 async def test_texts_of_a_caller_in_an_entry_are_bounded(desk: ThriftServerUnderTest, method: str) -> None:
     client = await desk.connect()
     client.writer.write(
-        encode_call(method, 1, requestContext=types.RequestContext(HOSTILE, HOSTILE), **calls(HOSTILE)[method])
+        encode_call(method, 1, context=types.RequestContext(HOSTILE, HOSTILE), **calls(HOSTILE)[method])
     )
     await client.receive()
     [entry] = desk.operations.noted
@@ -161,7 +163,7 @@ async def test_the_text_of_a_mark_in_an_entry_is_bounded(desk: ThriftServerUnder
 
 async def test_a_limit_that_json_has_no_number_for_is_noted_as_text(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    await client.call("configureQueue", queueName="emails", config=types.QueueConfig(maxJobsPerSecond=float("inf")))
+    await client.call("configureQueue", queue="emails", config=types.QueueConfig(max_jobs_per_second=float("inf")))
     [entry] = desk.operations.noted
     assert json.loads(entry.arguments) == {"maxJobsPerSecond": "inf"}
 
@@ -182,7 +184,7 @@ async def test_an_entry_says_whether_a_call_was_refused_failed_or_is_unknown(
         raise error
 
     desk.operations.before = fail
-    await (await desk.connect()).call("pauseQueue", queueName="emails")
+    await (await desk.connect()).call("pauseQueue", queue="emails")
     [entry] = desk.operations.noted
     assert (entry.outcome, entry.detail, entry.jobs) == (outcome, detail, None)
 
@@ -213,7 +215,7 @@ async def test_the_audit_log_shows_the_arguments_without_secrets(desk: ThriftSer
 
 async def test_the_line_of_an_undo_has_only_what_counts_for_it(desk: ThriftServerUnderTest, lines: Lines) -> None:
     """The state and the filter of the order mean nothing there."""
-    order = types.BulkOrder("emails", types.BulkAction.RESTORE, types.BulkFilter(0), undoes="0123456789abcdef")
+    order = types.BulkOrder("emails", ttypes.BulkAction.RESTORE, types.BulkFilter(0), undoes="0123456789abcdef")
     await (await desk.connect()).call("startBulkRun", order=order)
     shown = lines.only
     told = {"queue": "emails", "action": "restore", "undoes": "0123456789abcdef"}
@@ -258,7 +260,7 @@ async def test_a_delete_by_regex_whose_caller_goes_is_a_line_too(desk: ThriftSer
     gate = Gate("delete_jobs")
     desk.operations.before = gate
     client = await desk.connect()
-    request = types.PinLaterDeleteJobsRequest("emails", 0, 1, bodyRegexToMatch="x")
+    request = types.PinLaterDeleteJobsRequest("emails", 0, 1, regex="x")
     client.send("deleteJobs", request=request)
     await gate.arrived.wait()
     client.close()
@@ -285,7 +287,7 @@ async def test_no_name_forges_a_line_or_a_field(desk: ThriftServerUnderTest, lin
     """Line breaks, escape sequences, direction marks and our own words, as the queue's name and as the source."""
     client = await desk.connect()
     context = types.RequestContext(HOSTILE, HOSTILE)
-    client.writer.write(encode_call(method, 1, requestContext=context, **calls(HOSTILE)[method]))
+    client.writer.write(encode_call(method, 1, context=context, **calls(HOSTILE)[method]))
     await client.receive()
     as_json, as_text = (text.getvalue() for text in lines.texts)
     for written in (as_json, as_text):

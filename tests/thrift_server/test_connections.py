@@ -16,12 +16,12 @@ from pinlater.domain.clock import ManualClock
 from pinlater.server.operations.values import DequeueResult
 from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, raise_file_limit
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.thrift_server.conftest import CONTEXT, DEADLINE_S, Client, ThriftServerUnderTest
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED, Gate
 
 Start = Callable[..., Awaitable[ThriftServerUnderTest]]
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
 DEQUEUE = types.PinLaterDequeueRequest("q", 1)
 
 
@@ -57,8 +57,7 @@ async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: Thri
     desk.operations.before = gate
     client = await desk.connect()
     client.writer.write(
-        encode_call("getQueueNames", 1, requestContext=CONTEXT)
-        + encode_call("createQueue", 2, requestContext=CONTEXT, name="q")
+        encode_call("getQueueNames", 1, context=CONTEXT) + encode_call("createQueue", 2, context=CONTEXT, name="q")
     )
     assert (await client.receive()).seqid == 1
     gate.open()
@@ -67,7 +66,7 @@ async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: Thri
 
 async def test_a_request_in_single_bytes_is_a_request(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    for byte in encode_call("getQueueNames", 3, requestContext=CONTEXT):
+    for byte in encode_call("getQueueNames", 3, context=CONTEXT):
         client.writer.write(bytes([byte]))
         await client.writer.drain()
     assert (await client.receive()).seqid == 3
@@ -81,7 +80,7 @@ async def test_reading_stops_while_too_much_waits_unanswered(start: Start) -> No
     client.send("createQueue", 0, name="q")
     await gate.arrived.wait()
     (connection,) = desk.server._connections
-    frame = encode_call("createQueue", 1, requestContext=CONTEXT, name="q" * 10_000)
+    frame = encode_call("createQueue", 1, context=CONTEXT, name="q" * 10_000)
     for _ in range(2_000):
         client.writer.write(frame)
     await desk.until(lambda: connection._reading_paused)
@@ -137,7 +136,7 @@ async def test_a_tls_handshake_whose_length_looks_like_a_compact_call_is_no_call
 
 async def test_a_request_before_a_bad_frame_is_answered(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    client.writer.write(encode_call("getQueueNames", 7, requestContext=CONTEXT) + b"\xff\xff\xff\xff")
+    client.writer.write(encode_call("getQueueNames", 7, context=CONTEXT) + b"\xff\xff\xff\xff")
     assert (await client.receive()).seqid == 7
     assert await client.closed() == b""
 
@@ -145,7 +144,7 @@ async def test_a_request_before_a_bad_frame_is_answered(desk: ThriftServerUnderT
 async def test_the_largest_frame_is_taken(start: Start) -> None:
     desk = await start(max_frame_bytes=2 * 1024 * 1024)
     client = await desk.connect()
-    longest = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, requestContext=CONTEXT, name=""))
+    longest = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
     assert (await client.call("createQueue", name="q" * longest)).exception is None
     client.send("createQueue", 8, name="q" * (longest + 1))
     reply = await client.receive()
@@ -161,9 +160,9 @@ async def test_a_frame_too_long_is_refused_after_the_answers_to_what_came_before
     desk.operations.before = gate
     client = await desk.connect()
     client.writer.write(
-        encode_call("createQueue", 1, requestContext=CONTEXT, name="q")
-        + encode_call("createQueue", 2, requestContext=CONTEXT, name="q" * 3000)
-        + encode_call("createQueue", 3, requestContext=CONTEXT, name="after")
+        encode_call("createQueue", 1, context=CONTEXT, name="q")
+        + encode_call("createQueue", 2, context=CONTEXT, name="q" * 3000)
+        + encode_call("createQueue", 3, context=CONTEXT, name="after")
     )
     await gate.arrived.wait()
     gate.open()
@@ -176,7 +175,7 @@ async def test_a_frame_too_long_is_refused_after_the_answers_to_what_came_before
 async def test_a_frame_far_too_long_closes_at_once(start: Start) -> None:
     desk = await start(max_frame_bytes=2000)
     client = await desk.connect()
-    client.writer.write(encode_call("createQueue", 2, requestContext=CONTEXT, name="q" * 30_000)[:500])
+    client.writer.write(encode_call("createQueue", 2, context=CONTEXT, name="q" * 30_000)[:500])
     assert await client.closed() == b""
 
 
@@ -184,7 +183,7 @@ async def test_a_client_that_never_sends_the_rest_of_an_oversized_frame_is_disco
     clock = ManualClock()
     desk = await start(clock, max_frame_bytes=2000)
     client = await desk.connect()
-    client.writer.write(encode_call("createQueue", 2, requestContext=CONTEXT, name="q" * 3000)[:500])
+    client.writer.write(encode_call("createQueue", 2, context=CONTEXT, name="q" * 3000)[:500])
     await desk.until(lambda: any(each._discarding_bytes for each in desk.server._connections))
     clock.advance(seconds=31)
     desk.server.sweep()
@@ -385,7 +384,7 @@ async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: ThriftSer
 
 async def test_half_a_frame_and_then_nothing_leaves_nothing_behind(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    client.writer.write(encode_call("getQueueNames", 1, requestContext=CONTEXT)[:-3])
+    client.writer.write(encode_call("getQueueNames", 1, context=CONTEXT)[:-3])
     await desk.until(lambda: desk.server.budget.request_bytes > 0)
     client.close()
     await desk.until(lambda: desk.server.connections == 0)
@@ -401,8 +400,8 @@ async def test_over_the_bound_of_requests_the_caller_is_told_to_come_again(start
     first.send("createQueue", name="q")
     await gate.arrived.wait()
     exception = (await second.call("getQueueNames")).exception
-    assert (exception.errorCode, exception.detail, exception.retryable) == (500, "TOO_MANY_WAITING", True)
-    assert exception.retryAfterMillis
+    assert (exception.error_code, exception.detail, exception.retryable) == (500, "TOO_MANY_WAITING", True)
+    assert exception.retry_after_ms
     gate.open()
     await first.receive()
     assert (await second.call("getQueueNames")).value == {"emails", "images"}
@@ -429,7 +428,7 @@ async def test_one_connection_too_many_is_told_so_and_closed(start: Start) -> No
         await client.call("getQueueNames")
     third = await desk.connect()
     exception = (await third.call("getQueueNames")).exception
-    assert (exception.errorCode, exception.detail, exception.retryable) == (500, "TOO_MANY_CONNECTIONS", True)
+    assert (exception.error_code, exception.detail, exception.retryable) == (500, "TOO_MANY_CONNECTIONS", True)
     assert await third.closed() == b""
     assert (await first.call("getQueueNames")).exception is None
     first.close()
@@ -535,7 +534,7 @@ def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit(monkeypatch: pyt
     assert made == []
 
 
-FAR_TOO_LONG = encode_call("createQueue", 9, requestContext=CONTEXT, name="q" * 900_000)
+FAR_TOO_LONG = encode_call("createQueue", 9, context=CONTEXT, name="q" * 900_000)
 
 
 def in_flight(desk: ThriftServerUnderTest) -> dict[str, float]:
@@ -556,7 +555,7 @@ async def test_a_frame_for_which_no_memory_is_left_is_read_unheld_and_refused_in
     first, second = await desk.connect(), await desk.connect()
     first.writer.write(FAR_TOO_LONG[:800_000])
     await desk.until(lambda: desk.server.budget.request_bytes >= 800_000)
-    second.writer.write(FAR_TOO_LONG + encode_call("getQueueNames", 10, requestContext=CONTEXT))
+    second.writer.write(FAR_TOO_LONG + encode_call("getQueueNames", 10, context=CONTEXT))
     assert "max_buffered_bytes" in await refused_for_memory(second, 9)
     assert (await second.receive()).seqid == 10
     first.writer.write(FAR_TOO_LONG[800_000:])
@@ -686,7 +685,7 @@ async def test_calls_that_show_jobs_reserve_memory_before_they_start(start: Star
     gate = Gate("scan")
     desk.operations.before = gate
     clients = [await desk.connect() for _ in range(4)]
-    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
+    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
     for client in clients[:3]:
         client.send("scanJobs", 9, request=request)
     await gate.arrived.wait()
@@ -705,7 +704,7 @@ async def test_a_dry_run_that_says_it_would_wait_reserves_memory_too(start: Star
     """It shows at once what there is, so it is no long poll."""
     desk = await start(max_buffered_bytes=70_000_000)
     client = await desk.connect()
-    request = types.PinLaterDequeueRequest("q", 1_000, dryRun=True, waitMillis=60_000)
+    request = types.PinLaterDequeueRequest("q", 1_000, dry_run=True, wait_ms=60_000)
     assert (await client.call("dequeueJobs", request=request)).exception is None
     held = desk.server.budget.reserve_scan(60_000_000)
     assert (await client.call("dequeueJobs", request=request)).exception.detail == "TOO_MANY_WAITING"
@@ -715,8 +714,8 @@ async def test_a_dry_run_that_says_it_would_wait_reserves_memory_too(start: Star
 async def test_a_scan_that_may_need_more_than_the_whole_budget_runs_alone(start: Start) -> None:
     desk = await start(max_buffered_bytes=1_000)
     client = await desk.connect()
-    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
-    frame = encode_call("scanJobs", 1, requestContext=CONTEXT, request=request)
+    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
+    frame = encode_call("scanJobs", 1, context=CONTEXT, request=request)
     assert desk.server.answering.budget.reserve_scan(10**9) == 1_000
     client.writer.write(frame)
     await refused_for_memory(client, 1)

@@ -12,8 +12,8 @@ from thrift.Thrift import TMessageType
 from pinlater.domain import errors
 from pinlater.server.operations.values import DequeueResult
 from pinlater.wire.codec import Reply
-from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME, message_head
+from tests import structs as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED
 
@@ -53,10 +53,10 @@ async def test_errors_of_the_service_are_declared_exceptions(
     desk: ThriftServerUnderTest, error: errors.PinLaterError, code: int, detail: str, text: str | None
 ) -> None:
     exception = (await failing(desk, error)).exception
-    assert (exception.errorCode, exception.detail) == (code, detail)
+    assert (exception.error_code, exception.detail) == (code, detail)
     assert exception.message == (text or error.message)
     assert exception.retryable is error.retryable
-    assert exception.retryAfterMillis == error.retry_after_ms
+    assert exception.retry_after_ms == error.retry_after_ms
     assert desk.metrics.method("createQueue").errors == {errors.ErrorCode(code).name: 1}
 
 
@@ -65,7 +65,7 @@ async def test_a_fault_of_ours_is_logged_and_told_without_its_inside(
 ) -> None:
     with caplog.at_level(logging.ERROR):
         exception = (await failing(desk, ZeroDivisionError("secret inside"))).exception
-    assert (exception.errorCode, exception.detail, exception.retryable) == (500, "INTERNAL", False)
+    assert (exception.error_code, exception.detail, exception.retryable) == (500, "INTERNAL", False)
     assert "secret" not in exception.message
     assert "secret inside" in caplog.text
 
@@ -91,12 +91,12 @@ async def test_an_unknown_state_is_an_error(desk: ThriftServerUnderTest, state: 
         ("deleteJobs", types.PinLaterDeleteJobsRequest("q", state)),
     ):
         exception = (await client.call(method, request=request)).exception
-        assert (exception.errorCode, exception.detail) == (500, "INVALID_ARGUMENT")
+        assert (exception.error_code, exception.detail) == (500, "INVALID_ARGUMENT")
     assert desk.operations.asked == []
 
 
 async def test_an_unknown_unique_scope_is_an_error(desk: ThriftServerUnderTest) -> None:
-    job = types.PinLaterJob(b"x", uniqueKey="k", uniqueScope=3)
+    job = types.PinLaterJob(b"x", unique_key="k", unique_scope=3)
     client = await desk.connect()
     reply = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
     assert reply.exception.detail == "INVALID_ARGUMENT"

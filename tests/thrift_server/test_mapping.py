@@ -18,8 +18,8 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand
-from pinlater.server.thrift.handlers import HANDLERS
-from pinlater.wire.generated import ttypes as types
+from pinlater.server.thrift.methods import METHODS
+from tests import structs as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESCRIPTOR, HEADERS
 from tests.wire.samples import full_arguments
@@ -97,183 +97,183 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 BULK_RUN_ON_WIRE = {
     "id": "0123456789abcdef",
     "order": {
-        "queueName": "emails",
+        "queue": "emails",
         "action": 2,
         "filter": {
-            "jobState": 0,
+            "state": 0,
             "priority": 2,
-            "bodyRegexToMatch": "a.*b",
+            "regex": "a.*b",
             "tasks": ["send"],
             "headers": {"Ü": "1"},
-            "errorText": "Ü",
-            "minAttempts": 3,
-            "enqueuedFromMillis": 1,
-            "enqueuedBeforeMillis": 2**40,
-            "groupName": "0123456789abcdef",
-            "skipCancelled": True,
+            "error_text": "Ü",
+            "min_attempts": 3,
+            "enqueued_from_ms": 1,
+            "enqueued_before_ms": 2**40,
+            "group": "0123456789abcdef",
+            "skip_cancelled": True,
         },
-        "attemptsToAllow": 2,
-        "jobsPerSecond": 2.5,
-        "forGood": True,
+        "attempts": 2,
+        "jobs_per_second": 2.5,
+        "for_good": True,
         "undoes": "fedcba9876543210",
-        "expectedJobs": 2**40,
+        "expected_jobs": 2**40,
     },
-    "startedBy": "ops",
-    "startedMillis": 1,
+    "who": "ops",
+    "started_ms": 1,
     "state": 3,
     "looked": 2**40,
     "changed": 2**39,
-    "newsMillis": 2,
-    "endedMillis": 3,
+    "news_ms": 2,
+    "ended_ms": 3,
     "detail": "gone",
-    "undoUntilMillis": 2**42,
-    "toLookAt": 2**41,
-    "expectedChanges": 2**40,
+    "undo_until_ms": 2**42,
+    "to_look_at": 2**41,
+    "expected_changes": 2**40,
     "percent": 42,
-    "leftMillis": 2**43,
+    "left_ms": 2**43,
 }
 INFO = {
-    "jobDescriptor": DESCRIPTOR,
-    "jobState": 3,
-    "attemptsAllowed": 5,
-    "attemptsRemaining": 0,
-    "customStatus": "[progress] 40 % row 2\ngrün",
-    "createdAtTimestampMillis": 100,
-    "runAfterTimestampMillis": 200,
-    "updatedAtTimestampMillis": 300,
-    "claimDescriptor": "h:1:2:me:3",
+    "descriptor": DESCRIPTOR,
+    "state": 3,
+    "attempts_allowed": 5,
+    "attempts_remaining": 0,
+    "custom_status": "[progress] 40 % row 2\ngrün",
+    "created_at_ms": 100,
+    "run_after_ms": 200,
+    "updated_at_ms": 300,
+    "claim_descriptor": "h:1:2:me:3",
     "body": b"\xff",
     "headers": HEADERS,
-    "uniqueKey": "key",
-    "claimDeadlineMillis": 400,
-    "lastErrorType": "ValueError",
-    "lastErrorText": "no",
+    "unique_key": "key",
+    "claim_deadline_ms": 400,
+    "error_type": "ValueError",
+    "error_text": "no",
     "attempts": [
         {
             "number": 1,
-            "claimedBy": "h:1:2:me:3",
-            "claimedAtMillis": 10,
-            "endedAtMillis": 20,
+            "claimed_by": "h:1:2:me:3",
+            "claimed_at_ms": 10,
+            "ended_at_ms": 20,
             "outcome": "failed",
-            "errorType": "ValueError",
-            "errorText": "no",
+            "error_type": "ValueError",
+            "error_text": "no",
         }
     ],
-    "finishedAtTimestampMillis": 500,
-    "expiresAtMillis": 600,
+    "finished_at_ms": 500,
+    "expires_at_ms": 600,
     "progress": "40 % row 2",
-    "bodyMasked": None,
-    "failureGroup": None,
+    "body_masked": None,
+    "failure_group": None,
 }
-NO_ERROR = {"errorCode": None, "errorDetail": None, "retryable": None, "retryAfterMillis": None}
+NO_ERROR = {"error_code": None, "error_detail": None, "retryable": None, "retry_after_ms": None}
 OUTCOMES = [
     {
         "descriptor": DESCRIPTOR,
         "outcome": 0,
         "holder": None,
-        "heldSinceMillis": None,
-        "claimDeadlineMillis": 900,
+        "held_since_ms": None,
+        "claim_deadline_ms": 900,
         **NO_ERROR,
     },
     {
         "descriptor": "emails:s1:p1:74",
         "outcome": 2,
         "holder": "h:1:2:other:4",
-        "heldSinceMillis": 800,
-        "claimDeadlineMillis": None,
+        "held_since_ms": 800,
+        "claim_deadline_ms": None,
         **NO_ERROR,
     },
     {
         "descriptor": "emails:s2:p1:75",
         "outcome": 4,
         "holder": None,
-        "heldSinceMillis": None,
-        "claimDeadlineMillis": None,
-        "errorCode": 502,
-        "errorDetail": "SHARD_UNREACHABLE",
+        "held_since_ms": None,
+        "claim_deadline_ms": None,
+        "error_code": 502,
+        "error_detail": "SHARD_UNREACHABLE",
         "retryable": True,
-        "retryAfterMillis": 1_000,
+        "retry_after_ms": 1_000,
     },
 ]
 COUNTS = {
     "priority": 1,
     "pending": 7,
     "future": 2,
-    "inProgress": 1,
+    "in_progress": 1,
     "succeeded": 3,
     "failed": 4,
-    "enqueuedTotal": 20,
-    "claimedTotal": 18,
-    "succeededTotal": 3,
-    "failedTotal": 4,
-    "retriedTotal": 9,
-    "oldestDueAtMillis": 150,
+    "enqueued_total": 20,
+    "claimed_total": 18,
+    "succeeded_total": 3,
+    "failed_total": 4,
+    "retried_total": 9,
+    "oldest_due_at_ms": 150,
 }
 METADATA = {
-    "attemptsAllowed": 5,
-    "attemptsRemaining": 4,
-    "claimToken": "token",
+    "attempts_allowed": 5,
+    "attempts_remaining": 4,
+    "token": "token",
     "headers": HEADERS,
-    "claimDeadlineMillis": 300,
-    "createdAtTimestampMillis": 100,
+    "claim_deadline_ms": 300,
+    "created_at_ms": 100,
     "attempt": 2,
-    "bodyMasked": None,
+    "body_masked": None,
 }
 DETAILS_OF_A_SHARD = {
     "kind": "mysql",
     "address": "db:3306/jobs",
-    "takesEnqueues": False,
-    "sinceMillis": 2**41,
+    "takes_enqueues": False,
+    "since_ms": 2**41,
     "failure": "refused",
-    "failureKind": "refused",
-    "failedAtMillis": 2**42,
+    "failure_kind": "refused",
+    "failed_at_ms": 2**42,
     "probing": True,
     "stalled": True,
     "full": "no space",
     "jobs": {
-        "countedAtMillis": 1,
+        "at_ms": 1,
         "due": 2**40,
         "scheduled": 3,
-        "inProgress": 4,
+        "in_progress": 4,
         "succeeded": 5,
         "failed": 6,
-        "oldestDueAtMillis": 7,
+        "oldest_due_at_ms": 7,
     },
-    "size": {"usedBytes": 2**43, "logBytes": 2**44, "limitBytes": 2**45, "measuredAtMillis": 8, "late": True},
-    "memory": {"jobs": 2**40, "bytes": 2**41, "claims": 2**42, "staleClaims": 2**43},
-    "drain": {"sinceMillis": 9, "leaving": True, "liveAtFirst": 2**40, "jobsPerSecond": 1.5, "emptyAtMillis": 10},
+    "size": {"used_bytes": 2**43, "log_bytes": 2**44, "limit_bytes": 2**45, "at_ms": 8, "late": True},
+    "memory": {"jobs": 2**40, "bytes": 2**41, "claims": 2**42, "stale_claims": 2**43},
+    "drain": {"since_ms": 9, "leaving": True, "live_at_first": 2**40, "jobs_per_second": 1.5, "empty_at_ms": 10},
     "lanes": [
         {
             "kind": "insert",
             "waiting": 2**31 - 1,
             "running": 3,
-            "runningMillis": 4,
+            "running_ms": 4,
             "calls": 2**41,
             "requests": 2**42,
-            "meanMillis": 0.5,
-            "slowestMillis": 1.5,
+            "mean_ms": 0.5,
+            "slowest_ms": 1.5,
         },
         {
             "kind": "claim",
             "waiting": 0,
             "running": 0,
-            "runningMillis": None,
+            "running_ms": None,
             "calls": 0,
             "requests": 0,
-            "meanMillis": None,
-            "slowestMillis": None,
+            "mean_ms": None,
+            "slowest_ms": None,
         },
     ],
 }
 ANSWERED: dict[str, Any] = {
     "createQueue": None,
     "deleteQueue": None,
-    "enqueueJobs": {"jobDescriptors": [DESCRIPTOR], "existing": [0]},
+    "enqueueJobs": {"descriptors": [DESCRIPTOR], "existing": [0]},
     "dequeueJobs": {
         "jobs": {DESCRIPTOR: b"\x00\xff"},
-        "jobMetadata": {DESCRIPTOR: METADATA},
-        "ackOutcomes": OUTCOMES,
-        "jobOrder": [DESCRIPTOR],
+        "metadata": {DESCRIPTOR: METADATA},
+        "ack_outcomes": OUTCOMES,
+        "order": [DESCRIPTOR],
     },
     "ackDequeuedJobs": None,
     "checkpointJobs": None,
@@ -281,29 +281,29 @@ ANSWERED: dict[str, Any] = {
     "findUniqueKey": {"jobs": [INFO], "incomplete": True},
     "getJobCount": 2**31 - 1,
     "getQueueNames": {"emails", "images"},
-    "scanJobs": {"scannedJobs": [INFO], "continuation": "next", "incomplete": True},
+    "scanJobs": {"jobs": [INFO], "continuation": "next", "incomplete": True},
     "retryFailedJobs": 4,
     "deleteJobs": 5,
     "getServerInfo": {
         "version": "1.2.3",
         "features": ["waitMillis"],
-        "storeKind": "memory",
-        "nowMillis": 1,
-        "startedAtMillis": 2,
-        "priorityLevels": 3,
-        "maxBodyBytes": 4,
-        "maxFrameBytes": 5,
-        "maxJobsPerRequest": 6,
-        "maxDescriptorsPerRequest": 7,
-        "maxWaitMillis": 8,
+        "store_kind": "memory",
+        "now_ms": 1,
+        "started_at_ms": 2,
+        "priority_levels": 3,
+        "max_body_bytes": 4,
+        "max_frame_bytes": 5,
+        "max_jobs_per_request": 6,
+        "max_descriptors_per_request": 7,
+        "max_wait_ms": 8,
         "access": "tokens",
-        "serverId": "1-2-3",
+        "server_id": "1-2-3",
         "caller": {
-            "tokenName": "ada",
+            "token_name": "ada",
             "roles": ["read"],
             "queues": ["mail*"],
-            "expiresAtMillis": 9,
-            "speaksForOthers": True,
+            "expires_at_ms": 9,
+            "speaks_for_others": True,
         },
     },
     "ackJobs": OUTCOMES,
@@ -313,13 +313,13 @@ ANSWERED: dict[str, Any] = {
     "cancelJobs": OUTCOMES,
     "configureQueue": None,
     "getQueueConfig": {
-        "maxJobsPerSecond": 2.5,
-        "claimTimeoutMillis": 1,
-        "succeededTtlMillis": 2,
-        "failedTtlMillis": 3,
-        "maxBacklog": 4,
-        "defaultAttempts": 5,
-        "defaultExpiryMillis": 6,
+        "max_jobs_per_second": 2.5,
+        "claim_timeout_ms": 1,
+        "succeeded_ttl_ms": 2,
+        "failed_ttl_ms": 3,
+        "max_backlog": 4,
+        "default_attempts": 5,
+        "default_expiry_ms": 6,
         "burst": 7,
         "paused": True,
     },
@@ -327,44 +327,44 @@ ANSWERED: dict[str, Any] = {
     "resumeQueue": None,
     "getQueueStats": [
         {
-            "queueName": "emails",
+            "queue": "emails",
             "paused": True,
             "counts": [COUNTS],
-            "oldestWaitingMillis": 50,
+            "oldest_waiting_ms": 50,
             "rates": {"enqueued": 1.5, "claimed": 2.5, "succeeded": 3.5, "failed": 4.5, "retried": 5.5},
-            "waitingDequeues": 3,
+            "waiting_dequeues": 3,
             "incomplete": True,
-            "maxJobsPerSecond": 2.5,
+            "max_jobs_per_second": 2.5,
         }
     ],
     "changePriority": [
         {
             "descriptor": "emails:s1:p2:9",
             "outcome": 0,
-            "movedTo": "emails:s1:p3:9",
+            "moved_to": "emails:s1:p3:9",
             "holder": None,
-            "heldSinceMillis": None,
+            "held_since_ms": None,
         },
         {
             "descriptor": "emails:s1:p3:8",
             "outcome": 0,
-            "movedTo": "emails:s1:p3:8",
+            "moved_to": "emails:s1:p3:8",
             "holder": None,
-            "heldSinceMillis": None,
+            "held_since_ms": None,
         },
-        {"descriptor": "emails:s1:p2:7", "outcome": 2, "movedTo": None, "holder": "h", "heldSinceMillis": 4},
+        {"descriptor": "emails:s1:p2:7", "outcome": 2, "moved_to": None, "holder": "h", "held_since_ms": 4},
     ],
     "runJobs": OUTCOMES,
     "countJobs": {"jobs": 2**40, "incomplete": True},
     "getSettingsInForce": {
         "values": {
-            "maxJobsPerSecond": 2.5,
-            "claimTimeoutMillis": 1,
-            "succeededTtlMillis": 2,
-            "failedTtlMillis": 3,
-            "maxBacklog": 4,
-            "defaultAttempts": 5,
-            "defaultExpiryMillis": 6,
+            "max_jobs_per_second": 2.5,
+            "claim_timeout_ms": 1,
+            "succeeded_ttl_ms": 2,
+            "failed_ttl_ms": 3,
+            "max_backlog": 4,
+            "default_attempts": 5,
+            "default_expiry_ms": 6,
             "burst": 7,
             "paused": None,
         },
@@ -373,17 +373,17 @@ ANSWERED: dict[str, Any] = {
     "getFailures": {
         "groups": [
             {
-                "queueName": "emails",
+                "queue": "emails",
                 "name": "0123456789abcdef",
                 "task": "send",
-                "errorType": "OSError",
+                "error_type": "OSError",
                 "pattern": "no file …",
                 "failures": 2**40,
-                "firstMillis": 1,
-                "lastMillis": 2,
-                "sampleDescriptor": "emails:s1:p1:7",
+                "first_ms": 1,
+                "last_ms": 2,
+                "sample_descriptor": "emails:s1:p1:7",
                 "hours": [0, 3],
-                "mutedUntilMillis": 2**40,
+                "muted_until_ms": 2**40,
             }
         ],
         "incomplete": True,
@@ -391,35 +391,35 @@ ANSWERED: dict[str, Any] = {
     "getQueueHistory": {
         "queues": [
             {
-                "queueName": "emails",
+                "queue": "emails",
                 "points": [
                     {
-                        "atMillis": 1,
+                        "at_ms": 1,
                         "enqueued": 2,
                         "claimed": 3,
                         "succeeded": 4,
                         "failed": 5,
-                        "timedOut": 6,
+                        "timed_out": 6,
                         "expired": 7,
                         "due": 2**40,
                         "scheduled": 8,
-                        "inProgress": 9,
-                        "oldestWaitingMillis": 10,
-                        "waits": {"number": 11, "p50Millis": 12, "p90Millis": 13, "p99Millis": 14},
-                        "runs": {"number": 15, "p50Millis": 16, "p90Millis": 17, "p99Millis": 18},
+                        "in_progress": 9,
+                        "oldest_waiting_ms": 10,
+                        "waits": {"number": 11, "p50_ms": 12, "p90_ms": 13, "p99_ms": 14},
+                        "runs": {"number": 15, "p50_ms": 16, "p90_ms": 17, "p99_ms": 18},
                     },
                     {
-                        "atMillis": 2,
+                        "at_ms": 2,
                         "enqueued": 0,
                         "claimed": 0,
                         "succeeded": 0,
                         "failed": 0,
-                        "timedOut": 0,
+                        "timed_out": 0,
                         "expired": 0,
                         "due": None,
                         "scheduled": None,
-                        "inProgress": None,
-                        "oldestWaitingMillis": None,
+                        "in_progress": None,
+                        "oldest_waiting_ms": None,
                         "waits": None,
                         "runs": None,
                     },
@@ -427,12 +427,12 @@ ANSWERED: dict[str, Any] = {
             }
         ],
         "marks": [
-            {"atMillis": 1, "text": "v2", "queueName": "emails"},
-            {"atMillis": 2, "text": "v3", "queueName": None},
+            {"at_ms": 1, "text": "v2", "queue": "emails"},
+            {"at_ms": 2, "text": "v3", "queue": None},
         ],
-        "stepSeconds": 60,
-        "fromMillis": 1,
-        "untilMillis": 2,
+        "step_s": 60,
+        "from_ms": 1,
+        "until_ms": 2,
         "incomplete": True,
     },
     "addDeployMark": None,
@@ -440,48 +440,48 @@ ANSWERED: dict[str, Any] = {
     "startBulkRun": BULK_RUN_ON_WIRE,
     "stopBulkRun": BULK_RUN_ON_WIRE,
     "getBulkRuns": [BULK_RUN_ON_WIRE],
-    "listBulkRuns": {"runs": [BULK_RUN_ON_WIRE], "incomplete": True, "missingShards": ["2", "3"]},
+    "listBulkRuns": {"runs": [BULK_RUN_ON_WIRE], "incomplete": True, "missing_shards": ["2", "3"]},
     "explainJob": {
-        "jobDescriptor": DESCRIPTOR,
+        "descriptor": DESCRIPTOR,
         "job": INFO,
-        "nowMillis": 9,
-        "shard": {"name": "1", "inReach": False, "drains": True},
+        "now_ms": 9,
+        "shard": {"name": "1", "in_reach": False, "drains": True},
         "queue": {
             "paused": True,
-            "pausedAtMillis": 1,
-            "pausedBy": "ops",
-            "maxJobsPerSecond": 2.5,
-            "nextSlotMillis": 3,
-            "claimedPerSecond": 4.5,
-            "inProgress": 2**40,
-            "waitingDequeues": 6,
-            "lastDequeueAtMillis": 7,
-            "serverStartedAtMillis": 8,
+            "paused_at_ms": 1,
+            "paused_by": "ops",
+            "max_jobs_per_second": 2.5,
+            "next_slot_ms": 3,
+            "claimed_per_second": 4.5,
+            "in_progress": 2**40,
+            "waiting_dequeues": 6,
+            "last_dequeue_at_ms": 7,
+            "server_started_at_ms": 8,
             "servers": 10,
         },
-        "jobsAhead": {"jobs": 2**40, "atLeast": True, "incomplete": True},
+        "jobs_ahead": {"jobs": 2**40, "at_least": True, "incomplete": True},
     },
-    "getWaitingDequeues": [{"queueName": "emails", "source": "w-1", "number": 2}],
+    "getWaitingDequeues": [{"queue": "emails", "source": "w-1", "number": 2}],
     "getWorkers": [
         {
             "workers": [
                 {
                     "source": "w-1",
                     "process": 7,
-                    "heardMillisAgo": 250,
+                    "heard_ms": 250,
                     "queues": [
                         {
-                            "queueName": "emails",
-                            "askedMillisAgo": 1,
-                            "handedOut": 2**40,
-                            "timedOut": 2**41,
+                            "queue": "emails",
+                            "asked_ms": 1,
+                            "handed_out": 2**40,
+                            "timed_out": 2**41,
                             "late": 2**42,
-                            "timedOutLately": 5,
-                            "lateLately": 6,
-                            "timedOutTimes": 7,
+                            "timed_out_lately": 5,
+                            "late_lately": 6,
+                            "timed_out_times": 7,
                         }
                     ],
-                    "claimMillis": 30_000,
+                    "claim_ms": 30_000,
                     "info": {
                         "library": "python",
                         "version": "1.2",
@@ -489,27 +489,27 @@ ANSWERED: dict[str, Any] = {
                         "pid": 2**40,
                         "concurrency": 16,
                         "running": 3,
-                        "startedAtMillis": 2**41,
+                        "started_at_ms": 2**41,
                     },
-                    "saidMillisAgo": 1_000,
-                    "lost": [{"queueName": "emails", "jobDescriptor": DESCRIPTOR, "endedMillisAgo": 2**40}],
+                    "said_ms": 1_000,
+                    "lost": [{"queue": "emails", "descriptor": DESCRIPTOR, "ended_ms": 2**40}],
                 },
                 {
                     "source": "w-2",
                     "process": None,
-                    "heardMillisAgo": None,
+                    "heard_ms": None,
                     "queues": [],
-                    "claimMillis": None,
+                    "claim_ms": None,
                     "info": None,
-                    "saidMillisAgo": None,
+                    "said_ms": None,
                     "lost": [],
                 },
             ],
-            "waiting": [{"queueName": "emails", "source": "w-1", "number": 2}],
-            "serverId": "1-2-3",
+            "waiting": [{"queue": "emails", "source": "w-1", "number": 2}],
+            "server_id": "1-2-3",
             "servers": 3,
-            "nowMillis": 2**42,
-            "upMillis": 2**43,
+            "now_ms": 2**42,
+            "up_ms": 2**43,
             "forgotten": 2**44,
         }
     ],
@@ -522,15 +522,15 @@ ANSWERED: dict[str, Any] = {
                 "slots": {"1": 4},
                 "answers": True,
                 "heard": True,
-                "heardMillisAgo": None,
+                "heard_ms": None,
                 "usable": True,
-                "unansweredCalls": 0,
-                "itemsSent": 0,
-                "itemsTaken": 0,
+                "unanswered_calls": 0,
+                "items_sent": 0,
+                "items_taken": 0,
                 "version": None,
-                "startedAtMillis": None,
+                "started_at_ms": None,
                 "connections": None,
-                "loopLagMillis": None,
+                "loop_lag_ms": None,
             },
             {
                 "address": "b:1",
@@ -538,49 +538,49 @@ ANSWERED: dict[str, Any] = {
                 "slots": {"1": 5},
                 "answers": False,
                 "heard": True,
-                "heardMillisAgo": 250,
+                "heard_ms": 250,
                 "usable": False,
-                "unansweredCalls": 3,
-                "itemsSent": 2**40,
-                "itemsTaken": 2**41,
+                "unanswered_calls": 3,
+                "items_sent": 2**40,
+                "items_taken": 2**41,
                 "version": "1.2.3",
-                "startedAtMillis": 2**42,
+                "started_at_ms": 2**42,
                 "connections": 12,
-                "loopLagMillis": 2**43,
+                "loop_lag_ms": 2**43,
             },
         ],
         "shards": [
             {
                 "name": "1",
-                "inReach": False,
-                "ownersVersion": 2**33,
+                "in_reach": False,
+                "version": 2**33,
                 "owners": [0, 1, -1],
-                "misplacedSlices": [2],
+                "misplaced": [2],
                 "details": DETAILS_OF_A_SHARD,
             },
             {
                 "name": "2",
-                "inReach": True,
-                "ownersVersion": 1,
+                "in_reach": True,
+                "version": 1,
                 "owners": [],
-                "misplacedSlices": [],
+                "misplaced": [],
                 "details": {
                     "kind": "memory",
                     "address": None,
-                    "takesEnqueues": True,
-                    "sinceMillis": 1,
+                    "takes_enqueues": True,
+                    "since_ms": 1,
                     "failure": None,
-                    "failureKind": None,
-                    "failedAtMillis": None,
+                    "failure_kind": None,
+                    "failed_at_ms": None,
                     "probing": False,
                     "stalled": False,
                     "full": None,
                     "jobs": None,
                     "size": {
-                        "usedBytes": None,
-                        "logBytes": None,
-                        "limitBytes": None,
-                        "measuredAtMillis": None,
+                        "used_bytes": None,
+                        "log_bytes": None,
+                        "limit_bytes": None,
+                        "at_ms": None,
                         "late": None,
                     },
                     "memory": None,
@@ -590,30 +590,30 @@ ANSWERED: dict[str, Any] = {
             },
         ],
         "forwarded": [
-            {"kind": "insert", "callsSent": 2**40, "itemsSent": 2**41, "callsTaken": 2**42, "itemsTaken": 2**43}
+            {"kind": "insert", "calls_sent": 2**40, "items_sent": 2**41, "calls_taken": 2**42, "items_taken": 2**43}
         ],
         "moves": 2**44,
-        "answersLost": 2**45,
+        "answers_lost": 2**45,
         "incomplete": True,
-        "frontProcesses": [
-            {"number": 1, "callsTaken": 2**46, "callsUnderWay": 3, "waitingCalls": 2, "untakenBytes": 2**47}
+        "front_processes": [
+            {"number": 1, "calls_taken": 2**46, "calls_under_way": 3, "waiting_calls": 2, "untaken_bytes": 2**47}
         ],
     },
     "getQueueOwners": {
         "servers": [{"id": "1-2-3", "address": "a:9010"}, {"id": "2-2-3", "address": None}],
-        "shards": [{"name": "1", "takesEnqueues": False, "owners": [0, 1, -1]}],
+        "shards": [{"name": "1", "takes_enqueues": False, "owners": [0, 1, -1]}],
     },
     "getAudit": {
         "entries": [
             {
                 "id": "i-1",
-                "atMillis": 2**40,
+                "at_ms": 2**40,
                 "who": "ops",
                 "roles": ["operate"],
                 "source": "cli",
                 "address": "10.0.0.1",
                 "operation": "pauseQueue",
-                "queueName": "emails",
+                "queue": "emails",
                 "arguments": "{}",
                 "jobs": 2**40,
                 "outcome": "ok",
@@ -639,7 +639,7 @@ def plain(value: Any) -> Any:
     return {name: plain(getattr(value, name)) for name in dir(type(value)) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("method", HANDLERS)
+@pytest.mark.parametrize("method", METHODS)
 async def test_every_value_reaches_the_operation_and_comes_back(desk: ThriftServerUnderTest, method: str) -> None:
     client = await desk.connect()
     reply = await client.call(method, **full_arguments()[method])
@@ -649,7 +649,7 @@ async def test_every_value_reaches_the_operation_and_comes_back(desk: ThriftServ
 
 
 async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: ThriftServerUnderTest) -> None:
-    job = types.PinLaterJob(b"x", None, None, None, None, uniqueScope=None)
+    job = types.PinLaterJob(b"x", None, None, None, None, unique_scope=None)
     client = await desk.connect()
     await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
     _, (queue, jobs), named = desk.operations.asked[0]
@@ -659,12 +659,10 @@ async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Thrif
 async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     none: dict[str, Any] = {"priority": None, "limit": None}
-    await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, dryRun=None, coverage=None))
+    await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, dry_run=None, coverage=None))
     await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0, None, None, None, None))
-    await client.call("getJobCount", request=types.PinLaterGetJobCountRequest("q", 0, countFutureJobs=None))
-    await client.call(
-        "retryFailedJobs", request=types.PinLaterRetryFailedJobsRequest("q", attemptsToAllow=None, **none)
-    )
+    await client.call("getJobCount", request=types.PinLaterGetJobCountRequest("q", 0, count_future_jobs=None))
+    await client.call("retryFailedJobs", request=types.PinLaterRetryFailedJobsRequest("q", attempts=None, **none))
     await client.call("deleteJobs", request=types.PinLaterDeleteJobsRequest("q", 3, **none))
     pending = JobFilter("q", JobState.PENDING)
     assert [arguments[-1] for _, arguments, _ in desk.operations.asked[:3]] == [
@@ -693,7 +691,7 @@ async def test_nothing_found_answers_empty_maps_and_no_order(desk: ThriftServerU
     desk.operations.answers["dequeue"] = DequeueResult([])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
-    assert plain(reply.value) == {"jobs": {}, "jobMetadata": {}, "ackOutcomes": None, "jobOrder": None}
+    assert plain(reply.value) == {"jobs": {}, "metadata": {}, "ack_outcomes": None, "order": None}
 
 
 async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_not_know(
@@ -704,8 +702,8 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
     client = await desk.connect()
     enqueued = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", []))
     scanned = await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0))
-    assert plain(enqueued.value) == {"jobDescriptors": ["a"], "existing": None}
-    assert plain(scanned.value) == {"scannedJobs": [], "continuation": "-1", "incomplete": None}
+    assert plain(enqueued.value) == {"descriptors": ["a"], "existing": None}
+    assert plain(scanned.value) == {"jobs": [], "continuation": "-1", "incomplete": None}
 
 
 async def test_the_order_of_jobs_is_told(desk: ThriftServerUnderTest) -> None:
@@ -715,16 +713,16 @@ async def test_the_order_of_jobs_is_told(desk: ThriftServerUnderTest) -> None:
     )
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 4))
-    assert reply.value.jobOrder == [f"q:s1:p1:{number}" for number in numbers]
+    assert reply.value.order == [f"q:s1:p1:{number}" for number in numbers]
 
 
 async def test_a_dry_run_s_jobs_have_no_token(desk: ThriftServerUnderTest) -> None:
     shown = FromShard("1", [CLAIMED._replace(claim_deadline_ms=0)], "")
     desk.operations.answers["dequeue"] = DequeueResult([shown])
     client = await desk.connect()
-    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("emails", 4, dryRun=True))
-    metadata = reply.value.jobMetadata[DESCRIPTOR]
-    assert (metadata.claimToken, metadata.claimDeadlineMillis) == (None, None)
+    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("emails", 4, dry_run=True))
+    metadata = reply.value.metadata[DESCRIPTOR]
+    assert (metadata.token, metadata.claim_deadline_ms) == (None, None)
 
 
 async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_unspent(
@@ -734,8 +732,8 @@ async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_
     results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]
     desk.operations.answers["dequeue"] = DequeueResult([CLAIM], results)
     request = types.PinLaterDequeueRequest("emails", 10)
-    arguments = SimpleNamespace(requestContext=types.RequestContext("worker-1", "request-1"), request=request)
-    call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Service, desk.operations), arguments))
+    arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
+    call = asyncio.ensure_future(METHODS["dequeueJobs"].handle(cast(Service, desk.operations), arguments))
     while not desk.operations.asked:
         await asyncio.sleep(0)
     await asyncio.sleep(0)

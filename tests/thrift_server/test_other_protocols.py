@@ -17,7 +17,8 @@ from thrift.transport.THeaderTransport import THeaderClientType, THeaderSubproto
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
 
-from pinlater.wire.generated import PinLater as _service
+from tests.compiled import PinLater as _service
+from tests.compiled import compiled
 from tests.thrift_server.conftest import CONTEXT, DEADLINE_S, ThriftServerUnderTest
 
 PinLater: Any = _service
@@ -50,7 +51,7 @@ def call(port: int, made: Callable[[TSocket], Any], name: str = "q") -> tuple[st
     protocol.trans.open()
     try:
         protocol.writeMessageBegin(METHOD, TMessageType.CALL, SEQID)
-        PinLater.createQueue_args(requestContext=CONTEXT, name=name).write(protocol)
+        PinLater.createQueue_args(requestContext=compiled(CONTEXT), name=name).write(protocol)
         protocol.writeMessageEnd()
         protocol.trans.flush()
         answered, kind, seqid = protocol.readMessageBegin()

@@ -9,14 +9,14 @@ from pinlater.domain.caller_address import address_of
 from pinlater.domain.clock import ManualClock
 from pinlater.server.thrift.shedding import beyond_their_share, held_bytes_min, slow_ones
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.thrift_server.conftest import CONTEXT, Client, ThriftServerUnderTest
 from tests.thrift_server.fake_operations import Gate
 
 Start = Callable[..., Awaitable[ThriftServerUnderTest]]
 LIMIT_BYTES = 2_000_000
-LARGE = encode_call("createQueue", 9, requestContext=CONTEXT, name="q" * 900_000)
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+LARGE = encode_call("createQueue", 9, context=CONTEXT, name="q" * 900_000)
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
 ELSEWHERE = "127.0.0.2"
 
 

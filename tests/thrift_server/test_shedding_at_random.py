@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pinlater.wire.codec import Reply, encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.thrift_server.conftest import CONTEXT, Client, ThriftServerUnderTest
 
 Start = Callable[..., Awaitable[ThriftServerUnderTest]]
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
 CALLS, CONNECTIONS = 60, 3
 SIZES = (1, 300, 600, 5_000, 70_000, 400_000)
 
@@ -35,8 +35,8 @@ class SheddingCaller:
 
     def _call(self, seqid: int) -> bytes:
         if seqid in self._polls:
-            return encode_call("dequeueJobs", seqid, requestContext=CONTEXT, request=LONG_POLL)
-        return encode_call("createQueue", seqid, requestContext=CONTEXT, name=self.names[seqid])
+            return encode_call("dequeueJobs", seqid, context=CONTEXT, request=LONG_POLL)
+        return encode_call("createQueue", seqid, context=CONTEXT, name=self.names[seqid])
 
     async def send(self, client: Client) -> None:
         stream = b"".join([self._call(seqid) for seqid in self.names])

@@ -106,7 +106,7 @@ async def passed_over_the_network(port: int, connect: Callable[[int], Awaitable[
         assert asker.link.wake([Wake("very_secret_emails", 1, False)])
         await asker.insert(request(1))
         asker.link.abort()
-        await asker.link.wait_lost()
+        await asker.link.ended.wait()
     return b"".join(crossed)
 
 

@@ -21,7 +21,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.settings import TlsSettings
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from tests.tls.certificates import Authority, KeyPair
 from tests.tls.conftest import HOST
 from tests.tls.test_http_port import context_of
@@ -75,7 +75,7 @@ def test_a_browser_without_tls_is_told_in_http(console: SecureConsole) -> None:
 
 def test_a_thrift_client_without_tls_is_told_in_thrift(console: SecureConsole) -> None:
     with socket.create_connection((HOST, console.port)) as plain:
-        plain.sendall(encode_call("getQueueNames", 7, requestContext=types.RequestContext(source="me")))
+        plain.sendall(encode_call("getQueueNames", 7, context=types.RequestContext(source="me")))
         assert b"PinLater's console" in plain.recv(1_000)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from pinlater.wire.methods import METHODS_BY_NAME
+from tests.compiled import ttypes
 
 CONTEXT = types.RequestContext("worker-1", "request-1")
 DESCRIPTOR = "emails:s1:p1:73"
@@ -17,28 +18,28 @@ def full_job() -> Any:
     return types.PinLaterJob(
         body=b"\x00\xff\xfe body",
         priority=3,
-        runAfterTimestampMillis=1_767_225_600_000,
-        numAttemptsAllowed=7,
-        customStatus="grün",
+        run_after_ms=1_767_225_600_000,
+        attempts_allowed=7,
+        custom_status="grün",
         headers={"traceparent": "00-ab-cd-01", "typ": "ü"},
-        uniqueKey="order-1",
-        uniqueScope=types.UniqueScope.TIME,
-        uniqueForMillis=60_000,
-        claimTimeoutMillis=30_000,
-        expiresAtMillis=1_767_225_700_000,
+        unique_key="order-1",
+        unique_scope=ttypes.UniqueScope.TIME,
+        unique_for_ms=60_000,
+        claim_timeout_ms=30_000,
+        expires_at_ms=1_767_225_700_000,
     )
 
 
 def full_ack(descriptor: str = DESCRIPTOR) -> Any:
     """An ack with every field."""
     return types.PinLaterJobAckInfo(
-        jobDescriptor=descriptor,
-        appendCustomStatus="done",
-        retryDelayMillis=1_000,
-        claimToken="token",
-        finalFailure=True,
-        errorType="ValueError",
-        errorText="no such address",
+        descriptor=descriptor,
+        append_status="done",
+        retry_delay_ms=1_000,
+        token="token",
+        final=True,
+        error_type="ValueError",
+        error_text="no such address",
     )
 
 
@@ -48,13 +49,13 @@ def _acks() -> Any:
 
 def _checkpoint() -> Any:
     return types.PinLaterCheckpointJobRequest(
-        jobDescriptor=DESCRIPTOR,
-        newBody=b"\xff half",
-        moveToPending=True,
-        runAfterTimestampMillis=1_767_225_600_001,
-        numOfAttemptsAllowed=9,
-        prependCustomStatus="half ",
-        claimToken="token",
+        descriptor=DESCRIPTOR,
+        new_body=b"\xff half",
+        move_to_pending=True,
+        run_after_ms=1_767_225_600_001,
+        attempts_allowed=9,
+        prepend_status="half ",
+        token="token",
     )
 
 
@@ -87,16 +88,16 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "checkpointJobsFenced": {"request": checkpoints},
         "heartbeatClaims": {"request": types.ClaimsRequest("emails", claims, True, 7, _worker())},
         "releaseJobs": {"request": types.ReleaseRequest("emails", claims, 500, True)},
-        "cancelJobs": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
-        "configureQueue": {"queueName": "emails", "config": config},
-        "getQueueConfig": {"queueName": "emails"},
-        "pauseQueue": {"queueName": "emails"},
-        "resumeQueue": {"queueName": "emails"},
-        "getQueueStats": {"queueNames": ["emails"]},
+        "cancelJobs": {"queue": "emails", "descriptors": [DESCRIPTOR]},
+        "configureQueue": {"queue": "emails", "config": config},
+        "getQueueConfig": {"queue": "emails"},
+        "pauseQueue": {"queue": "emails"},
+        "resumeQueue": {"queue": "emails"},
+        "getQueueStats": {"queues": ["emails"]},
         "changePriority": {"request": types.ChangePriorityRequest("emails", [DESCRIPTOR], 3)},
         "runJobs": {"request": types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3)},
         "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
-        "getSettingsInForce": {"queueName": "emails"},
+        "getSettingsInForce": {"queue": "emails"},
         "getWaitingDequeues": {},
         "getWorkers": {"everywhere": True},
         "getCluster": {},
@@ -105,7 +106,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "startBulkRun": {
             "order": types.BulkOrder(
                 "emails",
-                types.BulkAction.CANCEL,
+                ttypes.BulkAction.CANCEL,
                 types.BulkFilter(0, 2, "a.*b", ["send"], {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
                 2,
                 2.5,
@@ -114,24 +115,23 @@ def full_arguments() -> dict[str, dict[str, Any]]:
                 2**40,
             )
         },
-        "stopBulkRun": {"queueName": "emails", "runId": "0123456789abcdef"},
-        "getBulkRuns": {"queueNames": ["emails", "Ü"]},
+        "stopBulkRun": {"queue": "emails", "run_id": "0123456789abcdef"},
+        "getBulkRuns": {"queues": ["emails", "Ü"]},
         "listBulkRuns": {"request": types.BulkRunsRequest(["emails", "Ü"])},
         "muteFailures": {"mute": types.FailureMute("emails", "0123456789abcdef", 2**40)},
         "addDeployMark": {"mark": types.DeployMark(1_767_225_600_000, "v2.0 Ü", "emails")},
-        "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
+        "explainJob": {"queue": "emails", "descriptor": DESCRIPTOR},
         "findUniqueKey": {"request": types.UniqueKeyRequest(["emails", "Ü"], "key Ü")},
         "getQueueOwners": {},
         "getAudit": {"request": types.AuditRequest("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor")},
-        "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
+        "deleteJobsByDescriptor": {"queue": "emails", "descriptors": [DESCRIPTOR]},
     }
 
 
 def full_calls(seqid: int = 7) -> dict[str, bytes]:
     """A whole frame for every method."""
     calls = {
-        name: encode_call(name, seqid, requestContext=CONTEXT, **arguments)
-        for name, arguments in full_arguments().items()
+        name: encode_call(name, seqid, context=CONTEXT, **arguments) for name, arguments in full_arguments().items()
     }
     assert calls.keys() == METHODS_BY_NAME.keys()
     return calls

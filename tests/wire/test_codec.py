@@ -22,10 +22,10 @@ from pinlater.wire.codec import (
     encode_struct_reply_in_steps,
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
-from pinlater.wire.generated import PinLater
-from pinlater.wire.generated import ttypes as types
 from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import METHODS_BY_NAME, message_head
+from tests import structs as types
+from tests.compiled import PinLater, compiled, ttypes
 from tests.wire.samples import CONTEXT, full_arguments, full_calls, full_job, message
 
 
@@ -35,10 +35,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    names = getattr(type(value), "__slots__", None) or [n for n in dir(type(value)) if not n.startswith("_")]
-    if type(value).__module__ == "builtins":
-        return value
-    return {name: plain(getattr(value, name)) for name in names}
+    spec = types.SPECS.get(type(value))
+    return value if spec is None else {entry[2]: plain(getattr(value, entry[2])) for entry in spec if entry is not None}
 
 
 def by_apache(name: str, kind: int, seqid: int, arguments: Any, *, strict: bool) -> bytes:
@@ -54,7 +52,7 @@ def by_apache(name: str, kind: int, seqid: int, arguments: Any, *, strict: bool)
 @pytest.mark.parametrize("name", METHODS_BY_NAME)
 def test_every_field_of_every_call_arrives(name: str) -> None:
     call = Decoder().call(message(full_calls()[name]))
-    sent = {"requestContext": CONTEXT, **full_arguments()[name]}
+    sent = {"context": CONTEXT, **full_arguments()[name]}
     assert call.method.name == name
     assert call.seqid == 7
     assert not call.oneway
@@ -64,15 +62,15 @@ def test_every_field_of_every_call_arrives(name: str) -> None:
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("name", METHODS_BY_NAME)
 def test_calls_that_apache_thrift_writes_are_read_with_either_header(name: str, strict: bool) -> None:
-    arguments = getattr(PinLater, f"{name}_args")(requestContext=CONTEXT, **full_arguments()[name])
+    arguments = compiled(METHODS_BY_NAME[name].arguments.cls(context=CONTEXT, **full_arguments()[name]))
     call = Decoder().call(by_apache(name, TMessageType.CALL, -5, arguments, strict=strict))
     assert (call.method.name, call.seqid) == (name, -5)
-    assert plain(call.arguments.requestContext) == plain(CONTEXT)
+    assert plain(call.arguments.context) == plain(CONTEXT)
 
 
 def test_calls_are_written_as_apache_writes_them() -> None:
-    arguments = PinLater.createQueue_args(CONTEXT, "emails")
-    assert message(encode_call("createQueue", 3, requestContext=CONTEXT, name="emails")) == by_apache(
+    arguments = PinLater.createQueue_args(compiled(CONTEXT), "emails")
+    assert message(encode_call("createQueue", 3, context=CONTEXT, name="emails")) == by_apache(
         "createQueue", TMessageType.CALL, 3, arguments, strict=True
     )
 
@@ -82,31 +80,31 @@ def test_replies_are_written_as_apache_writes_them() -> None:
     frame = encode_reply(METHODS_BY_NAME["enqueueJobs"], 3, answer)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert message(frame) == by_apache(
-        "enqueueJobs", TMessageType.REPLY, 3, PinLater.enqueueJobs_result(answer), strict=True
+        "enqueueJobs", TMessageType.REPLY, 3, PinLater.enqueueJobs_result(compiled(answer)), strict=True
     )
 
 
 def test_fields_left_out_show_their_defaults_but_attempts_show_that_they_were() -> None:
-    job = types.PinLaterJob(b"x", priority=None, numAttemptsAllowed=None, customStatus=None, uniqueScope=None)
+    job = types.PinLaterJob(b"x", priority=None, attempts_allowed=None, custom_status=None, unique_scope=None)
     frame = encode_call(
         "enqueueJobs",
         1,
-        requestContext=types.RequestContext("me", None),
+        context=types.RequestContext("me", None),
         request=types.PinLaterEnqueueRequest("q", [job]),
     )
     arguments = Decoder().call(message(frame)).arguments
     received = arguments.request.jobs[0]
-    assert (received.priority, received.customStatus, received.uniqueScope) == (1, "", 1)
-    assert received.numAttemptsAllowed is None
-    assert arguments.requestContext.requestId == ""
+    assert (received.priority, received.custom_status, received.unique_scope) == (1, "", 1)
+    assert received.attempts_allowed is None
+    assert arguments.context.request_id == ""
 
 
 def test_one_job_s_fields_do_not_leak_into_the_next() -> None:
-    jobs = [full_job(), types.PinLaterJob(b"x", numAttemptsAllowed=None)]
-    frame = encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", jobs))
+    jobs = [full_job(), types.PinLaterJob(b"x", attempts_allowed=None)]
+    frame = encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", jobs))
     second = Decoder().call(message(frame)).arguments.request.jobs[1]
     assert second.headers is None
-    assert second.numAttemptsAllowed is None
+    assert second.attempts_allowed is None
 
 
 def test_unknown_fields_are_skipped() -> None:
@@ -116,13 +114,13 @@ def test_unknown_fields_are_skipped() -> None:
     )
     body = b"\x0c\x00\x01" + context + b"\x0f\x03\xe7\x03\x00\x00\x00\x02ab" + b"\x0b\x00\x02\x00\x00\x00\x01q\x00"
     call = Decoder().call(head + body)
-    assert (call.arguments.requestContext.source, call.arguments.name) == ("s", "q")
+    assert (call.arguments.context.source, call.arguments.name) == ("s", "q")
 
 
 def test_bytes_come_back_as_they_were() -> None:
     body = bytes(range(256)) * 4
     request = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body)])
-    call = Decoder().call(message(encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=request)))
+    call = Decoder().call(message(encode_call("enqueueJobs", 1, context=CONTEXT, request=request)))
     assert call.arguments.request.jobs[0].body == body
 
 
@@ -156,26 +154,22 @@ def _without(method: str, /, **arguments: object) -> bytes:
 @pytest.mark.parametrize(
     "frame",
     [
-        _without("createQueue", requestContext=CONTEXT),
+        _without("createQueue", context=CONTEXT),
         _without("createQueue", name="q"),
         _without("getQueueNames"),
-        _without("getQueueNames", requestContext=types.RequestContext()),
-        _without("enqueueJobs", requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q")),
-        _without(
-            "enqueueJobs", requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob()])
-        ),
-        _without(
-            "enqueueJobs", requestContext=CONTEXT, request=types.PinLaterEnqueueRequest(None, [types.PinLaterJob(b"")])
-        ),
-        _without("dequeueJobs", requestContext=CONTEXT, request=types.PinLaterDequeueRequest("q")),
+        _without("getQueueNames", context=types.RequestContext()),
+        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q")),
+        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob()])),
+        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest(None, [types.PinLaterJob(b"")])),
+        _without("dequeueJobs", context=CONTEXT, request=types.PinLaterDequeueRequest("q")),
         _without(
             "dequeueJobs",
-            requestContext=CONTEXT,
+            context=CONTEXT,
             request=types.PinLaterDequeueRequest(
                 "q", 1, types.PinLaterJobAckRequest("q", [types.PinLaterJobAckInfo("d"), types.PinLaterJobAckInfo()])
             ),
         ),
-        _without("cancelJobs", requestContext=CONTEXT, queueName="q"),
+        _without("cancelJobs", context=CONTEXT, queue="q"),
     ],
 )
 def test_a_missing_required_field_is_a_protocol_error(frame: bytes) -> None:
@@ -191,9 +185,7 @@ def test_a_required_field_of_another_type_counts_as_missing() -> None:
 
 
 def test_a_list_with_elements_of_another_type_is_a_protocol_error() -> None:
-    good = message(
-        encode_call("lookupJobs", 1, requestContext=CONTEXT, request=types.PinLaterLookupJobRequest(["a"], None))
-    )
+    good = message(encode_call("lookupJobs", 1, context=CONTEXT, request=types.PinLaterLookupJobRequest(["a"], None)))
     bad = good.replace(
         b"\x0f\x00\x01\x0b\x00\x00\x00\x01\x00\x00\x00\x01a", b"\x0f\x00\x01\x08\x00\x00\x00\x01\x00\x00\x00\x01"
     )
@@ -224,8 +216,8 @@ def test_text_that_is_not_utf8_is_refused(where: bytes, text: bytes) -> None:
 
 
 def test_text_that_holds_a_replacement_character_itself_is_fine() -> None:
-    frame = encode_call("cancelJobs", 1, requestContext=CONTEXT, queueName="q", jobDescriptors=["\ufffd", "x"])
-    assert Decoder().call(message(frame)).arguments.jobDescriptors == ["\ufffd", "x"]
+    frame = encode_call("cancelJobs", 1, context=CONTEXT, queue="q", descriptors=["\ufffd", "x"])
+    assert Decoder().call(message(frame)).arguments.descriptors == ["\ufffd", "x"]
 
 
 def test_bodies_need_not_be_utf8_and_neither_need_new_bodies() -> None:
@@ -267,10 +259,10 @@ def test_oneway_calls_say_so_even_when_they_are_unknown() -> None:
 
 def test_containers_beyond_the_limit_are_refused_before_they_are_built() -> None:
     decoder = Decoder(WireLimits(max_container_items=10))
-    frame = encode_call("cancelJobs", 1, requestContext=CONTEXT, queueName="q", jobDescriptors=["x"] * 11)
+    frame = encode_call("cancelJobs", 1, context=CONTEXT, queue="q", descriptors=["x"] * 11)
     with pytest.raises(WireError):
         decoder.call(message(frame))
-    assert decoder.call(message(encode_call("getQueueNames", 1, requestContext=CONTEXT))).seqid == 1
+    assert decoder.call(message(encode_call("getQueueNames", 1, context=CONTEXT))).seqid == 1
 
 
 def test_deeply_nested_unknown_fields_are_refused() -> None:
@@ -284,7 +276,7 @@ def test_a_reply_brings_its_value() -> None:
     answer = types.PinLaterEnqueueResponse(["a", "b"], [1])
     reply = Decoder().reply(message(encode_reply(METHODS_BY_NAME["enqueueJobs"], 8, answer)))
     assert (reply.name, reply.seqid, reply.exception, reply.application_error) == ("enqueueJobs", 8, None, None)
-    assert plain(reply.value) == {"jobDescriptors": ["a", "b"], "existing": [1]}
+    assert plain(reply.value) == {"descriptors": ["a", "b"], "existing": [1]}
 
 
 def test_a_void_reply_is_none_and_a_lacking_value_is_an_application_error() -> None:
@@ -314,11 +306,11 @@ def test_numbers_sets_maps_and_lists_come_back() -> None:
 
 
 def test_a_declared_exception_brings_all_its_fields() -> None:
-    exception = types.PinLaterException(types.ErrorCode.UNKNOWN, "no", "STORE_FULL", True, 1_000)
+    exception = types.PinLaterException(ttypes.ErrorCode.UNKNOWN, "no", "STORE_FULL", True, 1_000)
     reply = Decoder().reply(message(encode_exception(METHODS_BY_NAME["createQueue"], 8, exception)))
     received = reply.exception
-    assert (received.errorCode, received.message, received.detail) == (500, "no", "STORE_FULL")
-    assert (received.retryable, received.retryAfterMillis) == (True, 1_000)
+    assert (received.error_code, received.message, received.detail) == (500, "no", "STORE_FULL")
+    assert (received.retryable, received.retry_after_ms) == (True, 1_000)
 
 
 def test_an_application_error_is_read_by_us_and_by_apache() -> None:
@@ -345,15 +337,15 @@ def test_an_invalid_reply_is_a_wire_error(frame: bytes) -> None:
     "job",
     [
         types.PinLaterJob(b"x", priority=300),
-        types.PinLaterJob(b"x", runAfterTimestampMillis=2**63),
-        types.PinLaterJob(b"x", customStatus="\ud800"),
+        types.PinLaterJob(b"x", run_after_ms=2**63),
+        types.PinLaterJob(b"x", custom_status="\ud800"),
         types.PinLaterJob(b"x", headers={"a": 1}),
         types.PinLaterJob(3.5),
     ],
 )
 def test_a_value_that_can_not_be_encoded_is_a_wire_error(job: Any) -> None:
     with pytest.raises(WireError):
-        encode_call("enqueueJobs", 1, requestContext=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+        encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
 
 
 def in_steps(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -394,7 +386,7 @@ def test_a_struct_with_a_list_that_is_encoded_in_steps_has_the_same_bytes(
     encoded, steps = in_steps(encode_struct_reply_in_steps(method, 9, value, items_a_step))
     assert encoded == encode_reply(method, 9, value)
     assert steps == -(-7 // items_a_step)
-    assert value.scannedJobs == jobs
+    assert value.jobs == jobs
 
 
 class TestInPieces:
@@ -406,7 +398,7 @@ class TestInPieces:
 
     @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 4_096, 10**6])
     def test_it_decodes_as_one_without(self, piece_bytes: int) -> None:
-        frame = message(encode_call("enqueueJobs", 5, requestContext=CONTEXT, request=self.request(50)))
+        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
         whole, in_pieces = Decoder().call(frame), Decoder(piece_bytes=piece_bytes).call(frame)
         assert in_pieces.method is whole.method
         assert in_pieces.seqid == whole.seqid
@@ -416,7 +408,7 @@ class TestInPieces:
 
     @pytest.mark.parametrize("piece_bytes", [1, 100, 10**6])
     def test_a_message_that_is_cut_or_too_long_is_refused(self, piece_bytes: int) -> None:
-        frame = message(encode_call("enqueueJobs", 5, requestContext=CONTEXT, request=self.request(5)))
+        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(5)))
         decoder = Decoder(piece_bytes=piece_bytes)
         for cut in range(30, len(frame)):
             with pytest.raises(WireError, match="can't be decoded"):
@@ -426,17 +418,17 @@ class TestInPieces:
         assert decoder.call(frame).seqid == 5
 
     def test_a_message_that_takes_too_long_is_refused_and_the_next_one_is_not(self) -> None:
-        slow = message(encode_call("enqueueJobs", 5, requestContext=CONTEXT, request=self.request(50)))
+        slow = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
         decoder = Decoder(piece_bytes=1_000, cpu_s_max=-1.0)
         with pytest.raises(WireError, match="takes too long") as caught:
             decoder.call(slow)
         assert caught.value.name == b"enqueueJobs"
-        assert decoder.call(message(encode_call("getQueueNames", 6, requestContext=CONTEXT))).seqid == 6
+        assert decoder.call(message(encode_call("getQueueNames", 6, context=CONTEXT))).seqid == 6
 
 
 def enqueue_frame(*jobs: types.PinLaterJob) -> bytes:
     request = types.PinLaterEnqueueRequest("q", list(jobs))
-    return message(encode_call("enqueueJobs", 9, requestContext=CONTEXT, request=request))
+    return message(encode_call("enqueueJobs", 9, context=CONTEXT, request=request))
 
 
 def test_a_missing_field_is_named_with_the_job_that_lacks_it() -> None:
@@ -448,7 +440,7 @@ def test_a_missing_field_is_named_with_the_job_that_lacks_it() -> None:
 @pytest.mark.parametrize(
     ("job", "path"),
     [
-        (types.PinLaterJob(b"", customStatus="caf?"), "request.jobs[1].customStatus"),
+        (types.PinLaterJob(b"", custom_status="caf?"), "request.jobs[1].customStatus"),
         (types.PinLaterJob(b"", headers={"name": "caf?"}), "request.jobs[1].headers['name']"),
         (types.PinLaterJob(b"", headers={"caf?": "value"}), "request.jobs[1].headers (a key)"),
     ],
@@ -464,7 +456,7 @@ def test_a_frame_that_begins_with_a_call_that_was_not_written_to_its_end_says_so
     check for bytes left over keeps a job that no program made from being stored."""
     begun = enqueue_frame(types.PinLaterJob(b"1234"))
     begun = begun[: begun.index(b"1234")]
-    following = message(encode_call("getQueueNames", 3, requestContext=CONTEXT))
+    following = message(encode_call("getQueueNames", 3, context=CONTEXT))
     for cut in (len(begun), len(begun) - 4, len(begun) - 20):
         with pytest.raises(WireError) as raised:
             Decoder(piece_bytes=pieces).call(begun[:cut] + following)

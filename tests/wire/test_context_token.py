@@ -11,13 +11,13 @@ from pinlater.wire.codec import Decoder, encode_call
 from pinlater.wire.context_token import token_of_call
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import LENGTH_BYTES
-from pinlater.wire.generated import ttypes as types
+from tests import structs as types
 
 header = Decoder().header
 
 
 def frame(context: types.RequestContext) -> bytes:
-    return encode_call("createQueue", 7, requestContext=context, name="q")[LENGTH_BYTES:]
+    return encode_call("createQueue", 7, context=context, name="q")[LENGTH_BYTES:]
 
 
 @given(st.text(), st.none() | st.text(), st.none() | st.text())

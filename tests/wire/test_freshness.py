@@ -10,15 +10,13 @@ import pytest
 
 from pinlater.domain.errors import ErrorCode
 from pinlater.domain.job import JobState, Outcome, UniqueScope
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.wire import freshness
-from pinlater.wire.generated import PinLater, constants, received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
+from pinlater.wire.generated.structs import SPECS
 from pinlater.wire.methods import METHODS_BY_NAME
-
-STRUCTS = [
-    found for found in (vars(types) | vars(PinLater)).values() if vars(received).get(getattr(found, "__name__", ""))
-]
+from tests.compiled import PinLater, constants
+from tests.compiled import ttypes as types
 
 
 @pytest.fixture
@@ -45,13 +43,15 @@ def test_released_ids_and_types_never_change(compiler: str, released: dict[str, 
     assert freshness.broken_promises(released, freshness.ids_of(freshness.describe())) == []
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: str(struct.__name__))
+@pytest.mark.parametrize("struct", SPECS, ids=lambda struct: str(struct.__name__))
 def test_a_field_that_was_not_sent_shows_its_default(struct: Any) -> None:
     """But attempts: the queue's default holds where a producer leaves them out."""
-    shown = getattr(received, struct.__name__)()
-    for _, _, name, _, default in filter(None, struct.thrift_spec):
-        expected = None if (struct.__name__, name) in freshness.ABSENT_IS_NONE else default
-        assert getattr(shown, name) == expected, name
+    name = struct.__name__
+    by_compiler = getattr(PinLater if name.endswith("_args") else types, name)
+    defaults = {entry[2]: entry[4] for entry in filter(None, by_compiler.thrift_spec)}
+    for _, _, ours, _, word in filter(None, SPECS[struct]):
+        expected = None if (name, word) in freshness.ABSENT_IS_NONE else defaults[word]
+        assert getattr(struct(), ours) == expected, word
 
 
 def test_changes_of_what_was_released_are_seen() -> None:
@@ -178,7 +178,7 @@ CONTRACT: dict[str, dict[str, str]] = {
     "PinLaterException": {"1": "required i32 errorCode", "2": "required string message"},
     "RequestContext": {"1": "required string source", "2": 'optional string requestId = ""'},
 }
-METHODS = {
+ORIGINAL_METHODS = {
     "createQueue": ({"2": "string name"}, "void"),
     "deleteQueue": ({"2": "string name", "3": "string password"}, "void"),
     "enqueueJobs": ({"2": "PinLaterEnqueueRequest request"}, "PinLaterEnqueueResponse"),
@@ -201,9 +201,9 @@ def test_the_original_s_types_are_as_the_contract_says(name: str, released: dict
     assert all(text.startswith("optional") for number, text in recorded.items() if int(number) >= 100)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ORIGINAL_METHODS)
 def test_the_original_s_methods_are_as_the_contract_says(name: str, released: dict[str, Any]) -> None:
-    arguments, returns = METHODS[name]
+    arguments, returns = ORIGINAL_METHODS[name]
     recorded = released["methods"][name]
     # The original calls it `context`, which code for TypeScript can't have. Names are not sent.
     assert recorded["arguments"] == {"1": "RequestContext requestContext", **arguments}
@@ -226,11 +226,11 @@ def test_enums_and_constants_are_the_domain_s(released: dict[str, Any]) -> None:
 def test_the_record_and_the_generated_types_agree(released: dict[str, Any]) -> None:
     """Without the compiler, too, an id can't move unseen."""
     for name, fields in released["types"].items():
-        spec = [entry for entry in getattr(types, name).thrift_spec if entry is not None]
-        assert {str(entry[0]): entry[2] for entry in spec} == {
+        spec = [entry for entry in SPECS[getattr(structs, name)] if entry is not None]
+        assert {str(entry[0]): entry[4] for entry in spec} == {
             number: text.split(" = ")[0].split()[-1] for number, text in fields.items()
         }
 
 
 def test_every_method_is_recorded_decoded_and_served(released: dict[str, Any]) -> None:
-    assert released["methods"].keys() == METHODS_BY_NAME.keys() == HANDLERS.keys()
+    assert released["methods"].keys() == METHODS_BY_NAME.keys() == METHODS.keys()

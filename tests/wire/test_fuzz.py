@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pinlater.wire.codec import DecodedCall, Decoder, encode_reply
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import METHODS_BY_NAME
 from tests.wire.samples import full_calls, message

@@ -13,14 +13,14 @@ from pinlater.client._client_call import ClientCall
 from pinlater.client.values import Job, UniqueKey
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
 from pinlater.worker.context import JobContext, ServerCalls, set_current
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
-STORED = t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+STORED = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
 AWAY = errors.ShardConnectionFailed("Shard 2 is unreachable")
 _REFUSALS = 5
 TIMEOUT_S = 10.0
@@ -78,7 +78,7 @@ async def test_a_lost_enqueue_whose_repeats_are_refused_is_repeated_under_its_ke
     away = t.PinLaterException(502, "Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retryable=True)
 
     def enqueue(arguments: Any) -> Any:
-        seen.append((arguments.request.requestKey, arguments.request.repeated))
+        seen.append((arguments.request.request_key, arguments.request.repeated))
         if len(seen) == 1:
             return FakeServer.HANG_UP
         if len(seen) <= 1 + _REFUSALS:
@@ -132,7 +132,7 @@ class Decisions:
         """Key and repeat of the next try."""
         self.waiting.pause_s(error)
         request = self.waiting.call.args[0]
-        return request.requestKey, request.repeated
+        return request.request_key, request.repeated
 
 
 def test_after_a_refusal_the_request_is_a_new_one() -> None:

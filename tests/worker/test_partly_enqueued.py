@@ -17,8 +17,8 @@ from pinlater.client.values import UniqueKey
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
 from pinlater.testing import InProcessService
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import PartlyEnqueued, Task, Worker
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
@@ -34,13 +34,13 @@ class Storing:
 
     def __call__(self, arguments: Any) -> Any:
         request = arguments.request
-        self.requests.append((request.requestKey, bool(request.repeated)))
+        self.requests.append((request.request_key, bool(request.repeated)))
         after = self.after.pop(0) if self.after else None
         bodies = [job.body.decode() for job in request.jobs]
-        if not request.repeated or request.requestKey not in self.stored:
-            self.stored[request.requestKey] = bodies
+        if not request.repeated or request.request_key not in self.stored:
+            self.stored[request.request_key] = bodies
         done = after() if after else None
-        return done or t.PinLaterEnqueueResponse(jobDescriptors=[f"q:s1:p1:{n}" for n, _ in enumerate(bodies)])
+        return done or t.PinLaterEnqueueResponse(descriptors=[f"q:s1:p1:{n}" for n, _ in enumerate(bodies)])
 
     @property
     def bodies(self) -> list[str]:

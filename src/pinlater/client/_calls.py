@@ -24,7 +24,6 @@ from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.setting_types import check_integer
 from pinlater.wire.bulk_runs import list_of, run_of, wire_order
-from pinlater.wire.queue_settings import fields_of
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
@@ -61,9 +60,9 @@ def enqueue(
 ) -> ClientCall[values.Enqueued]:
     check_jobs(jobs, "enqueue(queue, [job])")
     request = types.PinLaterEnqueueRequest(
-        queueName=queue,
+        queue=queue,
         jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
-        requestKey=request_key,
+        request_key=request_key,
         repeated=True if repeat else None,
     )
     return ClientCall(
@@ -71,14 +70,14 @@ def enqueue(
         (request,),
         _parsing.enqueued,
         Resend.NEVER if request_key is None else Resend.KEYED,
-        all_or_nothing=len({job.uniqueKey for job in request.jobs}) == 1,
+        all_or_nothing=len({job.unique_key for job in request.jobs}) == 1,
     )
 
 
 def with_request_key(call: ClientCall[T], key: str) -> ClientCall[T]:
     """The same enqueue as a new request."""
     before = call.args[0]
-    request = types.PinLaterEnqueueRequest(queueName=before.queueName, jobs=before.jobs, requestKey=key)
+    request = types.PinLaterEnqueueRequest(queue=before.queue, jobs=before.jobs, request_key=key)
     return call._replace(args=(request,), resend=Resend.KEYED)
 
 
@@ -93,22 +92,22 @@ def check_job(job: values.Job | bytes, name: str = "job") -> None:
 def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
     if not isinstance(job, values.Job):
         check_type(job, name)
-        return types.PinLaterJob(body=bytes(job), numAttemptsAllowed=None)
+        return types.PinLaterJob(body=bytes(job), attempts_allowed=None)
     unique = job.unique
     if unique is not None:
         _check_unique(unique)
     return types.PinLaterJob(
         body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"{name}.body"),
         priority=job.priority,
-        runAfterTimestampMillis=_time_ms(job.run_after_ms, name, "run_after_ms"),
-        numAttemptsAllowed=job.attempts_allowed,
-        customStatus=job.custom_status,
+        run_after_ms=_time_ms(job.run_after_ms, name, "run_after_ms"),
+        attempts_allowed=job.attempts_allowed,
+        custom_status=job.custom_status,
         headers=_headers(job.headers, name) if job.headers else None,
-        uniqueKey=unique.key if unique else None,
-        uniqueScope=int(unique.scope) if unique else None,
-        uniqueForMillis=unique.for_ms if unique and unique.for_ms else None,
-        claimTimeoutMillis=job.claim_timeout_ms,
-        expiresAtMillis=_time_ms(job.expires_at_ms, name, "expires_at_ms"),
+        unique_key=unique.key if unique else None,
+        unique_scope=int(unique.scope) if unique else types.NOT_SENT,
+        unique_for_ms=unique.for_ms if unique and unique.for_ms else None,
+        claim_timeout_ms=job.claim_timeout_ms,
+        expires_at_ms=_time_ms(job.expires_at_ms, name, "expires_at_ms"),
     )
 
 
@@ -163,12 +162,12 @@ def dequeue(
     check_integer("dequeue: limit", limit, 0 if acks else 1)
     check_integer("dequeue: wait_ms", wait_ms, 0)
     request = types.PinLaterDequeueRequest(
-        queueName=queue,
+        queue=queue,
         limit=limit,
-        jobAckRequest=_ack_request(acks.queue, acks.acks, acks.per_item_errors) if acks else None,
-        dryRun=dry_run,
+        acks=_ack_request(acks.queue, acks.acks, acks.per_item_errors) if acks else None,
+        dry_run=dry_run,
         coverage=coverage,
-        waitMillis=wait_ms or None,
+        wait_ms=wait_ms or None,
     )
     if process is not None:
         request.process, request.worker = process.number, _worker_info(process)
@@ -204,10 +203,10 @@ def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> ClientCall[None
 def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) -> types.PinLaterJobAckRequest:
     try:
         return types.PinLaterJobAckRequest(
-            queueName=queue,
-            jobsSucceeded=[_ack(ack) for ack in acks if ack.succeeded],
-            jobsFailed=[_ack(ack) for ack in acks if not ack.succeeded],
-            perItemErrors=True if per_item_errors else None,
+            queue=queue,
+            succeeded=[_ack(ack) for ack in acks if ack.succeeded],
+            failed=[_ack(ack) for ack in acks if not ack.succeeded],
+            per_item_errors=True if per_item_errors else None,
         )
     except (AttributeError, TypeError) as error:  # looked at only then, since acks are many
         example = "ack(queue, [Ack(job.descriptor, token=job.token)])"
@@ -216,13 +215,13 @@ def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) 
 
 def _ack(ack: values.Ack) -> types.PinLaterJobAckInfo:
     return types.PinLaterJobAckInfo(
-        jobDescriptor=ack.descriptor,
-        appendCustomStatus=ack.append_status,
-        retryDelayMillis=ack.retry_delay_ms,
-        claimToken=ack.token or None,
-        finalFailure=True if ack.final else None,
-        errorType=ack.error_type or None,
-        errorText=ack.error_text or None,
+        descriptor=ack.descriptor,
+        append_status=ack.append_status,
+        retry_delay_ms=ack.retry_delay_ms,
+        token=ack.token or None,
+        final=True if ack.final else None,
+        error_type=ack.error_type or None,
+        error_text=ack.error_text or None,
     )
 
 
@@ -239,7 +238,7 @@ def checkpoint(
     queue: str, items: Sequence[values.Checkpoint], *, per_item_errors: bool
 ) -> ClientCall[list[values.AckResult]]:
     request = _checkpoint_request(queue, items)
-    request.perItemErrors = True if per_item_errors else None
+    request.per_item_errors = True if per_item_errors else None
     resend = Resend.SAFE if all(map(_same_when_repeated, items)) else Resend.NEVER
     return ClientCall("checkpointJobsFenced", (request,), _parsing.ack_results, resend, all_or_nothing=len(items) == 1)
 
@@ -262,24 +261,24 @@ def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types
     except (AttributeError, TypeError) as error:
         example = "checkpoint(queue, [Checkpoint(job.descriptor, job.token, new_body)])"
         raise wrong_items(error, "items", items, values.Checkpoint, example) from None
-    return types.PinLaterCheckpointJobsRequest(queueName=queue, requests=requests)
+    return types.PinLaterCheckpointJobsRequest(queue=queue, requests=requests)
 
 
 def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
     return types.PinLaterCheckpointJobRequest(
-        jobDescriptor=item.descriptor,
-        newBody=None if item.new_body is None else body_of(item.new_body, f"items[{index}].new_body"),
-        moveToPending=item.move_to_pending,
-        runAfterTimestampMillis=_time_ms(item.run_after_ms, f"items[{index}]", "run_after_ms"),
-        numOfAttemptsAllowed=item.attempts_allowed,
-        prependCustomStatus=item.prepend_status or None,
-        claimToken=item.token or None,
+        descriptor=item.descriptor,
+        new_body=None if item.new_body is None else body_of(item.new_body, f"items[{index}].new_body"),
+        move_to_pending=item.move_to_pending,
+        run_after_ms=_time_ms(item.run_after_ms, f"items[{index}]", "run_after_ms"),
+        attempts_allowed=item.attempts_allowed,
+        prepend_status=item.prepend_status or None,
+        token=item.token or None,
     )
 
 
 def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
     try:
-        return [types.ClaimRef(jobDescriptor=claim.descriptor, claimToken=claim.token) for claim in claims]
+        return [types.ClaimRef(descriptor=claim.descriptor, token=claim.token) for claim in claims]
     except (AttributeError, TypeError) as error:
         raise wrong_items(error, "claims", claims, values.Claim, "[Claim(job.descriptor, job.token)]") from None
 
@@ -292,7 +291,7 @@ def heartbeat(
     process: values.WorkingProcess | None = None,
 ) -> ClientCall[list[values.AckResult]]:
     request = types.ClaimsRequest(
-        queueName=queue, claims=_claim_refs(claims), perItemErrors=True if per_item_errors else None
+        queue=queue, claims=_claim_refs(claims), per_item_errors=True if per_item_errors else None
     )
     if process is not None:
         request.process, request.worker = process.number, _worker_info(process)
@@ -303,10 +302,10 @@ def release(
     queue: str, claims: Sequence[values.Claim], delay_ms: int, *, per_item_errors: bool
 ) -> ClientCall[list[values.AckResult]]:
     request = types.ReleaseRequest(
-        queueName=queue,
+        queue=queue,
         claims=_claim_refs(claims),
-        delayMillis=delay_ms,
-        perItemErrors=True if per_item_errors else None,
+        delay_ms=delay_ms,
+        per_item_errors=True if per_item_errors else None,
     )
     return ClientCall("releaseJobs", (request,), _parsing.ack_results, all_or_nothing=len(claims) == 1)
 
@@ -316,7 +315,7 @@ def cancel(queue: str, descriptors: Sequence[str]) -> ClientCall[list[values.Ack
 
 
 def lookup(descriptors: Sequence[str], *, bodies: bool) -> ClientCall[dict[str, values.JobInfo]]:
-    request = types.PinLaterLookupJobRequest(jobDescriptors=_descriptors(descriptors), includeBody=bodies)
+    request = types.PinLaterLookupJobRequest(descriptors=_descriptors(descriptors), include_body=bodies)
 
     def read(answer: Mapping[str, types.PinLaterJobInfo]) -> dict[str, values.JobInfo]:
         return {name: _parsing.job_info(answer[name]) for name in dict.fromkeys(descriptors) if name in answer}
@@ -344,7 +343,7 @@ def _count_request(
     queue: str, state: JobState, priority: int | None, future: bool, regex: str | None
 ) -> types.PinLaterGetJobCountRequest:
     return types.PinLaterGetJobCountRequest(
-        queueName=queue, jobState=_state(state), priority=priority, countFutureJobs=future, bodyRegexToMatch=regex
+        queue=queue, state=_state(state), priority=priority, count_future_jobs=future, regex=regex
     )
 
 
@@ -362,15 +361,15 @@ def scan(
     shard: str | None,
 ) -> ClientCall[values.Scanned]:
     request = types.PinLaterScanJobsRequest(
-        queueName=queue,
-        jobState=_state(state),
+        queue=queue,
+        state=_state(state),
         priority=priority,
-        scanFutureJobs=future,
+        scan_future_jobs=future,
         continuation=continuation,
         limit=limit,
-        bodyRegexToMatch=regex,
+        regex=regex,
         paged=True if paged else None,
-        includeBody=True if bodies else None,
+        include_body=True if bodies else None,
         shard=shard,
     )
     return ClientCall("scanJobs", (request,), partial(_parsing.scanned, shard=shard), Resend.SAFE)
@@ -380,12 +379,12 @@ def retry_failed(
     queue: str, *, priority: int, attempts: int, run_after_ms: int | None, limit: int, cancelled: bool
 ) -> ClientCall[int]:
     request = types.PinLaterRetryFailedJobsRequest(
-        queueName=queue,
+        queue=queue,
         priority=priority,
-        attemptsToAllow=attempts,
-        runAfterTimestampMillis=_time_ms(run_after_ms, "retry_failed", "run_after_ms"),
+        attempts=attempts,
+        run_after_ms=_time_ms(run_after_ms, "retry_failed", "run_after_ms"),
         limit=limit,
-        skipCancelled=None if cancelled else True,
+        skip_cancelled=None if cancelled else True,
     )
     return ClientCall("retryFailedJobs", (request,), _same)
 
@@ -406,7 +405,7 @@ def change_priority(queue: str, descriptors: Sequence[str], priority: int) -> Cl
 
 def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> ClientCall[int]:
     request = types.PinLaterDeleteJobsRequest(
-        queueName=queue, jobState=_state(state), priority=priority, bodyRegexToMatch=regex, limit=limit
+        queue=queue, state=_state(state), priority=priority, regex=regex, limit=limit
     )
     return ClientCall("deleteJobs", (request,), _same)
 
@@ -416,7 +415,7 @@ def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> ClientC
 
 
 def configure_queue(queue: str, config: QueueConfig) -> ClientCall[None]:
-    wire = types.QueueConfig(**fields_of(config))
+    wire = types.QueueConfig(**config._asdict())
     return ClientCall("configureQueue", (queue, wire), _nothing, Resend.SAFE)
 
 

@@ -131,7 +131,7 @@ class ClientBase:
     def with_new_key(self, call: ClientCall[T]) -> ClientCall[T]:
         """The same enqueue as a new request, with a key that no other one has. From any thread."""
         owners, now_ms, jobs = self._owners(), self._clock.now_ms(), call.args[0].jobs
-        if owners is None or not jobs or jobs[0].uniqueKey is not None:  # which decides on the shard itself
+        if owners is None or not jobs or jobs[0].unique_key is not None:  # which decides on the shard itself
             key = _calls.new_request_key(now_ms)
         else:
             key = owners.new_request_key(now_ms, len(jobs))

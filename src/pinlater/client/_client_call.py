@@ -81,7 +81,7 @@ class ClientCall(NamedTuple, Generic[T]):
     def _queue(self) -> str | None:
         """None if the call names no queue, or several."""
         first = self.args[0] if self.args else None
-        return first if isinstance(first, str) else getattr(first, "queueName", None)
+        return first if isinstance(first, str) else getattr(first, "queue", None)
 
     def explained(self, error: PinLaterError) -> PinLaterError:
         """The server's error; servers answer only that the name is invalid, or that there is no such queue. With the rule for names if no
@@ -113,7 +113,7 @@ class ClientCall(NamedTuple, Generic[T]):
         if wait_ms >= self.wait_ms:
             return self
         request = copy(self.args[0])
-        request.waitMillis = wait_ms
+        request.wait_ms = wait_ms
         return self._replace(args=(request,), wait_ms=wait_ms)
 
 

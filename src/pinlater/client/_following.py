@@ -102,7 +102,7 @@ class OwnerConnections:
             async with asyncio.timeout(_PROBE_S):
                 link = await self._connect(address)
                 answer = await link.call(call.method, self._name, call.args)
-            kept = self._owners.reached(address, answer.serverId or "")
+            kept = self._owners.reached(address, answer.server_id or "")
             if kept:
                 self._links[address] = link
         except Exception as error:  # noqa: BLE001 - a test run refuses servers with an error of its own, and calls go on without them

@@ -34,33 +34,33 @@ def aim_of(call: ClientCall[Any]) -> Aim | None:
 def _enqueue(request: types.PinLaterEnqueueRequest) -> Aim | None:
     if request.repeated:
         return None
-    unique_key = request.jobs[0].uniqueKey if request.jobs else None
-    return Aim(request.queueName, key=unique_key or request.requestKey or "", jobs=len(request.jobs))
+    unique_key = request.jobs[0].unique_key if request.jobs else None
+    return Aim(request.queue, key=unique_key or request.request_key or "", jobs=len(request.jobs))
 
 
 def _dequeue(request: types.PinLaterDequeueRequest) -> Aim:
-    acks = request.jobAckRequest
-    shard = "" if acks is None else _first(acks.jobsSucceeded, acks.jobsFailed)
+    acks = request.acks
+    shard = "" if acks is None else _first(acks.succeeded, acks.failed)
     jobs = request.limit if isinstance(request.limit, int) else 1  # another type is refused when the call is encoded
-    return Aim(request.queueName, shard, jobs=jobs)
+    return Aim(request.queue, shard, jobs=jobs)
 
 
 def _acks(request: types.PinLaterJobAckRequest) -> Aim:
-    return Aim(request.queueName, _first(request.jobsSucceeded, request.jobsFailed))
+    return Aim(request.queue, _first(request.succeeded, request.failed))
 
 
 def _checkpoints(request: types.PinLaterCheckpointJobsRequest) -> Aim:
-    return Aim(request.queueName, _first(request.requests))
+    return Aim(request.queue, _first(request.requests))
 
 
 def _claims(request: types.ClaimsRequest | types.ReleaseRequest) -> Aim:
-    return Aim(request.queueName, _first(request.claims))
+    return Aim(request.queue, _first(request.claims))
 
 
 def _first(*lists: Iterable[Any] | None) -> str:
     """The shard of the first job. A client that reports on jobs of several shards at once asks their owners through one server."""
     first = next(chain.from_iterable(items for items in lists if items), None)
-    return "" if first is None else shard_of(first.jobDescriptor)
+    return "" if first is None else shard_of(first.descriptor)
 
 
 _AIMS: Mapping[str, Callable[[Any], Aim | None]] = {
@@ -110,6 +110,6 @@ def owner_table(answer: types.QueueOwners) -> OwnerTable:
     return OwnerTable(
         {server.id: server.address or "" for server in answer.servers},
         owners,
-        [shard.name for shard in answer.shards if shard.takesEnqueues],
+        [shard.name for shard in answer.shards if shard.takes_enqueues],
         [tuple(dict.fromkeys(by_slice[place] for by_slice in owners.values())) for place in range(SLICES)],
     )

@@ -19,17 +19,17 @@ def ack_result(outcome: types.AckOutcome) -> values.AckResult:
         outcome.descriptor,
         Outcome(outcome.outcome),
         outcome.holder or "",
-        outcome.heldSinceMillis,
-        outcome.claimDeadlineMillis,
+        outcome.held_since_ms,
+        outcome.claim_deadline_ms,
         _error_of(outcome) if outcome.outcome == Outcome.ERROR else None,
     )
 
 
 def _error_of(outcome: types.AckOutcome) -> PinLaterError:
-    detail = outcome.errorDetail or ""
+    detail = outcome.error_detail or ""
     message = f"{outcome.descriptor}: {detail or 'the server could not carry it out'}"
-    code = ErrorCode.UNKNOWN if outcome.errorCode is None else outcome.errorCode
-    return error_for(code, message, detail, outcome.retryable, outcome.retryAfterMillis)
+    code = ErrorCode.UNKNOWN if outcome.error_code is None else outcome.error_code
+    return error_for(code, message, detail, outcome.retryable, outcome.retry_after_ms)
 
 
 def ack_results(outcomes: Sequence[types.AckOutcome] | None) -> list[values.AckResult]:
@@ -43,9 +43,9 @@ def moved_jobs(outcomes: Sequence[types.MovedJob]) -> list[values.MovedJob]:
         values.MovedJob(
             outcome.descriptor,
             Outcome(outcome.outcome),
-            outcome.movedTo or "",
+            outcome.moved_to or "",
             outcome.holder or "",
-            outcome.heldSinceMillis,
+            outcome.held_since_ms,
         )
         for outcome in outcomes
     ]
@@ -53,15 +53,15 @@ def moved_jobs(outcomes: Sequence[types.MovedJob]) -> list[values.MovedJob]:
 
 def enqueued(response: types.PinLaterEnqueueResponse) -> values.Enqueued:
     """The descriptors of an enqueue."""
-    return values.Enqueued(response.jobDescriptors, tuple(response.existing or ()))
+    return values.Enqueued(response.descriptors, tuple(response.existing or ()))
 
 
 def dequeued(queue: str, response: types.PinLaterDequeueResponse) -> values.Dequeued:
     """The jobs of a dequeue, in the order to run them: the server's, or, from an original one, by priority and id."""
     jobs = response.jobs or {}
-    metadata = response.jobMetadata or {}
-    order = response.jobOrder or sorted(jobs, key=_priority_and_id)
-    results = ack_results(response.ackOutcomes) if response.ackOutcomes else ()
+    metadata = response.metadata or {}
+    order = response.order or sorted(jobs, key=_priority_and_id)
+    results = ack_results(response.ack_outcomes) if response.ack_outcomes else ()
     return values.Dequeued(
         [_claimed(queue, name, jobs[name], metadata.get(name)) for name in order if name in jobs], results
     )
@@ -82,65 +82,64 @@ def _claimed(queue: str, descriptor: str, body: bytes, meta: types.PinLaterDeque
         descriptor,
         queue,
         body,
-        meta.claimToken or "",
+        meta.token or "",
         meta.attempt or 0,
-        meta.attemptsAllowed or 0,
-        meta.attemptsRemaining or 0,
+        meta.attempts_allowed or 0,
+        meta.attempts_remaining or 0,
         meta.headers or {},
-        meta.createdAtTimestampMillis,
-        meta.claimDeadlineMillis,
-        bool(meta.bodyMasked),
+        meta.created_at_ms,
+        meta.claim_deadline_ms,
+        bool(meta.body_masked),
     )
 
 
 def job_info(info: types.PinLaterJobInfo) -> values.JobInfo:
     """All that a server tells of a job."""
     return values.JobInfo(
-        descriptor=info.jobDescriptor,
-        state=JobState(info.jobState),
-        attempts_allowed=info.attemptsAllowed,
-        attempts_remaining=info.attemptsRemaining,
-        custom_status=info.customStatus,
-        created_at_ms=info.createdAtTimestampMillis,
-        run_after_ms=info.runAfterTimestampMillis,
-        updated_at_ms=info.updatedAtTimestampMillis,
-        claim_descriptor=info.claimDescriptor,
+        descriptor=info.descriptor,
+        state=JobState(info.state),
+        attempts_allowed=info.attempts_allowed,
+        attempts_remaining=info.attempts_remaining,
+        custom_status=info.custom_status,
+        created_at_ms=info.created_at_ms,
+        run_after_ms=info.run_after_ms,
+        updated_at_ms=info.updated_at_ms,
+        claim_descriptor=info.claim_descriptor,
         body=info.body,
         headers=info.headers or {},
-        unique_key=info.uniqueKey,
-        claim_deadline_ms=info.claimDeadlineMillis,
-        error_type=info.lastErrorType or "",
-        error_text=info.lastErrorText or "",
+        unique_key=info.unique_key,
+        claim_deadline_ms=info.claim_deadline_ms,
+        error_type=info.error_type or "",
+        error_text=info.error_text or "",
         attempts=tuple(_attempt(attempt) for attempt in info.attempts or ()),
-        finished_at_ms=info.finishedAtTimestampMillis,
-        expires_at_ms=info.expiresAtMillis,
+        finished_at_ms=info.finished_at_ms,
+        expires_at_ms=info.expires_at_ms,
         progress=info.progress or "",
-        body_masked=bool(info.bodyMasked),
-        failure_group=info.failureGroup or "",
+        body_masked=bool(info.body_masked),
+        failure_group=info.failure_group or "",
     )
 
 
 def _attempt(attempt: types.Attempt) -> Attempt:
     return Attempt(
         attempt.number,
-        attempt.claimedBy or "",
-        attempt.claimedAtMillis or 0,
-        attempt.endedAtMillis or 0,
+        attempt.claimed_by or "",
+        attempt.claimed_at_ms or 0,
+        attempt.ended_at_ms or 0,
         attempt.outcome or "",
-        attempt.errorType or "",
-        attempt.errorText or "",
+        attempt.error_type or "",
+        attempt.error_text or "",
     )
 
 
 def scanned(response: types.PinLaterScanJobsResponse, *, shard: str | None = None) -> values.Scanned:
     """A page of a scan. Raises `UnknownMethod` if only jobs of one shard were asked for, and the server has not read that."""
     if shard is not None and any(
-        parse_descriptor(info.jobDescriptor).shard not in (shard, shard.removeprefix("s"))
-        for info in response.scannedJobs
+        parse_descriptor(info.descriptor).shard not in (shard, shard.removeprefix("s")) for info in response.jobs
     ):
         raise UnknownMethod("The server is older than scans of one shard, and answers the jobs of all shards")
     return values.Scanned(
-        [job_info(info) for info in response.scannedJobs],
+        [job_info(info) for info in response.jobs],
         response.continuation or "-1",
         bool(response.incomplete),
     )
@@ -169,26 +168,26 @@ def settings_in_force(settings: types.SettingsInForce) -> values.SettingsInForce
 
 def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
     """The facts, and the job if it is known."""
-    queue, shard, ahead = found.queue, found.shard, found.jobsAhead
+    queue, shard, ahead = found.queue, found.shard, found.jobs_ahead
     return values.JobExplanation(
-        found.jobDescriptor,
-        found.nowMillis,
+        found.descriptor,
+        found.now_ms,
         None if found.job is None else job_info(found.job),
-        values.ShardFacts(shard.name, shard.inReach, shard.drains),
+        values.ShardFacts(shard.name, shard.in_reach, shard.drains),
         values.QueueFacts(
             queue.paused,
-            queue.pausedAtMillis,
-            queue.pausedBy or "",
-            queue.maxJobsPerSecond,
-            queue.nextSlotMillis,
-            queue.claimedPerSecond,
-            queue.inProgress,
-            queue.waitingDequeues,
-            queue.lastDequeueAtMillis,
-            queue.serverStartedAtMillis,
+            queue.paused_at_ms,
+            queue.paused_by or "",
+            queue.max_jobs_per_second,
+            queue.next_slot_ms,
+            queue.claimed_per_second,
+            queue.in_progress,
+            queue.waiting_dequeues,
+            queue.last_dequeue_at_ms,
+            queue.server_started_at_ms,
             queue.servers,
         ),
-        None if ahead is None else values.JobsAhead(ahead.jobs, ahead.atLeast, ahead.incomplete),
+        None if ahead is None else values.JobsAhead(ahead.jobs, ahead.at_least, ahead.incomplete),
     )
 
 
@@ -197,13 +196,13 @@ def audit_page(page: types.AuditPage) -> values.AuditPage:
     entries = [
         values.AuditEntry(
             each.id,
-            each.atMillis,
+            each.at_ms,
             each.who,
             tuple(each.roles),
             each.source,
             each.address,
             each.operation,
-            each.queueName,
+            each.queue,
             each.arguments,
             each.jobs,
             each.outcome,
@@ -217,7 +216,7 @@ def audit_page(page: types.AuditPage) -> values.AuditPage:
 
 def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.WaitingDequeues]:
     """The dequeues that wait, by queue and source."""
-    return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]
+    return [values.WaitingDequeues(each.queue, each.source, each.number) for each in found]
 
 
 def server_workers(found: Sequence[types.ServerWorkers]) -> list[values.ServerWorkers]:
@@ -226,10 +225,10 @@ def server_workers(found: Sequence[types.ServerWorkers]) -> list[values.ServerWo
         values.ServerWorkers(
             [_worker_status(status) for status in each.workers],
             waiting_dequeues(each.waiting),
-            each.serverId,
+            each.server_id,
             each.servers,
-            each.nowMillis,
-            each.upMillis,
+            each.now_ms,
+            each.up_ms,
             each.forgotten,
         )
         for each in found
@@ -240,24 +239,24 @@ def _worker_status(status: types.WorkerStatus) -> values.WorkerStatus:
     return values.WorkerStatus(
         status.source,
         status.process or 0,
-        status.heardMillisAgo,
+        status.heard_ms,
         [
             values.WorkerQueue(
-                each.queueName,
-                each.askedMillisAgo,
-                each.handedOut,
-                each.timedOut,
+                each.queue,
+                each.asked_ms,
+                each.handed_out,
+                each.timed_out,
                 each.late,
-                each.timedOutLately,
-                each.lateLately,
-                each.timedOutTimes or 0,
+                each.timed_out_lately,
+                each.late_lately,
+                each.timed_out_times or 0,
             )
             for each in status.queues
         ],
-        status.claimMillis,
+        status.claim_ms,
         None if status.info is None else _worker_info(status.info),
-        status.saidMillisAgo,
-        [values.LostClaim(each.queueName, each.jobDescriptor, each.endedMillisAgo) for each in status.lost],
+        status.said_ms,
+        [values.LostClaim(each.queue, each.descriptor, each.ended_ms) for each in status.lost],
     )
 
 
@@ -269,7 +268,7 @@ def _worker_info(info: types.WorkerInfo) -> values.WorkerInfo:
         info.pid or 0,
         info.concurrency or 0,
         info.running or 0,
-        info.startedAtMillis or 0,
+        info.started_at_ms or 0,
     )
 
 
@@ -283,13 +282,13 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
             slots=server.slots,
             answers=server.answers,
             heard=server.heard,
-            heard_ms=server.heardMillisAgo,
+            heard_ms=server.heard_ms,
             usable=server.usable,
-            unanswered_calls=server.unansweredCalls,
-            items_sent=server.itemsSent,
-            items_taken=server.itemsTaken,
+            unanswered_calls=server.unanswered_calls,
+            items_sent=server.items_sent,
+            items_taken=server.items_taken,
             facts=values.ServerFacts(
-                server.version or "", server.startedAtMillis, server.connections, server.loopLagMillis
+                server.version or "", server.started_at_ms, server.connections, server.loop_lag_ms
             ),
         )
         for server in status.servers
@@ -297,24 +296,24 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
     shards = [
         values.ClusterShard(
             shard.name,
-            shard.inReach,
-            shard.ownersVersion,
+            shard.in_reach,
+            shard.version,
             [addresses[index] if 0 <= index < len(addresses) else "" for index in shard.owners],
-            shard.misplacedSlices,
+            shard.misplaced,
             None if shard.details is None else _shard_details(shard.details),
         )
         for shard in status.shards
     ]
     forwarded = [
-        values.ForwardedCalls(each.kind, each.callsSent, each.itemsSent, each.callsTaken, each.itemsTaken)
+        values.ForwardedCalls(each.kind, each.calls_sent, each.items_sent, each.calls_taken, each.items_taken)
         for each in status.forwarded
     ]
     fronts = tuple(
-        values.FrontProcess(each.number, each.callsTaken, each.callsUnderWay, each.waitingCalls, each.untakenBytes)
-        for each in status.frontProcesses or ()
+        values.FrontProcess(each.number, each.calls_taken, each.calls_under_way, each.waiting_calls, each.untaken_bytes)
+        for each in status.front_processes or ()
     )
     return values.ClusterStatus(
-        status.address, servers, shards, forwarded, status.moves, status.answersLost, bool(status.incomplete), fronts
+        status.address, servers, shards, forwarded, status.moves, status.answers_lost, bool(status.incomplete), fronts
     )
 
 
@@ -323,47 +322,47 @@ def _shard_details(shard: types.ShardDetails) -> values.ShardDetails:
     return values.ShardDetails(
         kind=shard.kind,
         address=shard.address or "",
-        takes_enqueues=shard.takesEnqueues,
-        since_ms=shard.sinceMillis,
+        takes_enqueues=shard.takes_enqueues,
+        since_ms=shard.since_ms,
         failure=shard.failure or "",
-        failed_at_ms=shard.failedAtMillis,
+        failed_at_ms=shard.failed_at_ms,
         probing=shard.probing,
         stalled=shard.stalled,
         full=shard.full or "",
         jobs=None
         if jobs is None
         else values.ShardJobs(
-            jobs.countedAtMillis,
+            jobs.at_ms,
             jobs.due,
             jobs.scheduled,
-            jobs.inProgress,
+            jobs.in_progress,
             jobs.succeeded,
             jobs.failed,
-            jobs.oldestDueAtMillis,
+            jobs.oldest_due_at_ms,
         ),
-        size=values.ShardSize(size.usedBytes, size.logBytes, size.limitBytes, size.measuredAtMillis, bool(size.late)),
+        size=values.ShardSize(size.used_bytes, size.log_bytes, size.limit_bytes, size.at_ms, bool(size.late)),
         drain=None
         if drain is None
         else values.ShardDrain(
-            drain.sinceMillis, drain.leaving, drain.liveAtFirst, drain.jobsPerSecond, drain.emptyAtMillis
+            drain.since_ms, drain.leaving, drain.live_at_first, drain.jobs_per_second, drain.empty_at_ms
         ),
         lanes=[
             values.ShardLane(
                 lane.kind,
                 lane.waiting,
                 lane.running,
-                lane.runningMillis,
+                lane.running_ms,
                 lane.calls,
                 lane.requests,
-                lane.meanMillis,
-                lane.slowestMillis,
+                lane.mean_ms,
+                lane.slowest_ms,
             )
             for lane in shard.lanes
         ],
-        failure_kind=shard.failureKind or "",
+        failure_kind=shard.failure_kind or "",
         memory=None
         if memory is None
-        else values.ShardMemory(memory.jobs, memory.bytes, memory.claims, memory.staleClaims),
+        else values.ShardMemory(memory.jobs, memory.bytes, memory.claims, memory.stale_claims),
     )
 
 
@@ -374,73 +373,69 @@ def failure_groups(found: types.FailuresResponse) -> values.FailureGroups:
 
 def _failure_group(group: types.FailureGroup) -> values.FailureGroup:
     return values.FailureGroup(
-        group.queueName,
+        group.queue,
         group.name,
         group.task,
-        group.errorType,
+        group.error_type,
         group.pattern,
         group.failures,
-        group.firstMillis,
-        group.lastMillis,
-        group.sampleDescriptor,
+        group.first_ms,
+        group.last_ms,
+        group.sample_descriptor,
         tuple(group.hours),
-        group.mutedUntilMillis or 0,
+        group.muted_until_ms or 0,
     )
 
 
 def history(found: types.QueueHistoryResponse) -> values.Histories:
     """The points and marks of a range."""
     return values.Histories(
-        found.stepSeconds,
-        found.fromMillis,
-        found.untilMillis,
+        found.step_s,
+        found.from_ms,
+        found.until_ms,
         tuple(
-            values.QueueHistory(each.queueName, tuple(_history_point(point) for point in each.points))
+            values.QueueHistory(each.queue, tuple(_history_point(point) for point in each.points))
             for each in found.queues
         ),
-        tuple(values.DeployMark(mark.atMillis, mark.text, mark.queueName or "") for mark in found.marks),
+        tuple(values.DeployMark(mark.at_ms, mark.text, mark.queue or "") for mark in found.marks),
         bool(found.incomplete),
     )
 
 
 def _history_point(point: types.HistoryPoint) -> values.HistoryPoint:
     return values.HistoryPoint(
-        at_ms=point.atMillis,
+        at_ms=point.at_ms,
         enqueued=point.enqueued,
         claimed=point.claimed,
         succeeded=point.succeeded,
         failed=point.failed,
-        timed_out=point.timedOut,
+        timed_out=point.timed_out,
         expired=point.expired,
         due=point.due,
         scheduled=point.scheduled,
-        running=point.inProgress,
-        oldest_ms=point.oldestWaitingMillis,
+        running=point.in_progress,
+        oldest_ms=point.oldest_waiting_ms,
         waits=_percentiles(point.waits),
         runs=_percentiles(point.runs),
     )
 
 
 def _percentiles(found: types.Percentiles | None) -> values.SpanPercentiles | None:
-    return (
-        None
-        if found is None
-        else values.SpanPercentiles(found.number, found.p50Millis, found.p90Millis, found.p99Millis)
-    )
+    return None if found is None else values.SpanPercentiles(found.number, found.p50_ms, found.p90_ms, found.p99_ms)
 
 
 def queue_stats(stats: types.QueueStats) -> values.QueueStats:
     """A queue's counts and rates."""
     rates = stats.rates
     return values.QueueStats(
-        stats.queueName,
+        stats.queue,
         stats.paused,
         tuple(_counts(counts) for counts in stats.counts),
-        stats.oldestWaitingMillis,
+        stats.oldest_waiting_ms,
         values.Rates(rates.enqueued, rates.claimed, rates.succeeded, rates.failed, rates.retried),
-        stats.waitingDequeues,
+        stats.waiting_dequeues,
         bool(stats.incomplete),
-        stats.maxJobsPerSecond,
+        stats.max_jobs_per_second,
     )
 
 
@@ -449,15 +444,15 @@ def _counts(counts: types.QueueCounts) -> values.PriorityCounts:
         priority=counts.priority,
         pending=counts.pending,
         future=counts.future,
-        in_progress=counts.inProgress,
+        in_progress=counts.in_progress,
         succeeded=counts.succeeded,
         failed=counts.failed,
-        enqueued_total=counts.enqueuedTotal,
-        claimed_total=counts.claimedTotal,
-        succeeded_total=counts.succeededTotal,
-        failed_total=counts.failedTotal,
-        retried_total=counts.retriedTotal,
-        oldest_due_at_ms=counts.oldestDueAtMillis,
+        enqueued_total=counts.enqueued_total,
+        claimed_total=counts.claimed_total,
+        succeeded_total=counts.succeeded_total,
+        failed_total=counts.failed_total,
+        retried_total=counts.retried_total,
+        oldest_due_at_ms=counts.oldest_due_at_ms,
     )
 
 
@@ -466,15 +461,15 @@ def server_info(info: types.ServerInfo) -> values.ServerInfo:
     return values.ServerInfo(
         version=info.version,
         features=tuple(info.features),
-        store_kind=info.storeKind,
-        now_ms=info.nowMillis,
-        started_at_ms=info.startedAtMillis,
-        priority_levels=info.priorityLevels,
-        max_body_bytes=info.maxBodyBytes,
-        max_frame_bytes=info.maxFrameBytes,
-        max_jobs_per_request=info.maxJobsPerRequest,
-        max_descriptors_per_request=info.maxDescriptorsPerRequest,
-        max_wait_ms=info.maxWaitMillis,
+        store_kind=info.store_kind,
+        now_ms=info.now_ms,
+        started_at_ms=info.started_at_ms,
+        priority_levels=info.priority_levels,
+        max_body_bytes=info.max_body_bytes,
+        max_frame_bytes=info.max_frame_bytes,
+        max_jobs_per_request=info.max_jobs_per_request,
+        max_descriptors_per_request=info.max_descriptors_per_request,
+        max_wait_ms=info.max_wait_ms,
         access=info.access or "",
         caller=None if info.caller is None else _rights(info.caller),
     )
@@ -482,9 +477,9 @@ def server_info(info: types.ServerInfo) -> values.ServerInfo:
 
 def _rights(caller: types.CallerRights) -> values.CallerRights:
     return values.CallerRights(
-        caller.tokenName or "",
+        caller.token_name or "",
         tuple(caller.roles),
         tuple(caller.queues),
-        caller.expiresAtMillis,
-        bool(caller.speaksForOthers),
+        caller.expires_at_ms,
+        bool(caller.speaks_for_others),
     )

@@ -13,7 +13,7 @@ from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.errors import ApplicationErrorKind
 from pinlater.wire.errors import WireError as WireError
 from pinlater.wire.framing import FrameSplitter as FrameReader
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import METHODS_BY_NAME
 
@@ -24,16 +24,15 @@ def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...
     """A framed call; an empty `token` is not sent. Raises WrongType or InvalidArgument, which name method and argument, for a
     value of the wrong type or out of its range."""
     known = METHODS_BY_NAME[method]
-    names = known.arguments_class.__slots__[1:]  # type: ignore[attr-defined]
-    context = types.RequestContext(source=source, authToken=token or None)
+    named = dict(zip(known.argument_names, args, strict=True))
+    context = types.RequestContext(source=source, auth_token=token or types.NOT_SENT)
     if isinstance(token, TokenForCaller):
         context.source = token.source_of(source)
-        context.onBehalfOf, context.callerAddress = token.user or None, token.address or None
+        context.on_behalf_of, context.caller_address = token.user or None, token.address or None
     try:
-        return encode_call(method, sequence, requestContext=context, **dict(zip(names, args, strict=True)))
+        return encode_call(method, sequence, context=context, **named)
     except WireError as error:
-        arguments = known.arguments_class(requestContext=None, **dict(zip(names, args, strict=True)))
-        wrong = wrong_value(arguments, known.arguments_pair[1])
+        wrong = wrong_value(known.arguments.cls(**named), known.arguments.spec)
         kind = InvalidArgument if wrong is None else type(wrong)
         raise kind(f"{client_name(method)}: {wrong or error.message}") from None
 
@@ -43,7 +42,7 @@ def check_encodable(value: Any, name: str) -> None:
     try:
         codec.check_encodable(value)
     except WireError as error:
-        raise wrong_value(value, value.thrift_spec, name) or InvalidArgument(f"{name} {error.message}") from None
+        raise wrong_value(value, types.SPECS[type(value)], name) or InvalidArgument(f"{name} {error.message}") from None
 
 
 class AnswerDecoder:
@@ -60,11 +59,11 @@ class AnswerDecoder:
         if reply.exception is not None:
             refused = reply.exception
             return reply.seqid, error_for(
-                refused.errorCode,
+                refused.error_code,
                 refused.message,
                 refused.detail or "",
                 refused.retryable,
-                refused.retryAfterMillis,
+                refused.retry_after_ms,
             )
         return reply.seqid, reply.value
 

@@ -14,34 +14,21 @@ from thrift.Thrift import TType
 from pinlater.client.errors import InvalidArgument, WrongType
 
 _BITS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
-# Where a name of the protocol is another word, and no other spelling.
+# Where the caller has another word than the struct.
 _NAMES = {
     "FailureMute.name": "group",
-    "appendCustomStatus": "append_status",
-    "attemptsToAllow": "attempts",
-    "bodyRegexToMatch": "regex",
-    "claimToken": "token",
-    "finalFailure": "final",
-    "jobDescriptor": "descriptor",
-    "jobDescriptors": "descriptors",
-    "jobState": "state",
-    "jobsFailed": "acks",
-    "jobsSucceeded": "acks",
-    "numAttemptsAllowed": "attempts_allowed",
-    "numOfAttemptsAllowed": "attempts_allowed",
-    "prependCustomStatus": "prepend_status",
-    "queueName": "queue",
-    "queueNames": "queues",
+    "failed": "acks",
     "requests": "items",
-    "uniqueForMillis": "unique.for_ms",
-    "uniqueKey": "unique.key",
-    "uniqueScope": "unique.scope",
+    "succeeded": "acks",
+    "unique_for_ms": "unique.for_ms",
+    "unique_key": "unique.key",
+    "unique_scope": "unique.scope",
 }
 # Structs that the client makes of a method's arguments.
-_OF_THE_CLIENT = frozenset({"request", "jobAckRequest", "mark", "mute"})
-_UNIT = re.compile("(Timestamp)?Millis$")
+_OF_THE_CLIENT = frozenset({"request", "acks", "mark", "mute"})
+# Lists that the client makes of a list of the caller's, so that their numbers say nothing to it.
+_PARTS = frozenset({"failed", "succeeded"})
 _TIME = re.compile("(run_after|at|from|since|until)_ms$")
-_CAPITAL = re.compile("[A-Z]")
 
 
 def wrong_value(value: Any, spec: tuple[Any, ...], name: str = "") -> InvalidArgument | None:
@@ -55,17 +42,13 @@ def _errors_in(struct: Any, spec: tuple[Any, ...], name: str) -> Iterator[Invali
         if value is None:
             continue
         _, kind, field, argument, _ = entry
-        own = name if field in _OF_THE_CLIENT else _joined(name, _name_of(field, type(struct).__name__))
-        yield from _errors_of(value, kind, argument, own, numbered=not field.startswith("jobs") or field == "jobs")
+        known = _NAMES.get(f"{type(struct).__name__}.{field}") or _NAMES.get(field, field)
+        own = name if field in _OF_THE_CLIENT else _joined(name, known)
+        yield from _errors_of(value, kind, argument, own, numbered=field not in _PARTS)
 
 
 def _joined(outer: str, inner: str) -> str:
     return f"{outer}.{inner}" if outer else inner
-
-
-def _name_of(field: str, struct: str) -> str:
-    known = _NAMES.get(f"{struct}.{field}") or _NAMES.get(field)
-    return known or _CAPITAL.sub(lambda found: "_" + found[0].lower(), _UNIT.sub("_ms", field.replace("Seconds", "_s")))
 
 
 def _errors_of(value: Any, kind: int, argument: Any, name: str, *, numbered: bool = True) -> Iterator[InvalidArgument]:

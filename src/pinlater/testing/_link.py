@@ -14,8 +14,8 @@ from pinlater.client._thrift import AnswerDecoder, encode_request
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
 from pinlater.domain.clock import Clock
 from pinlater.server.access.quotas import TokenUse
-from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.server.thrift.connection_use import ConnectionUse
+from pinlater.server.thrift.methods.jobs import DequeueAnswer
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._server import HOST, PORT, MemoryServer
 from pinlater.wire.framing import LENGTH_BYTES

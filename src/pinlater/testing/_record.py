@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from pinlater.domain.calls import Job
 from pinlater.domain.clock import Clock
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift import handlers, requests
+from pinlater.server.thrift.methods import METHODS
+from pinlater.server.thrift.methods.jobs import jobs_to_enqueue
 
 
 class EnqueuedJob(NamedTuple):
@@ -36,10 +37,10 @@ class EnqueuedJobs:
 
     async def enqueue_jobs(self, service: Service, call: Any) -> Any:
         """The handler of `enqueueJobs`; keeps what it stores."""
-        answer = await handlers.enqueue_jobs(service, call)
-        queue, jobs = call.request.queueName, requests.jobs_to_enqueue(call.request.jobs)
+        answer = await METHODS["enqueueJobs"].handle(service, call)
+        queue, jobs = call.request.queue, jobs_to_enqueue(call.request.jobs)
         existing = frozenset(answer.existing or ())
-        for index, (descriptor, job) in enumerate(zip(answer.jobDescriptors, jobs, strict=True)):
+        for index, (descriptor, job) in enumerate(zip(answer.descriptors, jobs, strict=True)):
             if index not in existing:
                 self._stored.setdefault(descriptor, EnqueuedJob(descriptor, queue, job, self._clock.now_ms()))
         return answer

@@ -18,7 +18,8 @@ from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
-from pinlater.server.thrift.handlers import HANDLERS, Handler
+from pinlater.server.thrift.methods import METHODS
+from pinlater.server.thrift.methods.record import ServedMethod
 from pinlater.server.thrift.settings import ThriftSettings
 
 HOST, PORT = "in-process", 1
@@ -33,7 +34,7 @@ class MemoryServer:
         jobs: JobSettings,
         admin_password_hash: str | None = None,
         *,
-        handlers: Mapping[str, Handler] = HANDLERS,
+        methods: Mapping[str, ServedMethod] = METHODS,
     ) -> None:
         self._clock = clock
         # A clock that a test advances looks like a server that stood still.
@@ -46,7 +47,7 @@ class MemoryServer:
         self._settings = Settings(
             advertised_host=HOST, admin_password_hash=admin_password_hash, jobs=jobs, thrift=thrift
         )
-        self._handlers = handlers
+        self._methods = methods
 
     async def open(self) -> None:
         """Opens the store and creates the parts of the server."""
@@ -54,7 +55,7 @@ class MemoryServer:
         shards = [DesiredShard("1", MemoryShard)]
         self._core = core = await Core.open(shards, self._settings, Metrics(), self._clock, random)
         self.answering = Answering(
-            core.service, self._settings.thrift, core.metrics, self._clock, handlers=self._handlers
+            core.service, self._settings.thrift, core.metrics, self._clock, methods=self._methods
         )
 
     async def sweep(self) -> None:

@@ -26,7 +26,7 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import ClaimedJob, JobInfo, JobState
 from pinlater.domain.passwords import hash_password
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._record import EnqueuedJobs
@@ -84,7 +84,7 @@ class InProcessService:
             self.clock,
             settings or JobSettings(),
             admin_password and hash_password(admin_password),
-            handlers={**HANDLERS, "enqueueJobs": self._record.enqueue_jobs},
+            methods={**METHODS, "enqueueJobs": replace(METHODS["enqueueJobs"], handle=self._record.enqueue_jobs)},
         )
         self._thread.start()
         self._thread.run(self._server.open)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.wire.generated import received
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs
+from pinlater.wire.generated import structs as types
 
 _ACTIONS = dict(enumerate(BulkAction))
 _STATES = dict(enumerate(BulkState))
@@ -43,31 +43,31 @@ def wire_order(order: BulkOrder) -> types.BulkOrder:
     )
 
 
-def order_of(order: types.BulkOrder | received.BulkOrder) -> BulkOrder:
+def order_of(order: types.BulkOrder | structs.BulkOrder) -> BulkOrder:
     """The order that a struct says. Raises `KeyError` for a number that names nothing."""
     chosen = order.filter
     criteria = JobCriteria(
         frozenset(chosen.tasks or ()),
         chosen.headers or {},
-        chosen.errorText or "",
-        chosen.minAttempts or 0,
-        chosen.enqueuedFromMillis,
-        chosen.enqueuedBeforeMillis,
-        chosen.groupName or "",
-        bool(chosen.skipCancelled),
+        chosen.error_text or "",
+        chosen.min_attempts or 0,
+        chosen.enqueued_from_ms,
+        chosen.enqueued_before_ms,
+        chosen.group or "",
+        bool(chosen.skip_cancelled),
     )
     return BulkOrder(
-        order.queueName,
+        order.queue,
         _ACTIONS[order.action],
-        _JOB_STATES[chosen.jobState],
+        _JOB_STATES[chosen.state],
         chosen.priority,
-        chosen.bodyRegexToMatch,
+        chosen.regex,
         criteria,
-        1 if order.attemptsToAllow is None else order.attemptsToAllow,
-        order.jobsPerSecond,
-        bool(order.forGood),
+        1 if order.attempts is None else order.attempts,
+        order.jobs_per_second,
+        bool(order.for_good),
         order.undoes,
-        order.expectedJobs,
+        order.expected_jobs,
     )
 
 
@@ -97,19 +97,19 @@ def run_of(run: types.BulkRun) -> BulkRun:
     return BulkRun(
         run.id,
         order_of(run.order),
-        run.startedBy,
-        run.startedMillis,
+        run.who,
+        run.started_ms,
         _STATES[run.state],
         run.looked,
         run.changed,
-        run.newsMillis,
-        run.endedMillis,
+        run.news_ms,
+        run.ended_ms,
         run.detail or "",
-        run.undoUntilMillis,
-        run.toLookAt,
-        run.expectedChanges,
+        run.undo_until_ms,
+        run.to_look_at,
+        run.expected_changes,
         run.percent,
-        run.leftMillis,
+        run.left_ms,
     )
 
 
@@ -121,4 +121,4 @@ def wire_list(found: BulkRunList) -> types.BulkRunsResponse:
 
 def list_of(found: types.BulkRunsResponse) -> BulkRunList:
     """The runs that a struct tells of."""
-    return BulkRunList(tuple(map(run_of, found.runs)), bool(found.incomplete), tuple(found.missingShards or ()))
+    return BulkRunList(tuple(map(run_of, found.runs)), bool(found.incomplete), tuple(found.missing_shards or ()))

@@ -1,5 +1,6 @@
 """What the C codec does not look at: whether required fields came, and whether text was UTF-8.
 
+Paths name fields as the IDL does.
 Both are built once for each struct from its spec, and run over each decoded call, so they are made of C-level loops if lists
 are long. The C codec puts U+FFFD in place of bytes that aren't UTF-8; finding one here is a suspicion, not a proof, because a
 text may hold that character itself. The caller then decodes again without UTF-8, and looks closely.
@@ -7,11 +8,13 @@ text may hold that character itself. The caller then decodes again without UTF-8
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from thrift.Thrift import TType
+
+from pinlater.wire.generated.structs import REQUIRED, Spec
 
 REPLACEMENT = "\ufffd"
 _KEY_SHOWN = 100  # characters of a map's key, in a path
@@ -32,16 +35,12 @@ class Check(NamedTuple):
     suspicious: Callable[[Any], bool]
 
 
-def build_check(cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]) -> Check:
-    """The checks for a struct and all in it."""
-    return Check(
-        _build_missing(cls, spec, required),
-        lambda value: _path_of_missing(value, cls, spec, required),
-        _build_suspicious(spec),
-    )
+def build_check(cls: type[Any], spec: Spec) -> Check:
+    """Returns the checks for a struct and all in it."""
+    return Check(_build_missing(cls, spec), lambda value: _path_of_missing(value, cls, spec), _build_suspicious(spec))
 
 
-def _children(spec: tuple[Any, ...]) -> Iterable[tuple[str, int, type[Any], tuple[Any, ...]]]:
+def _children(spec: Spec) -> Iterable[tuple[str, int, type[Any], Spec]]:
     """Fields that hold structs: name, how (STRUCT, LIST or MAP), class, spec."""
     for entry in spec:
         if entry is None:
@@ -55,11 +54,9 @@ def _children(spec: tuple[Any, ...]) -> Iterable[tuple[str, int, type[Any], tupl
             yield name, kind, argument[3][0], argument[3][1]
 
 
-def _build_missing(
-    cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]
-) -> Callable[[Any], bool]:
+def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
     """All that is required of a struct, and of the structs that it requires, is read in one go."""
-    paths, others = _required_paths(cls, spec, required, "")
+    paths, others = _required_paths(cls, spec, "")
     read_all = attrgetter(*paths, paths[0]) if paths else None  # one path alone would not be read as a tuple
     inner = tuple(others)
 
@@ -78,32 +75,28 @@ def _build_missing(
     return missing
 
 
-def _required_paths(
-    cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]], prefix: str
-) -> tuple[list[str], Children]:
+def _required_paths(cls: type[Any], spec: Spec, prefix: str) -> tuple[list[str], Children]:
     """Where all that is always required lies; and what else holds structs, with the look at it."""
-    names = required.get(cls.__name__, ())
+    names = REQUIRED.get(cls, ())
     paths = [prefix + name for name in names]
     others: list[tuple[Callable[[Any], Any], Callable[[Any], bool]]] = []
     for name, kind, child, child_spec in _children(spec):
         if kind == TType.STRUCT and name in names:
-            more = _required_paths(child, child_spec, required, f"{prefix}{name}.")
+            more = _required_paths(child, child_spec, f"{prefix}{name}.")
             paths += more[0]
             others += more[1]
         else:
-            others.append((attrgetter(prefix + name), _missing_in_child(kind, child, child_spec, required)))
+            others.append((attrgetter(prefix + name), _missing_in_child(kind, child, child_spec)))
     return paths, others
 
 
-def _missing_in_child(
-    kind: int, cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]
-) -> Callable[[Any], bool]:
-    one = _build_missing(cls, spec, required)
+def _missing_in_child(kind: int, cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
+    one = _build_missing(cls, spec)
     if kind == TType.STRUCT:
         return one
     if any(True for _ in _children(spec)):
         return lambda items: any(map(one, items if kind == TType.LIST else items.values()))
-    readers = tuple(map(attrgetter, required.get(cls.__name__, ())))
+    readers = tuple(map(attrgetter, REQUIRED.get(cls, ())))
 
     def missing_in_flat(items: Any) -> bool:
         values = items if kind == TType.LIST else items.values()
@@ -112,7 +105,7 @@ def _missing_in_child(
     return missing_in_flat
 
 
-def _build_suspicious(spec: tuple[Any, ...]) -> Callable[[Any], bool]:
+def _build_suspicious(spec: Spec) -> Callable[[Any], bool]:
     """Plain texts first, without a call for each."""
     entries = [entry for entry in spec if entry is not None]
     texts = tuple(attrgetter(entry[2]) for entry in entries if entry[1] == TType.STRING and entry[3] != "BINARY")
@@ -157,21 +150,22 @@ def _has_replacement(text: str) -> bool:
     return REPLACEMENT in text
 
 
-def _path_of_missing(value: Any, cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]) -> str:
-    for name in required.get(cls.__name__, ()):
+def _path_of_missing(value: Any, cls: type[Any], spec: Spec) -> str:
+    shown = {entry[2]: entry[4] for entry in spec if entry is not None}
+    for name in REQUIRED.get(cls, ()):
         if getattr(value, name) is None:
-            return name
+            return str(shown[name])
     for name, kind, child, child_spec in _children(spec):
         inner = getattr(value, name)
         if inner is None:
             continue
         for place, one in _placed(kind, inner):
-            if found := _path_of_missing(one, child, child_spec, required):
-                return f"{name}{place}.{found}"
+            if found := _path_of_missing(one, child, child_spec):
+                return f"{shown[name]}{place}.{found}"
     return ""
 
 
-def path_not_utf8(value: Any, spec: tuple[Any, ...], original: tuple[Any, ...]) -> str:
+def path_not_utf8(value: Any, spec: Spec, original: Spec) -> str:
     """The path of the first text whose bytes aren't UTF-8, such as `request.jobs[1].customStatus`, or ''.
 
     `value` was decoded with all text as bytes by `spec`; `original` is the spec that knows which of it is text.
@@ -182,7 +176,7 @@ def path_not_utf8(value: Any, spec: tuple[Any, ...], original: tuple[Any, ...]) 
         inner = getattr(value, entry[2])
         found = None if inner is None else _place_not_utf8(inner, meant[1], meant[3], entry[3])
         if found is not None:
-            return f"{entry[2]}{found}"
+            return f"{entry[4]}{found}"
     return ""
 
 

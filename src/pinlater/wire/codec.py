@@ -25,6 +25,7 @@ from thrift.Thrift import TMessageType, TType
 
 from pinlater.wire.checks import path_not_utf8
 from pinlater.wire.errors import ApplicationErrorKind, WireError
+from pinlater.wire.generated.structs import SPECS
 from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import (
     METHODS,
@@ -168,7 +169,7 @@ class _ApplicationAnswer(NamedTuple):
 
 
 _APPLICATION_SPEC = (None, (1, TType.STRING, "message", "UTF8", None), (2, TType.I32, "type", None, 0))
-_APPLICATION_SHAPE = Shape(_ApplicationException, [_ApplicationException, _APPLICATION_SPEC], _APPLICATION_SPEC)
+_APPLICATION_SHAPE = Shape.of(_ApplicationException, _APPLICATION_SPEC)
 
 
 class _ValueResult:
@@ -242,7 +243,7 @@ class Decoder:
             method, seqid, oneway, body_at = self._unusual(frame)
         try:
             body = frame[body_at:]
-            arguments = self._struct(body, method.received_arguments)
+            arguments = self._struct(body, method.arguments)
             missing, path_of_missing, suspicious = method.check_arguments
             if missing(arguments):
                 raise WireError(f"Required field {path_of_missing(arguments)} is missing")
@@ -276,7 +277,7 @@ class Decoder:
         """Decodes again, without UTF-8, because the first time left a U+FFFD somewhere."""
         strict = method.strict_arguments
         value = self._struct(body, strict)
-        field = path_not_utf8(value, strict.spec, method.received_arguments.spec)
+        field = path_not_utf8(value, strict.spec, method.arguments.spec)
         if field:
             raise WireError(f"Text that is not UTF-8 in {field}")
 
@@ -291,7 +292,7 @@ class Decoder:
         method = METHODS.get(name)
         if kind != TMessageType.REPLY or method is None:
             raise WireError(f"not a reply to any call: {_shown(name)!r}", name=name, seqid=seqid)
-        result = self._struct(body, method.received_result)
+        result = self._struct(body, method.result)
         if method.check_result.missing(result):
             missing = method.check_result.path_of_missing(result)
             raise WireError(f"Required field {missing} is missing", name=name, seqid=seqid)
@@ -367,19 +368,19 @@ def _encode_struct(value: object, pair: list[Any]) -> bytes:
 
 
 def check_encodable(value: Any) -> None:
-    """Raises WireError if this struct, a generated type, can't be encoded."""
-    _encode_struct(value, [type(value), value.thrift_spec])
+    """Raises WireError if this struct can't be encoded."""
+    _encode_struct(value, [type(value), SPECS[type(value)]])
 
 
 def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
-    """A framed call. Arguments by name; structs are generated types, or any objects with the same attributes."""
+    """A framed call. Arguments by name; structs are generated ones, or any objects with the same attributes."""
     method = METHODS_BY_NAME[name]
-    return _frame(method.call_head, seqid, _encode_struct(method.arguments_class(**arguments), method.arguments_pair))
+    return _frame(method.call_head, seqid, _encode_struct(method.arguments.cls(**arguments), method.arguments.pair))
 
 
 def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
     """A framed reply with a result; `value` is not looked at if the method returns nothing."""
-    body = _encode_struct(_ValueResult(value), method.result_pair) if method.returns else EMPTY_STRUCT
+    body = _encode_struct(_ValueResult(value), method.result.pair) if method.returns else EMPTY_STRUCT
     return _frame(method.reply_head, seqid, body)
 
 
@@ -398,7 +399,7 @@ def encode_reply_in_steps(
     pieces: list[bytes] = []
     for start in range(0, len(items), items_a_step):
         part = items[start : start + items_a_step]
-        encoded = _encode_struct(_ValueResult(dict(part) if is_map else part), method.result_pair)
+        encoded = _encode_struct(_ValueResult(dict(part) if is_map else part), method.result.pair)
         body_head = encoded[: head_bytes - 4]
         pieces.append(encoded[head_bytes:-1])
         yield
@@ -420,12 +421,12 @@ def encode_struct_reply_in_steps(
     items: list[Any] = getattr(value, method.list_field)
     rest = copy(value)
     setattr(rest, method.list_field, [])
-    without_items = _encode_struct(_ValueResult(rest), method.result_pair)
+    without_items = _encode_struct(_ValueResult(rest), method.result.pair)
     tail = without_items[_STRUCT_HEAD_BYTES:]
     pieces: list[bytes] = []
     for start in range(0, len(items), items_a_step):
         setattr(rest, method.list_field, items[start : start + items_a_step])
-        encoded = _encode_struct(_ValueResult(rest), method.result_pair)
+        encoded = _encode_struct(_ValueResult(rest), method.result.pair)
         pieces.append(encoded[_STRUCT_HEAD_BYTES : len(encoded) - len(tail)])
         yield
     head = without_items[: _STRUCT_HEAD_BYTES - 4]
@@ -434,7 +435,7 @@ def encode_struct_reply_in_steps(
 
 def encode_exception(method: Method, seqid: int, exception: object) -> bytes:
     """A framed reply with the method's declared exception: an object with a PinLaterException's attributes."""
-    return _frame(method.reply_head, seqid, _encode_struct(_ErrorResult(exception), method.result_pair))
+    return _frame(method.reply_head, seqid, _encode_struct(_ErrorResult(exception), method.result.pair))
 
 
 def encode_application_error(name: bytes, seqid: int, kind: int, message: str) -> bytes:

@@ -5,25 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.domain.queue import QueueConfig
+from pinlater.wire.generated import structs
+from pinlater.wire.generated.structs import SPECS
 
-WIRE_NAMES = {
-    "max_jobs_per_second": "maxJobsPerSecond",
-    "claim_timeout_ms": "claimTimeoutMillis",
-    "succeeded_ttl_ms": "succeededTtlMillis",
-    "failed_ttl_ms": "failedTtlMillis",
-    "max_backlog": "maxBacklog",
-    "default_attempts": "defaultAttempts",
-    "default_expiry_ms": "defaultExpiryMillis",
-    "burst": "burst",
-}
-"""The names of the settings in the struct, by their names in `QueueConfig`."""
+WIRE_NAMES = {entry[2]: entry[4] for entry in SPECS[structs.QueueConfig] if entry and entry[2] in QueueConfig._fields}
+"""The IDL's names of the settings, by ours."""
 
 
 def config_of(struct: Any) -> QueueConfig:
     """The settings in a struct. `paused` is not among them."""
-    return QueueConfig(**{field: getattr(struct, name) for field, name in WIRE_NAMES.items()})
-
-
-def fields_of(config: QueueConfig) -> dict[str, Any]:
-    """The arguments for a struct with these settings."""
-    return {WIRE_NAMES[field]: value for field, value in config._asdict().items()}
+    return QueueConfig(**{field: getattr(struct, field) for field in QueueConfig._fields})

@@ -19,7 +19,7 @@ from pinlater.domain.failures import failure_of
 from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import Grant
-from pinlater.server.thrift.guard import Guard, _variant
+from pinlater.server.thrift.guard import Guard
 from tests.console.caller import Answer
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.guarded import GuardedConsole, Person
@@ -144,9 +144,9 @@ async def test_each_page_and_action_calls_the_methods_of_its_row(
     called: set[str] = set()
     plain = Guard.admit
 
-    def admit(self: Guard, call: Any, handle: Any) -> Any:
-        called.add(_variant(call.method.name, call.arguments))
-        return plain(self, call, handle)
+    def admit(self: Guard, call: Any, served: Any, handle: Any) -> Any:
+        called.add(served.needed_for(call.arguments))
+        return plain(self, call, served, handle)
 
     if isinstance(row, SitePage):
         monkeypatch.setattr(Guard, "admit", admit)

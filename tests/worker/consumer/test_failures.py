@@ -14,9 +14,9 @@ import pytest
 from pinlater.client import AsyncClient, Job, JobState
 from pinlater.domain.clock import WallClock
 from pinlater.testing import RealServer
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import JobContext, Snooze, Worker, WorkerSettings, current_job
 from tests import open_files
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
 from tests.worker import process_tasks
@@ -298,7 +298,7 @@ async def test_a_time_limit_that_passes_while_the_ending_is_reported_changes_not
 
     async def release(arguments: Any) -> Any:
         await gate.wait()
-        return [t.AckOutcome(claim.jobDescriptor, 0) for claim in arguments.request.claims]
+        return [t.AckOutcome(claim.descriptor, 0) for claim in arguments.request.claims]
 
     async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes, releaseJobs=release) as server:
         worker = Worker(server.address, settings=SHORT_POLLS)
@@ -384,25 +384,25 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
         (job,) = arguments.request.jobs
         assert not job.headers
         stored.append(job.body)
-        return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+        return t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
 
     def check(request: Any) -> None:
-        (failed,) = request.jobsFailed
-        assert (failed.claimToken, failed.errorType, failed.errorText, failed.finalFailure) == (None,) * 4
-        assert failed.appendCustomStatus == "ValueError: broken for x\n"
+        (failed,) = request.failed
+        assert (failed.token, failed.error_type, failed.error_text, failed.final) == (None,) * 4
+        assert failed.append_status == "ValueError: broken for x\n"
         reported.set()
 
     def dequeue(arguments: Any) -> Any:
-        if arguments.request.jobAckRequest is not None:  # the ack may ride
-            check(arguments.request.jobAckRequest)
+        if arguments.request.acks is not None:  # the ack may ride
+            check(arguments.request.acks)
         if not stored:
             return t.PinLaterDequeueResponse()
-        meta = t.PinLaterDequeueMetadata(attemptsAllowed=3, attemptsRemaining=2)
-        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": stored.pop()}, jobMetadata={"q:s1:p1:1": meta})
+        meta = t.PinLaterDequeueMetadata(attempts_allowed=3, attempts_remaining=2)
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": stored.pop()}, metadata={"q:s1:p1:1": meta})
 
     def checkpoint(arguments: Any) -> None:
         (item,) = arguments.request.requests
-        assert (item.newBody, item.moveToPending, item.claimToken) == (None, False, None)
+        assert (item.new_body, item.move_to_pending, item.token) == (None, False, None)
         renewed.set()
 
     async with FakeServer(

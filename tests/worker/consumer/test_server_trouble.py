@@ -12,9 +12,9 @@ import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob
 from pinlater.domain.clock import SystemClock
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker, WorkerSettings
 from pinlater.worker._consumer import outage
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
 
@@ -34,11 +34,11 @@ class OneJob:
 
     async def __call__(self, arguments: Any) -> Any:
         if self.given:
-            await asyncio.sleep((arguments.request.waitMillis or 0) / 1000)
+            await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
             return t.PinLaterDequeueResponse()
         self.given = True
-        meta = t.PinLaterDequeueMetadata(attemptsAllowed=1, attemptsRemaining=1, claimToken="tok")
-        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+        meta = t.PinLaterDequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok")
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
 
 
 class Waits(OneJob):
@@ -58,12 +58,12 @@ class Waits(OneJob):
 def acked(server: FakeServer) -> list[tuple[str, str | None]]:
     """All successful acks that arrived, with claims or separately."""
     requests = [call.request for call in server.called("ackJobs")]
-    requests += [call.request.jobAckRequest for call in server.called("dequeueJobs") if call.request.jobAckRequest]
-    return [(ack.jobDescriptor, ack.claimToken) for request in requests for ack in request.jobsSucceeded]
+    requests += [call.request.acks for call in server.called("dequeueJobs") if call.request.acks]
+    return [(ack.descriptor, ack.token) for request in requests for ack in request.succeeded]
 
 
 def outcomes(arguments: Any) -> list[Any]:
-    return [t.AckOutcome(ack.jobDescriptor, 0) for ack in arguments.request.jobsSucceeded]
+    return [t.AckOutcome(ack.descriptor, 0) for ack in arguments.request.succeeded]
 
 
 def worker_on(server: FakeServer, until: asyncio.Event | None = None) -> tuple[Worker, list[ClaimedJob]]:
@@ -108,7 +108,7 @@ async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
     async def dequeue(arguments: Any) -> Any:
         nonlocal asked
         asked += 1
-        if arguments.request.waitMillis == 20_000 and asked > 1:
+        if arguments.request.wait_ms == 20_000 and asked > 1:
             await asyncio.Event().wait()
         return FakeServer.HANG_UP if asked == 1 else t.PinLaterDequeueResponse()
 
@@ -120,7 +120,7 @@ async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
 
         task = asyncio.create_task(worker.run_async())
         await eventually(lambda: "queue q: the server answers again" in caplog.messages)
-        await eventually(lambda: server.called("dequeueJobs")[-1].request.waitMillis == 20_000)
+        await eventually(lambda: server.called("dequeueJobs")[-1].request.wait_ms == 20_000)
         worker.request_stop()
         await asyncio.wait_for(task, 30)
 
@@ -172,7 +172,7 @@ async def test_a_refused_ack_is_not_sent_again() -> None:
 
 def _refusing_acks(jobs: OneJob) -> Any:
     async def dequeue(arguments: Any) -> Any:
-        if arguments.request.jobAckRequest is not None:
+        if arguments.request.acks is not None:
             raise t.PinLaterException(413, "Queue not found: q")
         return await jobs(arguments)
 
@@ -188,8 +188,8 @@ async def test_a_job_claimed_again_while_its_lost_claim_runs_has_its_own_outcome
         async def __call__(self, arguments: Any) -> Any:
             answer = await super().__call__(arguments)
             if answer.jobs is None and len(tokens) == 1:
-                meta = t.PinLaterDequeueMetadata(attemptsAllowed=2, attemptsRemaining=1, claimToken="second")
-                return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+                meta = t.PinLaterDequeueMetadata(attempts_allowed=2, attempts_remaining=1, token="second")
+                return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
             return answer
 
     async with FakeServer(getServerInfo=info, dequeueJobs=Twice(), ackJobs=outcomes) as server:
@@ -239,14 +239,14 @@ async def test_an_original_server_gets_plain_acks_and_claims_with_pauses() -> No
 
     async def dequeue(arguments: Any) -> Any:
         if jobs.given:
-            assert arguments.request.jobAckRequest is None
+            assert arguments.request.acks is None
             return t.PinLaterDequeueResponse()
         return await jobs(arguments)
 
     plain = asyncio.Event()
 
     def ack(arguments: Any) -> None:
-        assert [info.jobDescriptor for info in arguments.request.jobsSucceeded] == ["q:s1:p1:1"]
+        assert [info.descriptor for info in arguments.request.succeeded] == ["q:s1:p1:1"]
         plain.set()
 
     async with FakeServer(dequeueJobs=dequeue, ackDequeuedJobs=ack) as server:
@@ -276,7 +276,7 @@ async def test_acks_ride_on_the_next_claim() -> None:
             await asyncio.sleep(0.05)
         return t.PinLaterDequeueResponse(
             jobs={f"q:s1:p1:{n}": b"" for n in taken},
-            jobMetadata={f"q:s1:p1:{n}": t.PinLaterDequeueMetadata(claimToken="tok") for n in taken},
+            metadata={f"q:s1:p1:{n}": t.PinLaterDequeueMetadata(token="tok") for n in taken},
         )
 
     async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=outcomes) as server:
@@ -290,8 +290,8 @@ async def test_acks_ride_on_the_next_claim() -> None:
         await eventually(lambda: len(acked(server)) == 200)
         worker.request_stop()
         await asyncio.wait_for(task, 30)
-        riding = [call for call in server.called("dequeueJobs") if call.request.jobAckRequest]
-    assert sum(len(call.request.jobAckRequest.jobsSucceeded) for call in riding) > 100
+        riding = [call for call in server.called("dequeueJobs") if call.request.acks]
+    assert sum(len(call.request.acks.succeeded) for call in riding) > 100
 
 
 async def test_a_claim_answered_during_a_stop_is_given_back_unspent() -> None:
@@ -300,11 +300,11 @@ async def test_a_claim_answered_during_a_stop_is_given_back_unspent() -> None:
 
     async def one_job_at_the_last_moment(_: Any) -> t.PinLaterDequeueResponse:
         await answer_now.wait()
-        meta = t.PinLaterDequeueMetadata(attemptsAllowed=1, attemptsRemaining=1, claimToken="tok")
-        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+        meta = t.PinLaterDequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok")
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
 
     def release(arguments: Any) -> list[t.AckOutcome]:
-        return [t.AckOutcome(claim.jobDescriptor, 0) for claim in arguments.request.claims]
+        return [t.AckOutcome(claim.descriptor, 0) for claim in arguments.request.claims]
 
     async with FakeServer(getServerInfo=info, dequeueJobs=one_job_at_the_last_moment, releaseJobs=release) as server:
         worker, seen = worker_on(server)
@@ -316,7 +316,7 @@ async def test_a_claim_answered_during_a_stop_is_given_back_unspent() -> None:
         await asyncio.wait_for(running, 20)
 
         [released] = server.called("releaseJobs")
-        assert [claim.claimToken for claim in released.request.claims] == ["tok"]
+        assert [claim.token for claim in released.request.claims] == ["tok"]
         assert seen == []
         assert len(server.called("dequeueJobs")) == 1
 
@@ -326,7 +326,7 @@ async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
     answer_now = asyncio.Event()
 
     async def dequeue(arguments: Any) -> t.PinLaterDequeueResponse:
-        if arguments.request.queueName == "q":
+        if arguments.request.queue == "q":
             await asyncio.Event().wait()
         await answer_now.wait()
         return t.PinLaterDequeueResponse(jobs={"others:s1:p1:1": b"x"})
@@ -341,7 +341,7 @@ async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
         polling = asyncio.create_task(client.dequeue("others", wait_ms=30_000))
         await eventually(lambda: server.called("dequeueJobs"))
         running = asyncio.create_task(worker.run_async())
-        await eventually(lambda: [call for call in server.called("dequeueJobs") if call.request.queueName == "q"])
+        await eventually(lambda: [call for call in server.called("dequeueJobs") if call.request.queue == "q"])
         worker.request_stop()
         await asyncio.wait_for(running, 20)
         assert not polling.done()

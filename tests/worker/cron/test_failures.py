@@ -13,10 +13,10 @@ import pytest
 from pinlater.client import AsyncClient, JobState, UniqueKey
 from pinlater.client.batching import Placed
 from pinlater.domain.clock import SystemClock
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker
 from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker.cron import Cron, Missed, cron
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
 from tests.worker.consumer.test_server_trouble import info
@@ -98,8 +98,8 @@ async def test_after_an_outage_only_the_latest_firing_is_made() -> None:
 
     def enqueue(arguments: object) -> t.PinLaterEnqueueResponse:
         (job,) = arguments.request.jobs  # type: ignore[attr-defined]
-        keys.append(job.uniqueKey)
-        return t.PinLaterEnqueueResponse(jobDescriptors=[f"q:s1:p1:{len(keys)}"])
+        keys.append(job.unique_key)
+        return t.PinLaterEnqueueResponse(descriptors=[f"q:s1:p1:{len(keys)}"])
 
     async with FakeServer(getServerInfo=info, enqueueJobs=enqueue) as server, AsyncClient(server.address) as client:
         worker = Worker(client)

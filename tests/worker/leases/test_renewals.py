@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.client import ClaimedJob
 from pinlater.domain.clock import SystemClock
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
 from tests.worker.consumer.test_server_trouble import FAST, info
@@ -32,28 +32,28 @@ class RenewalServer:
         self.beaten: list[str] = []
 
     async def dequeue(self, arguments: Any) -> Any:
-        request = arguments.request.jobAckRequest
-        outcomes = None if request is None else self.carry_out(request.jobsSucceeded, request.perItemErrors, ack=True)
+        request = arguments.request.acks
+        outcomes = None if request is None else self.carry_out(request.succeeded, request.per_item_errors, ack=True)
         if self.given:
-            await asyncio.sleep((arguments.request.waitMillis or 0) / 1000)
-            return t.PinLaterDequeueResponse(ackOutcomes=outcomes)
+            await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
+            return t.PinLaterDequeueResponse(ack_outcomes=outcomes)
         self.given = True
         meta = t.PinLaterDequeueMetadata(
-            attemptsAllowed=1,
-            attemptsRemaining=1,
-            claimToken="tok",
-            claimDeadlineMillis=SystemClock().now_ms() + CLAIM_MS,
+            attempts_allowed=1,
+            attempts_remaining=1,
+            token="tok",
+            claim_deadline_ms=SystemClock().now_ms() + CLAIM_MS,
         )
-        return t.PinLaterDequeueResponse(jobs={ON_1: b"", ON_2: b""}, jobMetadata={ON_1: meta, ON_2: meta})
+        return t.PinLaterDequeueResponse(jobs={ON_1: b"", ON_2: b""}, metadata={ON_1: meta, ON_2: meta})
 
     def ack(self, arguments: Any) -> Any:
-        return self.carry_out(arguments.request.jobsSucceeded, arguments.request.perItemErrors, ack=True)
+        return self.carry_out(arguments.request.succeeded, arguments.request.per_item_errors, ack=True)
 
     def heartbeat(self, arguments: Any) -> Any:
-        return self.carry_out(arguments.request.claims, arguments.request.perItemErrors, ack=False)
+        return self.carry_out(arguments.request.claims, arguments.request.per_item_errors, ack=False)
 
     def carry_out(self, items: Any, per_item: bool | None, *, ack: bool) -> list[t.AckOutcome]:
-        names = [item.jobDescriptor for item in items]
+        names = [item.descriptor for item in items]
         away = [name for name in names if name == ON_2] if self.acks_arrive or not ack else names
         if away and not (per_item and self.per_item):
             raise AWAY
@@ -63,7 +63,7 @@ class RenewalServer:
 
     def outcome(self, name: str, *, away: bool) -> t.AckOutcome:
         if away:
-            return t.AckOutcome(name, 4, errorCode=502, errorDetail="SHARD_UNREACHABLE", retryable=True)
+            return t.AckOutcome(name, 4, error_code=502, error_detail="SHARD_UNREACHABLE", retryable=True)
         return t.AckOutcome(name, 2 if name in self.lost else 0)
 
     @property
@@ -73,9 +73,7 @@ class RenewalServer:
             "dequeueJobs": self.dequeue,
             "ackJobs": self.ack,
             "heartbeatClaims": self.heartbeat,
-            "releaseJobs": lambda arguments: [
-                t.AckOutcome(claim.jobDescriptor, 0) for claim in arguments.request.claims
-            ],
+            "releaseJobs": lambda arguments: [t.AckOutcome(claim.descriptor, 0) for claim in arguments.request.claims],
         }
 
 

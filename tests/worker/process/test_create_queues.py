@@ -9,9 +9,9 @@ import pytest
 
 from pinlater.client import AsyncClient, errors
 from pinlater.domain.clock import SystemClock
-from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker, WorkerSettings
 from pinlater.worker._consumer import outage
+from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.databases.ports import free_port
 from tests.worker.conftest import eventually
@@ -99,7 +99,7 @@ async def test_cron_entries_fire_when_their_queue_exists() -> None:
             raise t.PinLaterException(502, "not yet", retryable=True)
 
     def enqueue(_: object) -> t.PinLaterEnqueueResponse:
-        return t.PinLaterEnqueueResponse(jobDescriptors=["cron:s1:p1:1"])
+        return t.PinLaterEnqueueResponse(descriptors=["cron:s1:p1:1"])
 
     methods = {"createQueue": create, "enqueueJobs": enqueue, "getServerInfo": info}
     async with FakeServer(**methods) as server, AsyncClient(server.address, retries=0) as client:

@@ -7,23 +7,29 @@ it is disconnected. Claims in an answer that the kernel did not take are given b
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, cast
 
+from msgspec import Raw
+
 from pinlater.domain.calls import FrontProcess
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld
-from pinlater.server.cluster.forwarding.frames import Frames
-from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, BadMessage
 from pinlater.server.front import messages
-from pinlater.server.front.frame_writer import FrameWriter
 from pinlater.server.front.messages import StoreState, Undelivered
 from pinlater.server.front.operations import DEQUEUE, OPERATIONS, Operation
 from pinlater.server.front.stepping import Stepping
+from pinlater.server.link.answering import AnsweringSide, Listener
+from pinlater.server.link.messages import (
+    FRAME_BYTES_MAX,
+    BadMessage,
+    Part,
+    PartAnswer,
+    decoded,
+    failed,
+    message_of_answering,
+)
 from pinlater.server.operations.service import Service
 
 logger = logging.getLogger(__name__)
@@ -32,9 +38,9 @@ logger = logging.getLogger(__name__)
 _LAST_CALL_S = 0.25
 
 
-class FrontListener:
+class FrontListener(Listener["_Front"]):
     """`stop_waiting(tasks)`: dequeues that run in these tasks wait no longer. `still_runs()`: False where this process stood still.
-    `too_old(began_s)`: whether no call of a frame may be begun that a front began then.
+    `too_old(began_s)`: whether no call may be begun that a front made then.
 
     `untaken_bytes_max`: of answers that one front has not taken. `taken` counts calls since the start.
     """
@@ -47,109 +53,54 @@ class FrontListener:
         untaken_bytes_max: int,
         too_old: Callable[[float], bool] = lambda _: False,
     ) -> None:
+        super().__init__(still_runs)
         self.too_old = too_old
         self.service = service
         self.stop_waiting = stop_waiting
-        self.still_runs = still_runs
         self.untaken_bytes_max = untaken_bytes_max
         self.state = StoreState(True)
         self.taken = 0
-        self._server: asyncio.Server | None = None
-        self._fronts: set[_Front] = set()
-        self._changed = asyncio.Event()  # a front has gone, or says that it stops
 
-    @property
-    def connections(self) -> int:
-        """How many fronts are connected."""
-        return len(self._fronts)
+    def _new(self) -> _Front:
+        return _Front(self)
 
     def processes(self) -> Sequence[FrontProcess]:
         """The fronts that are connected and have said their numbers, by number. Of two connections of one process, both."""
-        return sorted(front.process for front in self._fronts if front.number is not None)
+        return sorted(front.process for front in self._connections if front.number is not None)
 
-    async def open(self, path: str) -> None:
-        """Listens at `path`, instead of a process that had it before. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # noqa: PTH108 a moment's work, before anything else is served
-        self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Front(self), path)
+    def add(self, front: _Front) -> None:
+        """A new connection."""
+        self._connections[front] = None
 
     def tell(self, state: StoreState) -> None:
         """Tells all fronts whether this process is ready, if that has changed."""
         if state != self.state:
             self.state = state
-            for front in self._fronts:
-                front.tell()
+            for front in self._connections:
+                front.tell_state()
 
     async def drain(self, grace_s: float) -> None:
         """Listens no more. Lets fronts that stop, too, finish first, and tells the others to ask for nothing more."""
         self._stop_listening()
-        if not await self._until(lambda: all(front.drains for front in self._fronts), min(grace_s, _LAST_CALL_S)):
-            for front in self._fronts:
+        if not await self._until(lambda: all(front.drains for front in self._connections), min(grace_s, _LAST_CALL_S)):
+            for front in self._connections:
                 if not front.drains:
                     front.say_goodbye()
-        if not await self._until(lambda: not self._fronts, grace_s):
-            logger.warning("front processes still ask while this one stops", extra={"processes": len(self._fronts)})
-
-    async def _until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Whether it became true within this time."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not true():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Listens no more, and ends the connections."""
-        self._stop_listening()
-        self.abort_connections()
-
-    def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-
-    def abort_connections(self) -> None:
-        """Closes all connections without reading what lies in them."""
-        for front in list(self._fronts):
-            front.abort()
-
-    # --- told by connections ------------------------------------------------------------------------------------------------
-
-    def add(self, front: _Front) -> None:
-        """A new connection."""
-        self._fronts.add(front)
-
-    def discard(self, front: _Front) -> None:
-        """The connection is over."""
-        self._fronts.discard(front)
-        self._changed.set()
-
-    def note_stop(self) -> None:
-        """A front process says that it stops."""
-        self._changed.set()
+        if not await self._until(lambda: not self._connections, grace_s):
+            extra = {"processes": len(self._connections)}
+            logger.warning("front processes still ask while this one stops", extra=extra)
 
 
-class _Front(asyncio.Protocol):
-    """The connection of a front process."""
+class _Front(AnsweringSide[Undelivered]):
+    """The connection of a front process. Claims go back unless the kernel has all of the frame with them: then the front can read it."""
 
     def __init__(self, listener: FrontListener) -> None:
+        super().__init__(FRAME_BYTES_MAX)
         self._listener = listener
-        self._loop = asyncio.get_running_loop()
-        self._frames = Frames(FRAME_BYTES_MAX)
-        self._out = FrameWriter(self._write)
-        self._transport: asyncio.Transport | None = None
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._long: set[asyncio.Task[Any]] = set()  # those that wait or search
-        self._may_write = True  # the front takes its answers
-        # Frames that the kernel has not taken, with the claims in them; of the first it may have a part.
-        self._kept: deque[tuple[bytes, Sequence[Undelivered]]] = deque()
-        self._kept_bytes = 0
         self.drains = False
         self.number: int | None = None
-        self._late = False  # the frame that is read now
         self._calls_taken = self._calls_answered = 0
 
     @property
@@ -160,58 +111,49 @@ class _Front(asyncio.Protocol):
             self._calls_taken,
             self._calls_taken - self._calls_answered,
             len(self._long),
-            self._kept_bytes,
+            self.untaken_bytes,
         )
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if not self._listener.still_runs():
-            return  # it has closed the connections
-        try:
-            for frame in self._frames.feed(data):
-                for number, word, value in messages.messages_of(frame):
-                    if number > 0:
-                        self._begin(number, word, value)
-                    else:
-                        self._told(number, value)
-        except BadMessage:
-            logger.exception("the connection of a front process is closed")
-            self.abort()
+        if self._listener.still_runs():  # else it has closed the connections
+            super().data_received(data)
 
-    def _told(self, number: int, value: Any) -> None:
-        if number == messages.UNDELIVERED:
-            undelivered = messages.undelivered_of(value)
-            self._listener.service.dequeuing.undelivered(*undelivered)
-        elif number == messages.CANCEL:
-            task = self._tasks.get(messages.number_of(value))
-            if task is not None:
-                task.cancel()
-        elif number == messages.BEGAN:
-            self._late = self._listener.too_old(messages.seconds_of(value))
-        elif number == messages.PROCESS:
-            self.number = messages.number_of(value)
-        elif number == messages.DRAINS:
-            self.drains = True
-            self._listener.note_stop()
-            self._listener.stop_waiting(self._long)
+    def _refuse(self, error: BadMessage) -> None:
+        logger.error("the connection of a front process is closed", exc_info=error)
 
-    def _begin(self, number: int, word: int, value: Any) -> None:
-        if not 0 <= word < len(OPERATIONS):
-            raise BadMessage(f"a call of unknown operation {word}")
-        operation = OPERATIONS[word]
+    def _told(self, message: Part) -> None:
+        match message.number:
+            case messages.UNDELIVERED:
+                self._listener.service.dequeuing.undelivered(*decoded(messages.UNDELIVERED_CLAIMS, message.items))
+            case messages.CANCEL:
+                task = self._tasks.get(decoded(messages.NUMBER, message.items))
+                if task is not None:
+                    task.cancel()
+            case messages.PROCESS:
+                self.number = decoded(messages.NUMBER, message.items)
+            case messages.DRAINS:
+                self.drains = True
+                self._listener.stop_waiting(self._long)
+            case unknown:
+                raise BadMessage(f"a message of unknown kind {unknown}")
+
+    def _begin(self, part: Part, share_bytes: int) -> None:
+        del share_bytes
+        number = part.number
+        if not 0 <= part.kind < len(OPERATIONS):
+            raise BadMessage(f"a call of unknown operation {part.kind}")
+        operation = OPERATIONS[part.kind]
         self._listener.taken += 1
         self._calls_taken += 1
-        if self._late:
-            self._calls_answered += 1
-            self._out.add(number, messages.FAILURE, messages.failed(RequestTooOld()))
+        if self._listener.too_old(part.sent_ms / 1000):
+            self._answer(number, operation, (), None, RequestTooOld())
             return
         try:
-            arguments = operation.arguments.decode(value)
-        except Exception:  # a bug: it must reach its own caller and no other
-            logger.exception("a call can't be decoded", extra={"operation": operation.path})
-            self._calls_answered += 1
-            self._out.add(number, messages.BUG, messages.NOTHING)
+            arguments = operation.arguments.decode(part.items)
+        except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
+            self._answer(number, operation, (), None, error)
             return
         coroutine = operation.begin(self._listener.service, arguments)
         if operation.is_quick or (operation is DEQUEUE and not arguments[1].wait_ms):
@@ -229,12 +171,8 @@ class _Front(asyncio.Protocol):
     def _ended(self, number: int, operation: Operation, arguments: tuple[Any, ...], done: asyncio.Task[Any]) -> None:
         del self._tasks[number]
         self._long.discard(done)
-        if done.cancelled():
-            self._answer(number, operation, arguments, None, asyncio.CancelledError())
-        elif (error := done.exception()) is not None:
-            self._answer(number, operation, arguments, None, error)
-        else:
-            self._answer(number, operation, arguments, done.result(), None)
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        self._answer(number, operation, arguments, None if error else done.result(), error)
 
     def _answer(
         self,
@@ -244,90 +182,65 @@ class _Front(asyncio.Protocol):
         result: Any,
         error: BaseException | None,
     ) -> None:
-        self._calls_answered += 1
-        if error is None:
-            self._answer_with(number, operation, arguments, result)
-        elif isinstance(error, PinLaterError):
-            self._out.add(number, messages.FAILURE, messages.failed(error))
-        elif isinstance(error, asyncio.CancelledError):
-            self._out.add(number, messages.FAILURE, messages.failed(Draining()))
-        else:
+        claims = None
+        if isinstance(error, asyncio.CancelledError):
+            error = Draining()
+        if isinstance(error, PinLaterError):
+            message = failed(number, error)
+        elif error is not None:
             logger.error("request failed", exc_info=error, extra={"operation": operation.path})
-            self._out.add(number, messages.BUG, messages.NOTHING)
+            message = messages.bug(number)
+        else:
+            if operation is DEQUEUE and result.claimed:
+                claims = Undelivered(arguments[1].queue, result.claimed)
+            try:
+                message = PartAnswer(number, Raw(messages.encoded(result)), {})
+            except Exception:  # a bug: it must not keep back the other answers
+                logger.exception("an answer can't be encoded", extra={"operation": operation.path})
+                if claims is not None:
+                    self._give_back(claims)
+                message, claims = messages.bug(number), None
+        self._calls_answered += 1
+        self.answer(message, claims)
+        if not self._may_write:
+            self._check_untaken()
 
-    def _answer_with(self, number: int, operation: Operation, arguments: tuple[Any, ...], result: Any) -> None:
-        claims = Undelivered(arguments[1].queue, result.claimed) if operation is DEQUEUE and result.claimed else None
-        try:
-            value = messages.encoded(result)
-        except Exception:  # a bug: it must not keep back the other answers
-            logger.exception("an answer can't be encoded", extra={"operation": operation.path})
-            self._out.add(number, messages.BUG, messages.NOTHING)
-            self._give_back([] if claims is None else [claims])
-            return
-        self._out.add(number, messages.RESULT, value, claims)
-
-    def _write(self, frame: bytes, claims: Sequence[Undelivered]) -> None:
-        """Writes a frame, or keeps it until the kernel takes more. The kernel has all of a frame, or the front can't read it."""
-        if self._transport is None:
-            self._give_back(claims)
-            return
-        self._kept.append((frame, claims))
-        self._kept_bytes += len(frame)
-        self._write_kept()
-        if self._kept_bytes > self._listener.untaken_bytes_max:
+    def _check_untaken(self) -> None:
+        if self.untaken_bytes > self._listener.untaken_bytes_max:
             logger.warning("a front process does not take its answers and is disconnected")
             self.abort()
 
-    def _write_kept(self) -> None:
-        while self._kept and self._may_write and self._transport is not None:
-            self._transport.write(self._kept[0][0])
-            if self._may_write:
-                self._taken()
+    def _give_back(self, claims: Undelivered) -> None:
+        self._listener.service.dequeuing.undelivered(*claims)
 
-    def _taken(self) -> None:
-        frame, _ = self._kept.popleft()
-        self._kept_bytes -= len(frame)
+    def _write(self, data: bytes) -> None:
+        super()._write(data)
+        if self._may_write:  # the kernel has all
+            self.confirm(self.answers)
 
     def pause_writing(self) -> None:
-        self._may_write = False
+        super().pause_writing()
+        self._check_untaken()
 
     def resume_writing(self) -> None:
-        self._may_write = True
-        if self._transport is not None:
-            self._taken()
-            self._write_kept()
-
-    def _give_back(self, claims: Sequence[Undelivered]) -> None:
-        for each in claims:
-            self._listener.service.dequeuing.undelivered(*each)
+        self.confirm(self.answers)
+        super().resume_writing()
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=0)
+        super().connection_made(transport)
+        cast("asyncio.Transport", transport).set_write_buffer_limits(high=0)
         self._listener.add(self)
-        self.tell()
+        self.tell_state()
 
-    def tell(self) -> None:
+    def tell_state(self) -> None:
         """Says whether this process is ready."""
-        self._out.add(messages.STATE, 0, messages.encoded(self._listener.state))
-
-    def say_goodbye(self) -> None:
-        """This process stops: the front is to ask for nothing more."""
-        self._out.add(messages.GOODBYE, 0, messages.NOTHING)
+        self.tell(message_of_answering(messages.STATE, self._listener.state))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self._transport = None
         self._listener.discard(self)
-        kept, self._kept = self._kept, deque()
-        for _, claims in kept:
-            self._give_back(claims)
+        super().connection_lost(exc)
+        self.give_back_unconfirmed()
         for task in self._long:
             task.cancel()
-
-    def abort(self) -> None:
-        """Closes it without writing the rest."""
-        if self._transport is not None:
-            self._transport.abort()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.cluster.forwarding.messages import Failure, error_of, failure_of
+from pinlater.server.link.messages import Failure, error_of, failure_of
 from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.bulk_runs import BulkRuns
@@ -54,7 +54,7 @@ class Operation(NamedTuple):
         if not named and len(given) == len(self.parameters):
             return given
         rest = self.parameters[len(given) :]
-        return (*given, *(named[name] if name in named else self.defaults[name] for name in rest))
+        return (*given, *[named[name] if name in named else self.defaults[name] for name in rest])
 
     def begin(self, service: Service, arguments: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
         """Calls it with bound arguments."""

@@ -1,293 +1,237 @@
-"""A front process's side of the connection to the store process: many calls in each frame, answers in any order.
-
-A connection that is lost says of each call whether it was sent: one that was may have been carried out or not. Nothing is sent twice. A
-call for which there is no connection fails at once; the connection is made again in the background.
-"""
+"""A front process's side of the link to the store process. A call for which there is no connection fails at once."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Raw
 
 from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, RequestTooOld, ShardConnectionFailed
-from pinlater.server.cluster.forwarding.frames import Frames
-from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, BadMessage
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.front import messages
-from pinlater.server.front.frame_writer import FrameWriter
+from pinlater.server.front.messages import StoreState, Undelivered
 from pinlater.server.front.operations import DEQUEUE, Operation
+from pinlater.server.link.asking import AskingSide
+from pinlater.server.link.messages import (
+    FRAME_BYTES_MAX,
+    BadMessage,
+    Frames,
+    Part,
+    PartAnswer,
+    decoded,
+    error_of,
+    message_of_asking,
+)
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.values import DequeueResult
+from pinlater.server.storage.values import NO_END_MS
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.05
 _CLOSE_S = 1.0
 _RETRY_AFTER_MS = 500
+_UNREACHABLE = StoreState(False, ("the process that has the store is not reachable",))
 
 
 class StoreProcessFailed(Exception):
     """The store process failed by a bug; its log says more."""
 
 
-class StoreConnection:
-    """To the store process that listens at `path`, from the process of this number. `start`, then `close`. Counts since its start: `sent`,
-    `lost` (no answer came). `standstill`: of this process; what it received before one is not sent."""
+class StoreConnection(AskingSide["_OperationCall"]):
+    """To the store process that listens at `path`, from the process of this number: made again whenever it is lost. `start`, then `stop`.
 
-    def __init__(
-        self, path: str, number: int, standstill: Standstill, changed: Callable[[], None] = lambda: None
-    ) -> None:
+    `standstill`: of this process; what it received before one is not sent. `state`: what the store process says of itself, or that there is
+    none. `calls` and `calls_lost` (no answer came) are counted since the start.
+    """
+
+    def __init__(self, path: str, number: int, standstill: Standstill) -> None:
+        super().__init__(FRAME_BYTES_MAX)
         self._path = path
         self._number = number
         self._standstill = standstill
-        self._changed = changed
-        self._connection: _FrameConnection | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._drains = False
         self.connected = asyncio.Event()
-        self.sent = 0
-        self.lost = 0
-
-    @property
-    def state(self) -> messages.StoreState:
-        """What the store process says of itself, or that there is none."""
-        connection = self._connection
-        if connection is None or connection.state is None:
-            return messages.StoreState(False, ("the process that has the store is not reachable",))
-        return connection.state
-
-    @property
-    def unanswered(self) -> int:
-        """Calls that were sent and are not answered."""
-        return 0 if self._connection is None else self._connection.unanswered
+        self.state = _UNREACHABLE
+        self.calls = 0
+        self.calls_lost = 0
 
     def start(self) -> None:
         """Connects, and connects again whenever the connection is lost."""
         self._keeping = asyncio.create_task(self._keep())
 
-    def call(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
-        """The future of the operation's result. Cancel it if the caller has gone."""
-        connection = self._connection
-        if connection is not None and connection.usable and self._standstill.still_runs():
-            self.sent += 1
-            return connection.call(operation, arguments)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        future.set_exception(_not_sent(connection))
-        return future
-
-    def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
-        """No client got these jobs."""
-        if self._connection is not None:
-            self._connection.undelivered(queue, claimed)
-
-    def drain(self) -> None:
-        """This process stops: its dequeues wait no longer."""
-        self._drains = True
-        if self._connection is not None:
-            self._connection.drain()
-
-    async def close(self) -> None:
-        """Ends the connection, and with it the calls under way."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
-        connection = self._connection
-        if connection is not None:
-            connection.close()
-            try:
-                async with asyncio.timeout(_CLOSE_S):
-                    await connection.lost.wait()
-            except TimeoutError:  # the store process does not read
-                connection.abort()
-
     async def _keep(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            connection = _FrameConnection(self._number, self._standstill.monotonic, self._connection_changed)
+            lost_before = self.calls_lost
             try:
-                await loop.create_unix_connection(lambda connection=connection: connection, self._path)  # type: ignore[misc]
+                await self._loop.create_unix_connection(lambda: self, self._path)
             except OSError as error:
                 logger.debug("no connection to the process that has the store", extra={"reason": str(error)})
             else:
-                self._connection = connection
-                if self._drains:
-                    connection.drain()
-                self._connection_changed()  # it may have said its state before the loop came here
-                await connection.lost.wait()
-                self.lost += connection.answers_lost
+                await self.ended.wait()
                 if not self._drains:
                     logger.warning(
                         "the connection to the process that has the store is lost",
-                        extra={"calls": connection.answers_lost},
+                        extra={"calls": self.calls_lost - lost_before},
                     )
-                self._connection = None
-                self._connection_changed()
             await asyncio.sleep(_PAUSE_S)
-
-    def _connection_changed(self) -> None:
-        if self._connection is not None and self._connection.usable:
-            self.connected.set()
-        else:
-            self.connected.clear()
-        self._changed()
-
-
-class _CallOfOperation:
-    """A call that was sent, or will be at the end of the turn."""
-
-    __slots__ = ("future", "operation", "queue")
-
-    def __init__(self, operation: Operation, arguments: tuple[Any, ...], future: asyncio.Future[Any]) -> None:
-        self.operation = operation
-        self.future = future
-        self.queue: str = arguments[1].queue if operation is DEQUEUE else ""
-
-
-class _FrameConnection(asyncio.Protocol):
-    """One connection of the process of this number. `changed()` is called when its state has changed."""
-
-    def __init__(self, number: int, monotonic: Callable[[], float], changed: Callable[[], None]) -> None:
-        self._number = number
-        self._changed = changed
-        self._loop = asyncio.get_running_loop()
-        self._frames = Frames(FRAME_BYTES_MAX)
-        self._out = FrameWriter(self._write, lambda: messages.began(monotonic()))
-        self._transport: asyncio.Transport | None = None
-        self._numbers = 0
-        self._calls: dict[int, _CallOfOperation] = {}
-        self.state: messages.StoreState | None = None
-        self.stopping = False  # the store process, as it said
-        self.lost = asyncio.Event()
-        self.answers_lost = 0
-
-    @property
-    def usable(self) -> bool:
-        """Whether calls may be sent."""
-        return self._transport is not None and self.state is not None and not self.stopping
-
-    @property
-    def unanswered(self) -> int:
-        """Calls that were sent and are not answered."""
-        return len(self._calls)
 
     # --- asking -------------------------------------------------------------------------------------------------------------
 
     def call(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
-        """The future of the result."""
+        """Returns the future of the operation's result. Cancel it if the caller has gone."""
+        standstill = self._standstill
         future: asyncio.Future[Any] = self._loop.create_future()
-        try:
-            value = messages.encoded(arguments)
-        except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
-            future.set_exception(error)
-            return future
-        number = self._numbers = self._numbers + 1
-        self._calls[number] = _CallOfOperation(operation, arguments, future)
-        if operation.may_take_long:
-            future.add_done_callback(lambda done: self._cancel(number) if done.cancelled() else None)
-        self._out.add(number, operation.number, value)
+        if not self.usable:
+            future.set_exception(_not_sent(stopping=self.stopping))
+        elif (now_s := standstill.monotonic()) > standstill.until_s:
+            standstill.found(now_s)
+            future.set_exception(RequestTooOld())
+        else:
+            self.calls += 1
+            call = _OperationCall(self, operation, arguments, future, int(now_s * 1000))
+            if operation.may_take_long:
+                future.add_done_callback(call.note_end)
+            self.say(call)
         return future
 
-    def _cancel(self, number: int) -> None:
-        """The caller has gone. The answer comes all the same."""
-        if number in self._calls:
-            self._out.add(messages.CANCEL, 0, messages.encoded(number))
+    def cancel(self, call: _OperationCall) -> None:
+        """The caller of a call has gone."""
+        if not call.number:
+            self._flush()
+        if call.number in self._sent:
+            self.tell(message_of_asking(messages.CANCEL, call.number))
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         """No client got these jobs."""
         bare = [part._replace(jobs=[job._replace(body=b"") for job in part.jobs]) for part in claimed]
-        self._out.add(messages.UNDELIVERED, 0, messages.encoded(messages.Undelivered(queue, bare)))
+        self.tell(message_of_asking(messages.UNDELIVERED, Undelivered(queue, bare)))
 
-    def drain(self) -> None:
-        """This process stops."""
-        self._out.add(messages.DRAINS, 0, messages.NOTHING)
+    # --- what the store process says ----------------------------------------------------------------------------------------
 
-    def _write(self, frame: bytes, _: object) -> None:
-        if self._transport is not None:
-            self._transport.write(frame)
+    def _told(self, message: PartAnswer) -> None:
+        if message.number != messages.STATE:
+            raise BadMessage(f"a message of unknown kind {message.number}")
+        self.state = decoded(messages.STORE_STATE, message.answers)
+        self.usable = not self.stopping
+        self._changed()
 
-    # --- answers ------------------------------------------------------------------------------------------------------------
+    def _refuse(self, error: BadMessage) -> None:
+        logger.error("the connection to the process that has the store is closed", exc_info=error)
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            for frame in self._frames.feed(data):
-                for number, word, value in messages.messages_of(frame):
-                    if number > 0:
-                        self._answer(number, word, value)
-                    elif number == messages.STATE:
-                        self.state = messages.state_of(value)
-                        self._changed()
-                    elif number == messages.GOODBYE:
-                        self.stopping = True
-                        self._changed()
-        except BadMessage:
-            logger.exception("the connection to the process that has the store is closed")
-            self.close()
-        if self.stopping and not self._calls:
-            self.close()
-
-    def _answer(self, number: int, word: int, value: Any) -> None:
-        call = self._calls.pop(number, None)
-        if call is None:
-            raise BadMessage(f"an answer to call {number}, which was not sent")
-        future = call.future
-        if future.done():  # the caller has gone
-            if call.operation is DEQUEUE and word == messages.RESULT:
-                answer: DequeueResult = messages.decoded(DEQUEUE.result, value)
-                if answer.claimed:
-                    self.undelivered(call.queue, answer.claimed)
-        elif word == messages.RESULT:
-            try:
-                future.set_result(call.operation.result.decode(value))
-            except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
-                future.set_exception(error)
-        elif word == messages.FAILURE:
-            future.set_exception(messages.error_in(value))
+    def _changed(self) -> None:
+        if self.usable:
+            self.connected.set()
         else:
-            future.set_exception(StoreProcessFailed)
+            self.connected.clear()
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._out.add(messages.PROCESS, 0, messages.encoded(self._number))
+        super().connection_made(transport)
+        self._frames = Frames(FRAME_BYTES_MAX)
+        self.ended.clear()
+        self.tell(message_of_asking(messages.PROCESS, self._number))
+        if self._drains:
+            self.drain()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self._transport = None
-        calls, self._calls = self._calls, {}
-        for call in calls.values():
-            if not call.future.done():
-                self.answers_lost += 1
-                call.future.set_exception(_lost(call.operation))
-        self.lost.set()
+        super().connection_lost(exc)
+        self.state, self.stopping = _UNREACHABLE, False
         self._changed()
 
-    def close(self) -> None:
-        """Ends it once what was said is written."""
-        self._out.flush()
+    def drain(self) -> None:
+        """This process stops: its dequeues wait no longer."""
+        self._drains = True
+        self.tell(message_of_asking(messages.DRAINS))
+
+    async def stop(self) -> None:
+        """Ends the connection, and with it the calls under way."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         if self._transport is not None:
-            self._transport.close()
+            self.close()
+            try:
+                async with asyncio.timeout(_CLOSE_S):
+                    await self.ended.wait()
+            except TimeoutError:  # the store process does not read
+                self.abort()
 
-    def abort(self) -> None:
-        """Ends it at once."""
-        if self._transport is not None:
-            self._transport.abort()
+
+class _OperationCall:
+    """One call of the link. `began_ms`: when it was made, by the monotonic clock of the machine."""
+
+    __slots__ = ("_arguments", "_began_ms", "_future", "_link", "_operation", "number", "size_bytes")
+
+    def __init__(
+        self,
+        link: StoreConnection,
+        operation: Operation,
+        arguments: tuple[Any, ...],
+        future: asyncio.Future[Any],
+        began_ms: int,
+    ) -> None:
+        self._link = link
+        self._operation = operation
+        self._arguments = arguments
+        self._future = future
+        self._began_ms = began_ms
+        self.number = 0  # once it is sent
+        self.size_bytes = 0
+
+    def part(self, number: int) -> Part | None:
+        try:
+            value = messages.encoded(self._arguments)
+        except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
+            self._fail(error)
+            return None
+        self.number = number
+        self.size_bytes = len(value)
+        return Part(number, self._operation.number, "", Raw(value), NO_END_MS, self._began_ms)
+
+    def note_end(self, done: asyncio.Future[Any]) -> None:
+        """Tells the store process if the caller has gone. The answer comes all the same."""
+        if done.cancelled():
+            self._link.cancel(self)
+
+    def answered(self, answer: PartAnswer) -> None:
+        if self._future.done():  # the caller has gone
+            if self._operation is DEQUEUE and answer.failure is None:
+                result: DequeueResult = decoded(DEQUEUE.result, answer.answers)
+                if result.claimed:
+                    self._link.undelivered(self._arguments[1].queue, result.claimed)
+        elif answer.failure is not None:
+            self._fail(error_of(answer.failure) if answer.failure.name else StoreProcessFailed())
+        else:
+            try:
+                self._future.set_result(self._operation.result.decode(answer.answers))
+            except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
+                self._fail(error)
+
+    def lost(self) -> None:
+        if not self._future.done():
+            self._link.calls_lost += 1
+            text = "The connection to the server process that has the store was lost before its answer came"
+            kind = ShardConnectionFailed if self._operation.only_looks else OutcomeUnknown
+            self._fail(kind(text, retry_after_ms=_RETRY_AFTER_MS))
+
+    def not_sent(self) -> None:
+        self._fail(_not_sent(stopping=False))
+
+    def _fail(self, error: Exception) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
 
 
-def _not_sent(connection: _FrameConnection | None) -> PinLaterError:
-    """Why a call is not sent over this connection."""
-    if connection is not None and connection.usable:
-        return RequestTooOld()
-    if connection is not None and connection.stopping:
+def _not_sent(*, stopping: bool) -> PinLaterError:
+    """Returns why a call is not sent."""
+    if stopping:
         return Draining("The server process that has the store is stopping", retry_after_ms=_RETRY_AFTER_MS)
     return ShardConnectionFailed(
         "The server process that has the store is not reachable now", retry_after_ms=_RETRY_AFTER_MS
     )
-
-
-def _lost(operation: Operation) -> ShardConnectionFailed:
-    text = "The connection to the server process that has the store was lost before its answer came"
-    kind = ShardConnectionFailed if operation.only_looks else OutcomeUnknown
-    return kind(text, retry_after_ms=_RETRY_AFTER_MS)

@@ -54,7 +54,7 @@ from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
 from pinlater.server.thrift.guard import Guard
-from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.traced import traced
@@ -133,7 +133,7 @@ def thrift_listener(
         shared_port=shared_port,
         standstill=standstill,
         other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
-        handlers=traced(HANDLERS, find_tracing()),
+        methods=traced(METHODS, find_tracing()),
         guard=None if access is None else Guard(access),
         certificate=certificate,
     )
@@ -323,11 +323,11 @@ class App:
         core.service.front_processes = fronts.processes
         self.metrics.gauge(
             "front-connections",
-            lambda: fronts.connections,
+            lambda: len(fronts.connections),
             prometheus="pinlater_front_connections",
             help="Front processes that are connected to the process that has the store",
         )
-        await fronts.open(path)
+        await fronts.open_local(path)
 
     def _tell_clients(self) -> None:
         """Lets clients that know the owners of queues find this server."""

@@ -14,16 +14,16 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from functools import partial
 from heapq import nlargest
 from itertools import chain
-from typing import Any
 
 from pinlater.domain.calls import ClusterStatus, OwningServer, QueueOwners, ServerFacts
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.gauges import show_forwarding
-from pinlater.server.cluster.forwarding.messages import CallKind, Told
+from pinlater.server.cluster.forwarding.messages import Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
+from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims
 from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.gauges import show_owners
@@ -343,13 +343,13 @@ class Cluster:
     def _tell_waits(self) -> None:
         self.listener.tell_waits(self._interest.bits)
 
-    def _undelivered(self, kind: CallKind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
+    def _undelivered(self, claims: AnsweredClaims) -> None:
         """Releases the jobs that another server claimed, since it is gone and did not get the answer."""
         undelivered = self._shards.hooks.undelivered
-        if kind is CallKind.CLAIM and undelivered is not None:
-            for request, claimed in zip(items, answers, strict=True):
+        if undelivered is not None:
+            for request, claimed in zip(claims.requests, claims.answers, strict=True):
                 if isinstance(claimed, Claimed):
-                    undelivered(shard, request, claimed)
+                    undelivered(claims.shard, request, claimed)
 
     async def end_calls(self, grace_s: float) -> None:
         """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""

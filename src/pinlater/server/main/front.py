@@ -78,7 +78,7 @@ class FrontApp:
             with listening("Thrift", thrift.host, thrift.port, "thrift.port"):
                 await self.thrift.start()
         except BaseException:
-            await self.store.close()
+            await self.store.stop()
             raise
         self.runner.start()
         self.loop_lag.start()
@@ -103,7 +103,7 @@ class FrontApp:
         if self._access_watch is not None:
             await self._access_watch.note()
         await self.audit.close()
-        await self.store.close()
+        await self.store.stop()
         self._state = "stopped"
         logger.info("stopped")
 
@@ -166,7 +166,7 @@ class FrontApp:
         store = self.store
         self.metrics.gauge(
             "store-process-calls",
-            lambda: store.sent,
+            lambda: store.calls,
             prometheus="pinlater_store_process_calls",
             help="Calls that front processes have sent to the process that has the store",
         )
@@ -178,7 +178,7 @@ class FrontApp:
         )
         self.metrics.gauge(
             "store-process-answers-lost",
-            lambda: store.lost,
+            lambda: store.calls_lost,
             prometheus="pinlater_store_process_answers_lost",
             help="Calls to the process that has the store whose answers did not come",
         )

@@ -20,8 +20,7 @@ from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, ste
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.server.thrift import audit
-from pinlater.server.thrift.answers import DequeueAnswer
-from pinlater.server.thrift.costs import Cost, costs
+from pinlater.server.thrift.costs import MemoryBounds
 from pinlater.server.thrift.failures import (
     TooManyBytes,
     TooManyConnections,
@@ -31,9 +30,11 @@ from pinlater.server.thrift.failures import (
     declared_exception,
     unexpected,
 )
-from pinlater.server.thrift.guard import QUEUES, Guard
-from pinlater.server.thrift.handlers import HANDLERS, Handler
+from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
+from pinlater.server.thrift.methods import METHODS
+from pinlater.server.thrift.methods.jobs import DequeueAnswer
+from pinlater.server.thrift.methods.record import Handler, ServedMethod
 from pinlater.server.thrift.quota_guard import CountedConnection, QuotaGuard
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import (
@@ -47,7 +48,7 @@ from pinlater.wire.codec import (
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
-from pinlater.wire.methods import METHODS
+from pinlater.wire.methods import METHODS as WIRE_METHODS
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +56,6 @@ NO_ANSWER = b""
 # Of a dequeue for which the quota has no poll, but whose acks are to be carried out. Without any wait a paused queue would refuse it.
 WAIT_OVER_QUOTA_MS = 1
 _QUEUES_SHOWN = 3
-# The methods whose answers may show a single job of any length, and the field of the answer that has the jobs ('' if it is the answer).
-_JOBS_SHOWN = {"dequeueJobs": "jobs", "scanJobs": "scannedJobs", "lookupJobs": "", "findUniqueKey": "jobs"}
-METHOD_THAT_HANDS_OUT = "dequeueJobs"
-# Of its calls the handler is told when they arrived.
-METHOD_WITH_KEYS = "enqueueJobs"
-# With a regex these take long and mostly look: for a caller who has gone they are ended.
-METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
 
 
 class Recipient(CountedConnection, Protocol):
@@ -84,21 +78,19 @@ class Recipient(CountedConnection, Protocol):
 class MethodRoute:
     """Where a method's calls go."""
 
+    served: ServedMethod
     handle: Handler
     metrics: MethodMetrics
     hands_out: bool
-    cost: Cost | None
     audited: audit.Audited | None
-    searches: bool
     may_wait_or_cost: bool  # its calls may wait, search, or need much memory
-    tells_arrival: bool
     caller: AuditCaller = WITHOUT_TOKEN  # only of administrative calls
 
 
 class Answering:
     """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
 
-    `large_frames` decodes what is large; not given, that is done on the event loop as well. `handlers`: one for each method.
+    `large_frames` decodes what is large; not given, that is done on the event loop as well. `methods`: the record of each method.
     `guard`: access control; not given, there is none.
     """
 
@@ -111,7 +103,7 @@ class Answering:
         budget: ByteBudget | None = None,
         *,
         large_frames: LargeFrames | None = None,
-        handlers: Mapping[str, Handler] = HANDLERS,
+        methods: Mapping[str, ServedMethod] = METHODS,
         guard: Guard | None = None,
     ) -> None:
         self.budget = budget or ByteBudget(settings.max_buffered_bytes)
@@ -129,19 +121,17 @@ class Answering:
         self._answer_bytes_max = settings.answer_bytes_max + LENGTH_BYTES
         self._requests_max = settings.max_concurrent_requests
         self._debug = logger.isEnabledFor(logging.DEBUG)
-        cost = costs(settings)
+        self._memory_bounds = MemoryBounds(settings)
         self._routes = {
             name: MethodRoute(
-                handle,
+                served,
+                served.handle,
                 metrics.method(name),
-                name == METHOD_THAT_HANDS_OUT,
-                cost.get(name),
-                audit.AUDITED.get(name),
-                name in METHODS_THAT_SEARCH,
-                name == METHOD_THAT_HANDS_OUT or name in METHODS_THAT_SEARCH or name in cost,
-                name == METHOD_WITH_KEYS,
+                served.hands_out,
+                served.audited,
+                served.hands_out or served.searches or served.cost_bytes is not None,
             )
-            for name, handle in handlers.items()
+            for name, served in methods.items()
         }
         self.running = 0
         self.waiting = 0
@@ -157,7 +147,7 @@ class Answering:
             return self._undecodable(error)
         route = self._routes[call.method.name]
         route.metrics.requests += 1
-        if route.tells_arrival:
+        if route.served.wants_arrival:
             call.arguments.arrived_s = arrived_s
         if self._guard is not None:
             # A connection that was counted once still is, so that it counts for the right token when there are quotas again.
@@ -166,7 +156,7 @@ class Answering:
             ):
                 return NO_ANSWER if call.oneway else reply
             try:
-                handle = self._guard.admit(call, route.handle)
+                handle = self._guard.admit(call, route.served, route.handle)
             except AccessDenied as error:
                 if route.audited is not None:
                     route = replace(route, caller=self._guard.caller(call))
@@ -180,7 +170,7 @@ class Answering:
         bounded: object = route.may_wait_or_cost
         if bounded and route.hands_out:  # of dequeues only long polls and dry runs
             asked = call.arguments.request
-            bounded = asked.waitMillis or asked.dryRun
+            bounded = asked.wait_ms or asked.dry_run
         if bounded or recipient.over_limit or self.running >= self._requests_max:
             reply = await self._answer_bounded(call, route, recipient)
         else:
@@ -198,20 +188,21 @@ class Answering:
     async def _answer_bounded(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
         """Answers a call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.may_wait_or_cost else None
-        waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
+        waits = route.hands_out and bool(request.wait_ms) and not request.dry_run
         use, quotas = recipient.use, self.quotas
         if waits and use is not None and quotas is not None and not use.token.takes_poll():
-            if request.jobAckRequest is None:
+            if request.acks is None:
                 return self._failed(call, route, recipient, quotas.polls_used_up(use.token))
-            request.waitMillis, waits = WAIT_OVER_QUOTA_MS, False
+            request.wait_ms, waits = WAIT_OVER_QUOTA_MS, False
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
             return self._failed(call, route, recipient, self._refusal(recipient))
         if waits:
             return await self._wait(call, route, recipient)
         self.running += 1
-        recipient.waiting = route.searches and request.bodyRegexToMatch is not None
+        recipient.waiting = route.served.searches and request.regex is not None
         try:
-            if route.cost is not None and (cost_bytes := route.cost(call.arguments)):
+            cost = route.served.cost_bytes
+            if cost is not None and (cost_bytes := cost(self._memory_bounds, call.arguments)):
                 return await self._carry_out_within(cost_bytes, call, route, recipient)
             return await self._carry_out(call, route, recipient)
         finally:
@@ -292,7 +283,7 @@ class Answering:
             else:
                 reply = encode_reply(method, seqid, answer)
             if len(reply) > self._answer_bytes_max:
-                self._check_long(len(reply) - LENGTH_BYTES, call, answer)
+                self._check_long(len(reply) - LENGTH_BYTES, call, route, answer)
         except PinLaterError as error:
             reply = self._failed(call, route, recipient, error)
             undelivered = True
@@ -319,23 +310,25 @@ class Answering:
                 recipient.handed_out = answer
         return reply
 
-    def _check_long(self, size_bytes: int, call: DecodedCall, answer: Any) -> None:
+    def _check_long(self, size_bytes: int, call: DecodedCall, route: MethodRoute, answer: Any) -> None:
         """Raises `AnswerTooLarge` for an answer that is too long, unless it is a single job that fits a frame. That would stay in its queue
         for ever.
         """
-        field = _JOBS_SHOWN.get(call.method.name)
-        jobs = () if field is None else getattr(answer, field, answer)
+        jobs_shown = route.served.jobs_shown
+        jobs = () if jobs_shown is None else jobs_shown(answer)
         if size_bytes > self._settings.max_frame_bytes or len(jobs) != 1:
             raise AnswerTooLarge.of(size_bytes, self._settings.answer_bytes_max)
         event = "an answer with a single job is longer than answers may be; many clients can't read it"
-        self._warn_of_size(event, call, size_bytes, self._settings.answer_bytes_max)
+        self._warn_of_size(event, call, route, size_bytes, self._settings.answer_bytes_max)
 
-    def _warn_of_size(self, event: str, call: DecodedCall, size_bytes: int, limit_bytes: int) -> None:
-        queues = QUEUES[call.method.name](call.arguments)
+    def _warn_of_size(
+        self, event: str, call: DecodedCall, route: MethodRoute, size_bytes: int, limit_bytes: int
+    ) -> None:
+        queues = route.served.queues(call.arguments)
         about = {
             "method": call.method.name,
             "queue": ", ".join(sorted(queues)[:_QUEUES_SHOWN]),
-            "source": call.arguments.requestContext.source,
+            "source": call.arguments.context.source,
             "answer_bytes": size_bytes,
             "max_answer_bytes": limit_bytes,
         }
@@ -353,7 +346,7 @@ class Answering:
         route.metrics.error(_counted_as(error))
         if isinstance(error, AnswerTooLarge):
             event = "an answer is too long, so that its caller gets an error"
-            self._warn_of_size(event, call, error.size_bytes, error.limit_bytes)
+            self._warn_of_size(event, call, route, error.size_bytes, error.limit_bytes)
         if route.audited is not None:
             self._note(audit.refused(_audit_call(route.audited, call, route, recipient), error))
         try:
@@ -389,7 +382,7 @@ class Answering:
         header = self._header(head)
         if header.oneway:
             return NO_ANSWER
-        method = METHODS.get(header.name)
+        method = WIRE_METHODS.get(header.name)
         if method is None:
             return encode_application_error(
                 header.name, header.seqid, ApplicationErrorKind.INTERNAL_ERROR, error.message
@@ -406,13 +399,13 @@ class Answering:
         return encode_application_error(header.name, header.seqid, error.kind, error.message)
 
     def _log(self, call: DecodedCall, frame: bytes, reply: bytes, seconds: float) -> None:
-        context = call.arguments.requestContext
+        context = call.arguments.context
         logger.debug(
             "request",
             extra={
                 "method": call.method.name,
                 "source": context.source,
-                "request_id": context.requestId,
+                "request_id": context.request_id,
                 "request_bytes": len(frame),
                 "answer_bytes": len(reply),
                 "msec": round(seconds * 1000, 3),

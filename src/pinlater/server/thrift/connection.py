@@ -27,9 +27,9 @@ from pinlater.domain.byte_budget import SMALL_FRAME_BYTES
 from pinlater.domain.caller_address import address_of, with_port
 from pinlater.server.access.quotas import TokenUse
 from pinlater.server.thrift.answer_writer import ANSWERS_A_WRITE, AnswerWriter
-from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.server.thrift.connection_use import ConnectionUse
 from pinlater.server.thrift.large_frames import SMALL_BYTES
+from pinlater.server.thrift.methods.jobs import DequeueAnswer
 from pinlater.server.thrift.request_queue import HEAD_BYTES, AnyRequest, OverQuotaRequest, QueuedRequest, RequestQueue
 from pinlater.server.thrift.transports import descriptor_of, keep_alive, peer_has_left, start_reading, stop_reading
 from pinlater.wire.errors import WireError

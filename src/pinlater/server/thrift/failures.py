@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.errors import ErrorCode, PinLaterError, TooManyWaiting
-from pinlater.wire.generated import ttypes as types
+from pinlater.wire.generated import structs as types
 
 
 def code_of(error: PinLaterError) -> ErrorCode:
@@ -14,11 +14,11 @@ def code_of(error: PinLaterError) -> ErrorCode:
 def declared_exception(error: PinLaterError) -> types.PinLaterException:
     """The answer for an error of the service. Its code is one of the eleven; what is finer is in `detail`."""
     return types.PinLaterException(
-        errorCode=int(code_of(error)),
+        error_code=int(code_of(error)),
         message=error.message,
         detail=error.detail,
         retryable=error.retryable,
-        retryAfterMillis=error.retry_after_ms,
+        retry_after_ms=error.retry_after_ms,
     )
 
 

@@ -20,6 +20,7 @@ from pinlater.server.access.control import AccessControl
 from pinlater.server.access.quotas import TokenUse
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.connection_use import ConnectionUse
+from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.request_queue import QUEUED_BYTES
 from pinlater.wire.codec import DecodedCall, Decoder
 from pinlater.wire.context_token import token_of_call
@@ -27,9 +28,6 @@ from pinlater.wire.errors import WireError
 
 logger = logging.getLogger(__name__)
 
-REPORTS = frozenset(
-    {"ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims", "releaseJobs"}
-)
 CONNECTIONS, POLLS, BYTES = "connections", "polls", "bytes"
 _RETRY_AFTER_MS = 1_000
 _LOG_EVERY_S = 60.0
@@ -64,20 +62,22 @@ class QuotaGuard:
 
     def refusal(self, call: DecodedCall, connection: CountedConnection, frame_bytes: int) -> QuotaExceeded | None:
         """Why a call is refused; None if it is not, or if access control will refuse its token. Counts its connection."""
-        token = self._access.use_of(call.arguments.requestContext.authToken)
+        token = self._access.use_of(call.arguments.context.auth_token)
         if token is None or connection.over_limit:
             return None
         request_bytes = frame_bytes + QUEUED_BYTES
         use = connection.use
         if use is None or use.token is not token:
             use = connection.count_for(token, request_bytes)
-        if (use.counts_for is not token or use.is_beyond) and not use.takes(is_report=call.method.name in REPORTS):
+        if (use.counts_for is not token or use.is_beyond) and not use.takes(
+            is_report=METHODS[call.method.name].is_report
+        ):
             if use.counts_for is None:
                 connection.end_when_answered()
             return self._connections_used_up(token)
         bound = token.quota.bytes_in_flight
         if bound and token.bytes_held > bound:
-            return self._refusal_for_bytes(token, use, request_bytes, is_report=call.method.name in REPORTS)
+            return self._refusal_for_bytes(token, use, request_bytes, is_report=METHODS[call.method.name].is_report)
         return None
 
     def _refusal_for_bytes(
@@ -103,7 +103,8 @@ class QuotaGuard:
             return None
         secret = token_of_call(head, header.body_at)
         token = None if secret is None else self._access.use_of(secret)
-        return None if token is None else CallHead(token, header.name.decode("latin-1") in REPORTS)
+        served = METHODS.get(header.name.decode("latin-1"))
+        return None if token is None else CallHead(token, served is not None and served.is_report)
 
     def frame_refused(self, head: bytes, frame_bytes: int, connection: CountedConnection) -> QuotaExceeded | None:
         """The refusal of a frame of which only the beginning was kept; None if its token has no such quota by now."""

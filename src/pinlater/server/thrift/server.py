@@ -20,8 +20,9 @@ from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.connection import ThriftConnection
 from pinlater.server.thrift.gauges import show_quotas, show_thrift
 from pinlater.server.thrift.guard import Guard
-from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
+from pinlater.server.thrift.methods import METHODS
+from pinlater.server.thrift.methods.record import ServedMethod
 from pinlater.server.thrift.open_files import raise_file_limit
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.server.thrift.shedding import SHED_SHARE, beyond_their_share, held_bytes_min, is_slow, slow_ones
@@ -52,7 +53,7 @@ class ThriftServer:
     """Serves `service` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
 
     `budget` counts the bytes in flight; not given, it has the settings' limit. `other_connections`: how many other listeners of this
-    process may hold; the system's bound on open files is shared with them. `handlers`: what each method calls. `guard`: access control,
+    process may hold; the system's bound on open files is shared with them. `methods`: the record of each method. `guard`: access control,
     if there is one. `certificate`: None serves without TLS.
     """
 
@@ -67,7 +68,7 @@ class ThriftServer:
         budget: ByteBudget | None = None,
         standstill: Standstill | None = None,
         other_connections: int = 0,
-        handlers: Mapping[str, Handler] = HANDLERS,
+        methods: Mapping[str, ServedMethod] = METHODS,
         guard: Guard | None = None,
         certificate: CertificateSource | None = None,
     ) -> None:
@@ -78,7 +79,7 @@ class ThriftServer:
         self.monotonic = clock.monotonic
         self._large_frames = LargeFrames(settings.wire_limits)
         self.answering = Answering(
-            service, settings, metrics, clock, budget, large_frames=self._large_frames, handlers=handlers, guard=guard
+            service, settings, metrics, clock, budget, large_frames=self._large_frames, methods=methods, guard=guard
         )
         self.budget = self.answering.budget
         self._connections: dict[ThriftConnection, None] = {}

@@ -66,7 +66,7 @@ class Executor:
         )
 
     def claim_timeout_ms(self, job: ClaimedJob) -> int | None:
-        """The claim timeout that the job's task asks for, whoever enqueued the job; None if the task has none or is not known."""
+        """The claim timeout that the job's task asks for, also for jobs that others enqueue; None if the task has none or is not known."""
         task = self._tasks.get(job.headers.get(envelope.TASK_HEADER, ""), self._default)
         return None if task is None else task.options.claim_timeout_ms
 

@@ -165,7 +165,7 @@ class Enqueuer:
         jobs = request.call.args[0].jobs
         if self.monotonic() + self._client().call_timeout_s <= repeats_end_at(request.began_s):
             return request.call.as_repeat()
-        if any(job.uniqueKey is None for job in jobs):
+        if any(job.unique_key is None for job in jobs):
             raise OutcomeUnknown(
                 f"{counted(len(jobs), 'job')} may be stored or not, and it is too late to send them again under their request key. "
                 "Look for them; as a list, `enqueue_many(list(rest))`, they are enqueued anew"

@@ -102,7 +102,7 @@ class WaitingEnqueue:
         if self._monotonic() + pause + self._timeout_s <= repeats_end_at(self.began_s):
             self.call = self.call.as_repeat()
             return True
-        if any(job.uniqueKey is None for job in self.call.args[0].jobs):
+        if any(job.unique_key is None for job in self.call.args[0].jobs):
             return False  # the server may have forgotten the request key
         self.may_be_stored = False
         self.began_s = self._monotonic()

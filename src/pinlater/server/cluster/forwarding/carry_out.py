@@ -13,26 +13,19 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import NewJob
-from pinlater.server.cluster.forwarding.messages import TOO_LATE, CallKind
+from pinlater.server.cluster.forwarding.messages import SINGLE, TOO_LATE, CallKind
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import InsertRequest
 
-_LANES: Mapping[CallKind, Callable[[ShardLanes], Lane[Any, Any]]] = {
-    CallKind.INSERT: attrgetter("insert"),
-    CallKind.CLAIM: attrgetter("claim"),
-    CallKind.FINISH: attrgetter("finish"),
-    CallKind.EXTEND: attrgetter("extend"),
-    CallKind.CHECKPOINT: attrgetter("checkpoint"),
-    CallKind.RELEASE: attrgetter("release"),
+_LANE_OF: Mapping[CallKind, Callable[[ShardLanes], Lane[Any, Any]]] = {
+    kind: attrgetter(kind.name.lower()) for kind in CallKind
 }
-# The items of these are single requests; those of the others are one list for their lane.
-_SINGLE = frozenset({CallKind.INSERT, CallKind.CLAIM})
 
 
 def own_lane(shard: ShardLanes, kind: CallKind) -> Lane[Any, Any]:
-    """The lane of this server for calls of this kind."""
-    return _LANES[kind](shard)
+    """Returns the lane of this server for calls of this kind."""
+    return _LANE_OF[kind](shard)
 
 
 class CarryOut:
@@ -58,7 +51,7 @@ class CarryOut:
         if not here.healthy:  # the other server has not learned of it yet
             return _failed(ShardConnectionFailed(f"The server that owns the queue can't reach shard {shard}"))
         lane = own_lane(here, kind)
-        if kind not in _SINGLE:
+        if kind not in SINGLE:
             try:
                 return lane.submit(items)
             except PinLaterError as error:
@@ -130,35 +123,7 @@ def _prepared(shard: ShardLanes, request: InsertRequest, begin_by_ms: int) -> In
     """With ids, and not to be begun later than the call."""
     make = tuple.__new__  # a quarter of what `_replace` takes, for each forwarded job
     ids = shard.ids.make(len(request.jobs))
-    jobs = [
-        make(
-            NewJob,
-            (
-                job_id,
-                body,
-                priority,
-                run_after_ms,
-                attempts_allowed,
-                custom_status,
-                headers,
-                unique,
-                claim_timeout_ms,
-                expires_at_ms,
-            ),
-        )
-        for job_id, (
-            _,
-            body,
-            priority,
-            run_after_ms,
-            attempts_allowed,
-            custom_status,
-            headers,
-            unique,
-            claim_timeout_ms,
-            expires_at_ms,
-        ) in zip(ids, request.jobs, strict=True)
-    ]
+    jobs = [make(NewJob, (job_id, *job[1:])) for job_id, job in zip(ids, request.jobs, strict=True)]
     return request._replace(jobs=jobs, begin_by_ms=min(begin_by_ms, request.begin_by_ms))
 
 

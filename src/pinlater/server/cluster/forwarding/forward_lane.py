@@ -7,13 +7,19 @@ what several servers send.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from pinlater.domain.errors import PinLaterError, ShardConnectionFailed, TooManyWaiting
-from pinlater.server.cluster.forwarding.messages import CallKind
+from msgspec import Raw
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, TooManyWaiting
+from pinlater.server.cluster.forwarding.messages import SINGLE, TOO_LATE, CallKind, answers_of
+from pinlater.server.cluster.forwarding.traffic import Traffic
+from pinlater.server.link.messages import BadMessage, Failure, Part, PartAnswer, encoded, error_of
 from pinlater.server.sharding.lane import Asker, Lane
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,8 +31,8 @@ class NotSent(ShardConnectionFailed):
     """The call was not sent to the server that owns the queue; nothing of it was done. To a client it is a shard that is unreachable."""
 
 
-class Call(Generic[Item, Result]):
-    """One part of a frame: the items of many callers."""
+class ForwardedCall(Generic[Item, Result]):
+    """One call of a link (`link.asking.Call`): the items of many callers."""
 
     __slots__ = ("callers", "items", "lane", "left", "sent_s", "size_bytes")
 
@@ -44,41 +50,52 @@ class Call(Generic[Item, Result]):
         self.items += items
         self.callers.append((item, start, len(self.items), asker))
 
-    def drop_cancelled(self) -> bool:
-        """Leaves out what callers that have gone asked for; whether anything is left."""
+    # --- told by the link -----------------------------------------------------------------------------------------------------
+
+    def part(self, number: int) -> Part | None:
+        """The turn is over: what comes now is another call. Leaves out what callers that have gone asked for."""
+        lane, sender = self.lane, self.lane.sender
+        lane.gathering = None
         if any([asker.done() for *_, asker in self.callers]):  # noqa: C419 a list is quicker
-            callers, items = self.callers, self.items
-            self.callers, self.items = [], []
-            for item, start, end, asker in callers:
-                if asker.done():
-                    self.lane.waiting -= 1
-                else:
-                    self.add(item, items[start:end], asker)
-        return bool(self.callers)
+            self._keep(lambda _, asker: not asker.done())
+        try:
+            items = encoded(self.items)
+        except Exception:  # a bug: it must not take the other calls of this turn with it
+            logger.exception("a forwarded request can't be encoded")
+            self._keep(_encodes)
+            items = encoded(self.items)
+        if not self.callers:
+            return None
+        self.size_bytes = len(items)
+        self.sent_s = sender.now_s
+        lane.under_way[self] = None
+        lane.calls += 1
+        lane.items += len(self.callers)
+        sender.traffic.count(lane.kind, len(self.items))
+        return Part(number, lane.kind, lane.shard, Raw(items), sender.begin_by_ms, sender.now_ms)
 
-    def newly_left(self) -> Sequence[int]:
-        """The places of callers that have gone since the last time. A list is done for a caller that has gone, too: acks are to count."""
-        if self.lane.takes_lists:
-            return ()
-        gone = [start for _, start, _, asker in self.callers if asker.done() and start not in self.left]
-        self.left.update(gone)
-        return gone
-
-    def fail_unsendable(self, encode: Callable[[Sequence[Any]], object]) -> bool:
-        """Fails, for their callers alone, the items that can't be encoded; whether anything is left."""
+    def _keep(self, wanted: Callable[[Sequence[Any], Asker[Result]], bool]) -> None:
+        """Keeps the items of callers for which `wanted(items, asker)`."""
         callers, items = self.callers, self.items
         self.callers, self.items = [], []
         for item, start, end, asker in callers:
-            try:
-                encode(items[start:end])
-            except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
-                self.lane.waiting -= 1
-                asker.set_exception(error)
-            else:
+            if wanted(items[start:end], asker):
                 self.add(item, items[start:end], asker)
-        return bool(self.callers)
+            else:
+                self.lane.waiting -= 1
 
-    def answer(self, answers: Sequence[Any]) -> None:
+    def answered(self, answer: PartAnswer) -> None:
+        lane = self.lane
+        lane.ended(self)
+        if answer.failure is not None:
+            self._refused(answer.failure)
+            return
+        answers = answers_of(lane.kind, answer)
+        if len(answers) != len(self.items):
+            raise BadMessage(f"{len(answers)} answers to {len(self.items)} items")
+        self.give(answers)
+
+    def give(self, answers: Sequence[Any]) -> None:
         """Gives each caller the answers to its items, errors among them as values."""
         lane = self.lane
         for item, start, end, asker in self.callers:
@@ -91,7 +108,23 @@ class Call(Generic[Item, Result]):
             elif lane.orphaned is not None:
                 lane.orphaned(item, result)
 
-    def pass_owner(self, error: PinLaterError) -> None:
+    def _refused(self, failure: Failure) -> None:
+        """A call that came too late by the clock of the owner alone goes to the shard itself."""
+        sender = self.lane.sender
+        if failure.detail != TOO_LATE:
+            self._fail(error_of(failure))
+            return
+        error = error_of(failure._replace(detail=ShardConnectionFailed.detail))
+        if sender.monotonic() - self.sent_s >= sender.limit_s:
+            self._fail(error)
+            return
+        logger.warning(
+            "calls to a server go to the shards instead: it refuses them as too late, by a clock that is ahead of this one's",
+            extra={"server": sender.address},
+        )
+        self._pass_owner(error)
+
+    def _pass_owner(self, error: PinLaterError) -> None:
         """Sends the items to the shard itself, for each caller that still waits: the owner has refused the call and begun nothing of it.
         Without a lane of this server they fail with `error`."""
         own = self.lane.own()
@@ -106,30 +139,65 @@ class Call(Generic[Item, Result]):
             except PinLaterError as refused:
                 asker.set_exception(refused)
 
-    def fail(self, error: PinLaterError) -> int:
-        """Fails for every caller that still waits; for how many."""
+    def lost(self) -> None:
+        self.lane.ended(self)
+        self.lose(OutcomeUnknown("The connection to the server that owns the queue was lost before its answer came"))
+
+    def lose(self, error: PinLaterError) -> None:
+        """Fails, and counts, for every caller that still waits. What the call brings after all is orphaned."""
+        self.lane.sender.traffic.count_lost(self._fail(error))
+
+    def not_sent(self) -> None:
+        self.lane.gathering = None
+        self.lane.waiting -= len(self.callers)
+        self._fail(NotSent("The connection to the server that owns the queue is lost", retry_after_ms=100))
+
+    def _fail(self, error: PinLaterError) -> int:
         waiting = [asker for *_, asker in self.callers if not asker.done()]
         for asker in waiting:
             asker.set_exception(error)
         return len(waiting)
 
+    def newly_left(self) -> Sequence[int]:
+        """The places of callers that have gone since the last time. A list is done for a caller that has gone, too: acks are to count."""
+        if self.lane.takes_lists:
+            return ()
+        gone = [start for _, start, _, asker in self.callers if asker.done() and start not in self.left]
+        self.left.update(gone)
+        return gone
+
+
+def _encodes(items: Sequence[Any], asker: Asker[Any]) -> bool:
+    """Whether they can be encoded; else they fail."""
+    try:
+        encoded(items)
+    except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
+        asker.set_exception(error)
+        return False
+    return True
+
 
 class Sender(Protocol):
-    """The connection over which lanes send."""
+    """The link over which lanes send. `now_s`, `now_ms`: when it began to write this turn's calls, on both clocks; `begin_by_ms`: when the
+    other side must have begun them. `limit_s`: so long a call may take."""
 
-    @property
-    def usable(self) -> bool: ...
+    address: str
+    limit_s: float
+    now_s: float
+    now_ms: int
+    begin_by_ms: int
+    traffic: Traffic
+    usable: bool
 
-    def gather(self, call: Call[Any, Any]) -> None:
+    def say(self, one: ForwardedCall[Any, Any], /) -> None:
         """Sends the call at the end of this turn of the loop, with all that is added to it until then."""
-        ...
 
     def monotonic(self) -> float: ...
 
 
 class ForwardLane(Generic[Item, Result]):
-    """`takes_lists`: its items are lists of items of the wire. `size_of`: bytes of bodies in an item. `orphaned`: as of a `Lane`. `own()`:
-    this server's lane of the same kind to the shard, for calls that the owner refuses before it begins them; None while it can't use it."""
+    """`orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
+    begins them; None while it can't use it."""
 
     def __init__(
         self,
@@ -137,20 +205,17 @@ class ForwardLane(Generic[Item, Result]):
         kind: CallKind,
         shard: str,
         *,
-        takes_lists: bool,
-        size_of: Callable[[Item], int] | None = None,
         orphaned: Callable[[Item, Result], None] | None = None,
         own: Callable[[], Lane[Item, Result] | None] = lambda: None,
     ) -> None:
         self.kind = kind
         self.shard = shard
-        self.takes_lists = takes_lists
+        self.takes_lists = kind not in SINGLE
         self.orphaned = orphaned
         self.own = own
-        self._sender = sender
-        self._size_of = size_of
-        self._gathering: Call[Item, Result] | None = None
-        self._under_way: OrderedDict[int, Call[Item, Result]] = OrderedDict()
+        self.sender = sender
+        self.gathering: ForwardedCall[Item, Result] | None = None
+        self.under_way: dict[ForwardedCall[Item, Result], None] = {}  # oldest first
         self.waiting = 0
         self._loop = asyncio.get_running_loop()
         self.calls = 0
@@ -159,50 +224,36 @@ class ForwardLane(Generic[Item, Result]):
     @property
     def rank(self) -> int:
         """Ranks as `Lane.rank` does: an item rides at once, with others or alone."""
-        return 1 if self._gathering is None else 0
+        return 1 if self.gathering is None else 0
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
-        """The future of this item's result. Raises as `submit_for`."""
+        """Returns the future of this item's result. Raises as `submit_for`."""
         future: asyncio.Future[Result] = self._loop.create_future()
         self.submit_for(item, future)
         return future
 
     def submit_for(self, item: Item, asker: Asker[Result]) -> None:
         """Takes an item whose result goes to `asker`. Raises `TooManyWaiting` at the bound, `NotSent`."""
-        sender = self._sender
+        sender = self.sender
         if not sender.usable:
             raise NotSent("There is no connection to the server that owns the queue", retry_after_ms=100)
         if self.waiting >= _UNDER_WAY_MAX:
             raise TooManyWaiting(f"{self.waiting} requests wait for the owner of the queue", retry_after_ms=100)
-        call = self._gathering
+        call = self.gathering
         if call is None:
-            call = self._gathering = Call(self)
-            sender.gather(call)
+            call = self.gathering = ForwardedCall(self)
+            sender.say(call)
         self.waiting += 1
         call.add(item, item if self.takes_lists else (item,), asker)  # type: ignore[arg-type]
-        if self._size_of is not None:
-            call.size_bytes += self._size_of(item)
 
     def busy_for(self) -> float:
-        """For how many seconds the oldest call under way has been; 0.0 where there is none."""
-        for call in self._under_way.values():
-            return self._sender.monotonic() - call.sent_s
+        """Returns for how many seconds the oldest call under way has been; 0.0 where there is none."""
+        for call in self.under_way:
+            return self.sender.monotonic() - call.sent_s
         return 0.0
 
-    # --- told by the connection ---------------------------------------------------------------------------------------------
-
-    def gathered(self) -> None:
-        """The turn is over: what comes now is another call."""
-        self._gathering = None
-
-    def sent(self, number: int, call: Call[Item, Result]) -> None:
-        call.sent_s = self._sender.monotonic()
-        self._under_way[number] = call
-        self.calls += 1
-        self.items += len(call.callers)
-
-    def ended(self, number: int | None, call: Call[Item, Result]) -> None:
-        """Answered, or failed, or never sent."""
-        self.waiting -= len(call.callers)
-        if number is not None:
-            del self._under_way[number]
+    def ended(self, call: ForwardedCall[Item, Result]) -> None:
+        """The call that was sent is answered, or lost: maybe both, if its answer can't be read."""
+        if call in self.under_way:
+            del self.under_way[call]
+            self.waiting -= len(call.callers)

@@ -26,7 +26,7 @@ from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
-from pinlater.server.storage.values import Claimed, InsertRequest
+from pinlater.server.storage.values import Claimed
 from pinlater.tls.protocol import TlsProtocol
 from pinlater.tls.reasons import why_no_tls_server
 
@@ -42,7 +42,7 @@ _ASK_AFTER_S = 0.2
 
 
 class ForwardLanes(NamedTuple):
-    """The lanes of one shard by way of one server."""
+    """The lanes of one shard by way of one server, in the order of `CallKind`."""
 
     insert: ForwardLane[Any, Any]
     claim: ForwardLane[Any, Any]
@@ -159,17 +159,11 @@ class Forwarding:
             here = self._shards.get(name)
             return None if here is None or not here.healthy else own_lane(here, kind)
 
-        def lane(kind: CallKind, *, takes_lists: bool = True, **more: Any) -> ForwardLane[Any, Any]:
-            return ForwardLane(connection, kind, name, takes_lists=takes_lists, own=partial(own, kind), **more)
+        def lane(kind: CallKind) -> ForwardLane[Any, Any]:
+            gives_back = orphaned if kind is CallKind.CLAIM else None
+            return ForwardLane(connection, kind, name, orphaned=gives_back, own=partial(own, kind))
 
-        return ForwardLanes(
-            lane(CallKind.INSERT, takes_lists=False, size_of=_body_bytes),
-            lane(CallKind.CLAIM, takes_lists=False, orphaned=orphaned),
-            lane(CallKind.FINISH),
-            lane(CallKind.EXTEND),
-            lane(CallKind.CHECKPOINT),
-            lane(CallKind.RELEASE),
-        )
+        return ForwardLanes(*map(lane, CallKind))
 
     # --- connections --------------------------------------------------------------------------------------------------------
 
@@ -182,7 +176,7 @@ class Forwarding:
                 if connection is not None:
                     self._connections[address] = connection
                     self.reroute()
-                    await connection.wait_lost()
+                    await connection.ended.wait()
                     pause_s = _PAUSE_S
                     self._lost.append((address, connection.as_lost))
                     self._forget(address)
@@ -198,7 +192,7 @@ class Forwarding:
 
     def _note_end(self, connection: PeerConnection) -> None:
         """Of a connection that is closing: what came over it is told if the server is a peer again."""
-        if connection in self._closing and connection.is_lost:
+        if connection in self._closing and connection.ended.is_set():
             self._closing.discard(connection)
             self._lost.append((connection.address, connection.as_lost))
 
@@ -311,10 +305,6 @@ class Forwarding:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-
-def _body_bytes(request: InsertRequest) -> int:
-    return sum([len(job.body) for job in request.jobs])
 
 
 def _abort(connection: PeerConnection, layer: TlsProtocol | None) -> None:

@@ -15,8 +15,10 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, OLDEST_VERSION, UNREADABLE, VERSION, BadMessage
+from pinlater.server.cluster.forwarding.messages import OLDEST_VERSION, VERSION
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
+from pinlater.server.link import messages
+from pinlater.server.link.messages import BadMessage
 
 HELLO_BYTES_MAX = 1_024
 WELCOME_BYTES_MAX = 64 * 1024  # it has a proof for each shard
@@ -48,18 +50,9 @@ class Proof(NamedTuple):
     proof: bytes
 
 
-def encoded(message: Hello | Welcome | Proof) -> bytes:
-    """Returns the message as a frame."""
-    text = msgspec.msgpack.encode(message)
-    return len(text).to_bytes(LENGTH_BYTES, "big") + text
-
-
 def decoded(message: bytes, kind: type[T]) -> T:
-    """What a frame holds. Raises `BadMessage`."""
-    try:
-        return msgspec.msgpack.decode(message, type=kind)
-    except UNREADABLE as error:
-        raise BadMessage(str(error)) from error
+    """Returns what a frame holds. Raises `BadMessage`."""
+    return messages.decoded(msgspec.msgpack.Decoder(kind), message)
 
 
 class SecretUnknown(BadMessage):

@@ -10,7 +10,7 @@ import math
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any
 
 from pinlater.domain.workers import ServerWorkers
@@ -23,6 +23,7 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     ClaimsOfLostConnections,
     Lost,
 )
+from pinlater.server.link.answering import Listener
 from pinlater.tls.certificate import CertificateSource
 
 HANDSHAKE_S = 5.0
@@ -33,20 +34,17 @@ UNPROVEN_MAX = 64
 _ENDED_MAX = 200
 # So long a server that stops lets the others close their connections.
 _GOODBYE_S = 0.5
-_LOOK_S = 0.01
 
 # Carries out the items of a part, or none if its time is over: a future of an answer for each, errors among them as values.
 CarryOut = Callable[[CallKind, str, Sequence[Any], int, int], "asyncio.Future[Sequence[Any]]"]
-# Answers that could not be sent.
-Undelivered = Callable[[CallKind, str, Sequence[Any], Sequence[Any]], None]
 
 
 async def _knows_no_workers(_: int) -> ServerWorkers:
     return ServerWorkers((), (), "", 0, 0, 0)
 
 
-class PeerListener:
-    """Listens for other servers. `known_secrets()`: any of them may prove a server.
+class PeerListener(Listener[IncomingConnection]):
+    """Listens for other servers. `known_secrets()`: any of them may prove a server. `undelivered(claims)`: their answer did not come.
 
     `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out. `look(address)` is called
     when a server has connected, and when it has changed who owns what. `told()`: what this server says of itself.
@@ -57,7 +55,7 @@ class PeerListener:
     def __init__(
         self,
         carry_out: CarryOut,
-        undelivered: Undelivered,
+        undelivered: Callable[[AnsweredClaims], None],
         known_secrets: Callable[[], list[bytes]],
         still_runs: Callable[[], bool] = lambda: True,
         look: Callable[[str], None] = lambda _: None,
@@ -66,10 +64,10 @@ class PeerListener:
         limit_s: float = 10.0,
         certificate: CertificateSource | None = None,
     ) -> None:
+        super().__init__(still_runs)
         self._certificate = certificate
         self.limit_s = limit_s
         self.carry_out = carry_out
-        self.still_runs = still_runs
         self.look = look
         self.told = told
         self.workers: Callable[[int], Awaitable[ServerWorkers]] = _knows_no_workers
@@ -79,17 +77,15 @@ class PeerListener:
         self.monotonic = monotonic
         self.undelivered = undelivered
         self.known_secrets = known_secrets
-        self._connections: dict[IncomingConnection, None] = {}  # oldest first
         self._ended: dict[str, float] = {}  # when servers were heard last over connections that have ended, by address
         self._waits = 0
-        self.lost = ClaimsOfLostConnections(monotonic, self.give_back)
+        self.lost = ClaimsOfLostConnections(monotonic, undelivered)
         self.taken = TrafficByServer()
-        self._servers: list[asyncio.Server] = []
 
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        new = listening_factory(self._certificate, lambda binding: IncomingConnection(self, loop, binding))
+        new = listening_factory(self._certificate, lambda binding: IncomingConnection(self, binding))
         server = await loop.create_server(new, host, port)
         self._servers.append(server)
         return int(min(server.sockets, key=lambda each: each.family).getsockname()[1])  # IPv4's comes first
@@ -100,10 +96,8 @@ class PeerListener:
         families = {each.family for server in self._servers for each in server.sockets}
         return socket.AF_INET6 if families & {socket.AF_INET, socket.AF_INET6} == {socket.AF_INET6} else socket.AF_INET
 
-    async def open_local(self, path: str) -> None:
-        """Also listens at the path of a Unix socket, without TLS. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_unix_server(lambda: IncomingConnection(self, loop), path))
+    def _new(self) -> IncomingConnection:
+        return IncomingConnection(self)
 
     def heard_s(self, address: str) -> float:
         """When the server that announced this address was heard last; -inf where it isn't connected."""
@@ -118,15 +112,6 @@ class PeerListener:
     def was_heard_s(self, address: str) -> float:
         """When it was heard last, also over a connection that has ended: for people only."""
         return max(self.heard_s(address), self._ended.get(address, -math.inf))
-
-    @property
-    def connections(self) -> Collection[IncomingConnection]:
-        """All, oldest first."""
-        return self._connections.keys()
-
-    def give_back(self, claims: AnsweredClaims) -> None:
-        """Claims whose answer did not come."""
-        self.undelivered(CallKind.CLAIM, claims.shard, claims.requests, claims.answers)
 
     def settle(self, lost: Sequence[Lost]) -> None:
         """A server has connected again, and says what came over its connections before."""
@@ -152,8 +137,7 @@ class PeerListener:
         return HANDSHAKE_S if len(unproven) < UNPROVEN_MAX // 2 else HANDSHAKE_CROWDED_S
 
     def discard(self, connection: IncomingConnection) -> None:
-        """The connection is over."""
-        self._connections.pop(connection, None)
+        super().discard(connection)
         if connection.proven and connection.address:
             self._ended.pop(connection.address, None)
             self._ended[connection.address] = connection.heard_s
@@ -174,7 +158,7 @@ class PeerListener:
     def tell(self) -> None:
         """Tells all servers at once what this one says of itself, which they ask for several times a second."""
         for connection in self.connections:
-            connection.tell()
+            connection.tell_running()
 
     def say_goodbye(self) -> None:
         """Tells the other servers that this one stops. What they have sent is answered."""
@@ -184,24 +168,11 @@ class PeerListener:
     async def drain(self, grace_s: float) -> None:
         """Listens no more, and waits at most so long until all that other servers have asked for is answered, and the answers are sent."""
         self._stop_listening()
-        began_s = self.monotonic()
-        while (waited_s := self.monotonic() - began_s) < grace_s:
+        leave_by_s = self.monotonic() + _GOODBYE_S
+
+        def is_over() -> bool:
             proven = [connection for connection in self._connections if connection.proven]
-            if not any(connection.owes_answers for connection in proven) and (not proven or waited_s >= _GOODBYE_S):
-                return
-            await asyncio.sleep(_LOOK_S)
+            owes_answers = any(connection.owes_answers for connection in proven)
+            return not owes_answers and (not proven or self.monotonic() >= leave_by_s)
 
-    def close(self) -> None:
-        """Listens no more, and ends the connections. What is under way goes on without an answer."""
-        self._stop_listening()
-        self.abort_connections()
-
-    def _stop_listening(self) -> None:
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
-
-    def abort_connections(self) -> None:
-        """Closes all connections without reading what lies in them."""
-        for connection in list(self._connections):
-            connection.abort()
+        await self._until(is_over, grace_s)

@@ -6,8 +6,8 @@ given back. If it never connects again, it has stopped, and those claims time ou
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.server.storage.values import Claimed
@@ -25,9 +25,8 @@ class Lost(NamedTuple):
 
 
 class AnsweredClaims(NamedTuple):
-    """The claims of one answer. `place`: that of the answer on its connection, from 1."""
+    """The claims of one answer."""
 
-    place: int
     shard: str
     requests: Sequence[Any]
     answers: Sequence[Any]
@@ -43,52 +42,29 @@ def _without_bodies(answer: object) -> object:
     return answer._replace(jobs=[[job._replace(body=b"") for job in jobs] for jobs in answer.jobs])
 
 
-class UnconfirmedClaims:
-    """The unconfirmed claims of one connection."""
-
-    def __init__(self) -> None:
-        self._answered: deque[AnsweredClaims] = deque()
-
-    def __len__(self) -> int:
-        return len(self._answered)
-
-    def add(self, claims: AnsweredClaims) -> None:
-        """They are on their way."""
-        self._answered.append(claims)
-
-    def confirm(self, taken: int) -> None:
-        """The other side has got this number of answers."""
-        while self._answered and self._answered[0].place <= taken:
-            self._answered.popleft()
-
-    def all(self) -> Sequence[AnsweredClaims]:
-        """In the order of their answers."""
-        return list(self._answered)
-
-
 class ClaimsOfLostConnections:
     """Of all servers, by the nonce of the connection. `give_back(claims)` gets those whose answer did not come."""
 
     def __init__(self, monotonic: Callable[[], float], give_back: Callable[[AnsweredClaims], None]) -> None:
         self._monotonic = monotonic
         self._give_back = give_back
-        self._unconfirmed: OrderedDict[bytes, tuple[float, Sequence[AnsweredClaims]]] = OrderedDict()
+        self._unconfirmed: OrderedDict[bytes, tuple[float, Sequence[tuple[int, AnsweredClaims]]]] = OrderedDict()
 
-    def keep(self, nonce: bytes, unconfirmed: UnconfirmedClaims) -> None:
-        """The connection is lost; the other server may say later what came."""
+    def keep(self, nonce: bytes, unconfirmed: Collection[tuple[int, AnsweredClaims]]) -> None:
+        """The connection is lost; the other server may say later what came. `unconfirmed`: with the numbers of the answers, from 1."""
         now_s = self._monotonic()
         for old, (until_s, _) in list(self._unconfirmed.items()):
             if until_s > now_s and len(self._unconfirmed) < _CONNECTIONS_MAX:
                 break
             del self._unconfirmed[old]
         if unconfirmed:
-            kept = [claims.without_bodies() for claims in unconfirmed.all()]
+            kept = [(number, claims.without_bodies()) for number, claims in unconfirmed]
             self._unconfirmed[nonce] = now_s + KEPT_S, kept
 
     def settle(self, lost: Lost) -> None:
         """The other server says what came. Saying it again changes nothing."""
         until_s, unconfirmed = self._unconfirmed.pop(lost.nonce, (0.0, ()))
         if until_s > self._monotonic():
-            for claims in unconfirmed:
-                if claims.place > lost.taken:
+            for number, claims in unconfirmed:
+                if number > lost.taken:
                     self._give_back(claims)

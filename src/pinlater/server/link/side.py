@@ -1,0 +1,130 @@
+"""One side of a connection: what it says in a turn of the event loop goes out in one frame, or in several where that is much."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Generic, Protocol, TypeVar, cast
+
+from pinlater.server.link.messages import BadMessage, Frames, frame
+
+# Of parts in one frame, above which others go in the next one.
+FRAME_BYTES = 4 * 1024 * 1024
+# A frame of more than 65,535 is refused.
+_PARTS_MAX = 50_000
+
+
+class Sized(Protocol):
+    """A call or an answer. `size_bytes`: of its part, once that is made."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+Said = TypeVar("Said", bound=Sized)
+
+
+class LinkSide(asyncio.Protocol, Generic[Said]):
+    """Writes calls or answers, and cuts what comes into frames of at most `limit_bytes`.
+
+    A subclass defines `_part_of(one)`: the part to write, which counts as written from then on, or None; `_not_written(one)`: what was said
+    when the connection was over; `_hear(message)`: takes a frame of the other side, and raises `BadMessage`; `_refuse(error)`: logs why the
+    connection is closed.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._frames = Frames(limit_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._said: deque[Said] = deque()  # and not written
+        self._is_flush_due = False
+        self._may_write = True  # the other side takes what is written
+        self.frames = 0
+        self.written_bytes = 0
+
+    def say(self, one: Said) -> None:
+        """Writes it at the end of this turn of the loop, or once the other side takes more."""
+        self._said.append(one)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def tell(self, message: tuple[object, ...]) -> None:
+        """Writes a message now."""
+        self._write(frame((message,)))
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._transport is None or self._transport.is_closing():
+            self._drop()
+            return
+        said = self._said
+        while said and self._may_write:
+            parts: list[object] = []
+            size_bytes = 0
+            while said and size_bytes < FRAME_BYTES and len(parts) < _PARTS_MAX:
+                one = said.popleft()
+                part = self._part_of(one)
+                if part is not None:
+                    parts.append(part)
+                    size_bytes += one.size_bytes
+            if parts:
+                self._write(frame(parts))
+
+    def _drop(self) -> None:
+        said, self._said = self._said, deque()
+        for one in said:
+            self._not_written(one)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self.frames += 1
+            self.written_bytes += len(data)
+            self._transport.write(data)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of what was written the kernel has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._frames.feed(data, self._hear)
+        except BadMessage as error:
+            self._refuse(error)
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._transport = None
+        self._drop()
+
+    def close(self) -> None:
+        """Ends it once what was said is written."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends it at once, without reading what lies in it."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- of subclasses ------------------------------------------------------------------------------------------------------
+
+    def _part_of(self, one: Said) -> tuple[object, ...] | None:
+        raise NotImplementedError
+
+    def _not_written(self, one: Said) -> None:
+        raise NotImplementedError
+
+    def _hear(self, message: bytes) -> None:
+        raise NotImplementedError
+
+    def _refuse(self, error: BadMessage) -> None:
+        raise NotImplementedError

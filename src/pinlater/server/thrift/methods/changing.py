@@ -1,0 +1,155 @@
+"""Operators' changes of jobs: cancel, retry, run now, another priority, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pinlater.domain.calls import MovedJob
+from pinlater.domain.job import JobState, Outcome
+from pinlater.server.operations.long_lists import in_turns
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.values import JobFilter
+from pinlater.server.thrift.audit import Audited, Fields, given
+from pinlater.server.thrift.methods.jobs import ack_outcomes
+from pinlater.server.thrift.methods.looking import chosen_by_regex, cost_of_search, number, state_of
+from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call, queue_of_request
+from pinlater.wire.generated import structs
+
+_MOVED_MAX = 5
+STATE_NAMES: Mapping[int, str] = {int(state): state.name for state in JobState}
+
+
+def _applied(answer: Any) -> int:
+    return sum(each.outcome == Outcome.APPLIED for each in answer)
+
+
+def _named_jobs(call: Any) -> Fields:
+    return {"queue": call.queue, "named": len(call.descriptors)}
+
+
+async def _cancel_jobs(service: Service, call: structs.cancelJobs_args) -> list[structs.AckOutcome]:
+    results = await service.claimed_jobs.cancel(call.queue, call.descriptors)
+    return await in_turns(results, ack_outcomes)
+
+
+# --- retry and run now --------------------------------------------------------------------------------------------------------
+async def _retry_failed_jobs(service: Service, call: structs.retryFailedJobs_args) -> int:
+    request = call.request
+    return number(
+        await service.bulk.retry_failed(
+            request.queue,
+            request.priority,
+            request.attempts,
+            request.run_after_ms,
+            request.limit,
+            skip_cancelled=bool(request.skip_cancelled),
+        )
+    )
+
+
+def _retry_asked(call: Any) -> Fields:
+    request = call.request
+    return {
+        "queue": request.queue,
+        "priority": request.priority,
+        "limit": request.limit,
+        **given(request, "attempts", "run_after_ms", "skip_cancelled"),
+    }
+
+
+async def _run_jobs(service: Service, call: structs.runJobs_args) -> list[structs.AckOutcome]:
+    request = call.request
+    results = await service.bulk.run_jobs(request.queue, request.descriptors, request.attempts, request.run_after_ms)
+    return await in_turns(results, ack_outcomes)
+
+
+def _run_asked(call: Any) -> Fields:
+    request = call.request
+    return {
+        "queue": request.queue,
+        "named": len(request.descriptors),
+        **given(request, "attempts", "run_after_ms"),
+    }
+
+
+# --- another priority ---------------------------------------------------------------------------------------------------------
+async def _change_priority(service: Service, call: structs.changePriority_args) -> list[structs.MovedJob]:
+    request = call.request
+    results = await service.bulk.change_priority(request.queue, request.descriptors, request.priority)
+    return await in_turns(results, _moved_jobs)
+
+
+def _moved_jobs(results: Sequence[MovedJob]) -> list[structs.MovedJob]:
+    return [
+        structs.MovedJob(descriptor, outcome, moved_to or None, holder or None, held_since_ms)
+        for descriptor, outcome, moved_to, holder, held_since_ms in results
+    ]
+
+
+def _priority_asked(call: Any) -> Fields:
+    request = call.request
+    return {"queue": request.queue, "named": len(request.descriptors), "priority": request.priority}
+
+
+def _moved(answer: Any) -> Fields:
+    """Some of the jobs, with their descriptors before and afterwards: the entry is all that leads from the one to the other."""
+    moved = [job for job in answer if job.outcome == Outcome.APPLIED and job.moved_to != job.descriptor]
+    return {"moved": [f"{job.descriptor} to {job.moved_to}" for job in moved[:_MOVED_MAX]]}
+
+
+# --- delete -------------------------------------------------------------------------------------------------------------------
+async def _delete_jobs(service: Service, call: structs.deleteJobs_args) -> int:
+    request = call.request
+    jobs = JobFilter(request.queue, state_of(request.state), request.priority, False, request.regex)
+    return number(await service.bulk.delete_jobs(jobs, request.limit))
+
+
+def _delete_asked(call: Any) -> Fields:
+    request = call.request
+    return {
+        "queue": request.queue,
+        "state": STATE_NAMES.get(request.state, request.state),
+        "priority": request.priority,
+        "by_regex": request.regex is not None,
+        "limit": request.limit,
+    }
+
+
+async def _delete_by_descriptor(service: Service, call: structs.deleteJobsByDescriptor_args) -> int:
+    return number(await service.bulk.delete_jobs_by_descriptor(call.queue, call.descriptors))
+
+
+METHODS = [
+    ServedMethod(
+        "cancelJobs", handle=_cancel_jobs, queues=queue_of_call, audited=Audited(_named_jobs, affected=_applied)
+    ),
+    ServedMethod(
+        "retryFailedJobs",
+        handle=_retry_failed_jobs,
+        queues=queue_of_request,
+        audited=Audited(_retry_asked, affected=int),
+    ),
+    ServedMethod("runJobs", handle=_run_jobs, queues=queue_of_request, audited=Audited(_run_asked, affected=_applied)),
+    ServedMethod(
+        "changePriority",
+        handle=_change_priority,
+        queues=queue_of_request,
+        audited=Audited(_priority_asked, affected=_applied, answered=_moved),
+    ),
+    ServedMethod(
+        "deleteJobs",
+        handle=_delete_jobs,
+        queues=queue_of_request,
+        chosen=chosen_by_regex,
+        cost_bytes=cost_of_search,
+        searches=True,
+        audited=Audited(_delete_asked, affected=int),
+    ),
+    ServedMethod(
+        "deleteJobsByDescriptor",
+        handle=_delete_by_descriptor,
+        queues=queue_of_call,
+        audited=Audited(_named_jobs, affected=int),
+    ),
+]

@@ -1,0 +1,155 @@
+"""Queues: create and delete them, their settings, their statistics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from pinlater.domain.calls import QueueStats
+from pinlater.server.operations.service import Service
+from pinlater.server.thrift.audit import Audited, Fields, given
+from pinlater.server.thrift.methods.callers import named_source
+from pinlater.server.thrift.methods.looking import number
+from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod, asker_of, queue_of_call, queues_of_call
+from pinlater.wire.generated import structs
+from pinlater.wire.queue_settings import WIRE_NAMES, config_of
+
+_QUEUES_A_TURN = 250
+
+
+def rows_of_queues(may: AnyQueue, answer: Iterable[Any]) -> list[Any]:
+    """Returns the rows that are about a queue which the token allows."""
+    return [row for row in answer if may(row.queue)]
+
+
+def _queue_named(call: Any) -> Collection[str]:
+    return (call.name,)
+
+
+def _name_asked(call: Any) -> Fields:
+    return {"queue": call.name}
+
+
+def _queue_asked(call: Any) -> Fields:
+    return {"queue": call.queue}
+
+
+# --- create and delete --------------------------------------------------------------------------------------------------------
+async def _create_queue(service: Service, call: structs.createQueue_args) -> None:
+    await service.queues.create_queue(call.name)
+
+
+async def _delete_queue(service: Service, call: structs.deleteQueue_args) -> None:
+    """A caller without the role may know the admin password, which decides as it does without access control."""
+    asker = asker_of(call)
+    password = None if asker is not None and asker.may else call.password
+    await service.queues.delete_queue(call.name, password)
+
+
+async def _get_queue_names(service: Service, call: structs.getQueueNames_args) -> set[str]:
+    del call
+    return set(await service.queues.queue_names())
+
+
+def _allowed_names(may: AnyQueue, answer: Iterable[str]) -> set[str]:
+    return {name for name in answer if may(name)}
+
+
+# --- settings -----------------------------------------------------------------------------------------------------------------
+async def _configure_queue(service: Service, call: structs.configureQueue_args) -> None:
+    await service.queues.configure_queue(call.queue, config_of(call.config))
+
+
+def _settings_asked(call: Any) -> Fields:
+    """All settings that the queue has from now on. The rate limit is told also where there is none, so that its removal can be seen."""
+    limit = {"maxJobsPerSecond": call.config.max_jobs_per_second}
+    return {"queue": call.queue, **limit, **given(call.config, *WIRE_NAMES)}
+
+
+async def _get_queue_config(service: Service, call: structs.getQueueConfig_args) -> structs.QueueConfig:
+    queue = await service.queues.queue_config(call.queue)
+    return structs.QueueConfig(**queue.config._asdict(), paused=queue.paused)
+
+
+async def _get_settings_in_force(service: Service, call: structs.getSettingsInForce_args) -> structs.SettingsInForce:
+    settings = await service.queue_settings.in_force(call.queue)
+    origins = {WIRE_NAMES[field]: origin for field, origin in settings.origins.items()}
+    return structs.SettingsInForce(structs.QueueConfig(**settings.values._asdict()), origins)
+
+
+async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
+    """Keeps the caller with the pause."""
+    asker = asker_of(call)
+    who = named_source(call.context) if asker is None else asker.shown
+    await service.queues.set_paused(call.queue, True, who)
+
+
+async def _resume_queue(service: Service, call: structs.resumeQueue_args) -> None:
+    await service.queues.set_paused(call.queue, False)
+
+
+# --- statistics ---------------------------------------------------------------------------------------------------------------
+async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -> list[structs.QueueStats]:
+    return await all_queue_stats(await service.queues.queue_stats(call.queues))
+
+
+async def all_queue_stats(found: Sequence[QueueStats]) -> list[structs.QueueStats]:
+    """Returns the statistics of queues. Of thousands it takes long: in pieces between which other calls get their turn."""
+    shown: list[structs.QueueStats] = []
+    for start in range(0, len(found), _QUEUES_A_TURN):
+        shown += [_queue_stats(stats) for stats in found[start : start + _QUEUES_A_TURN]]
+        await asyncio.sleep(0)
+    return shown
+
+
+def _queue_stats(stats: QueueStats) -> structs.QueueStats:
+    counts = [
+        structs.QueueCounts(
+            priority=each.priority,
+            pending=each.pending,
+            future=each.future,
+            in_progress=each.in_progress,
+            succeeded=each.succeeded,
+            failed=each.failed,
+            enqueued_total=each.enqueued_total,
+            claimed_total=each.claimed_total,
+            succeeded_total=each.succeeded_total,
+            failed_total=each.failed_total,
+            retried_total=each.retried_total,
+            oldest_due_at_ms=each.oldest_due_at_ms,
+        )
+        for each in stats.counts
+    ]
+    return structs.QueueStats(
+        stats.queue,
+        stats.paused,
+        counts,
+        stats.oldest_waiting_ms,
+        structs.QueueRates(*stats.rates),
+        number(stats.waiting_dequeues),
+        stats.incomplete or None,
+        stats.max_jobs_per_second,
+    )
+
+
+METHODS = [
+    ServedMethod("createQueue", handle=_create_queue, queues=_queue_named, audited=Audited(_name_asked)),
+    ServedMethod(
+        "deleteQueue",
+        handle=_delete_queue,
+        queues=_queue_named,
+        proves_itself=lambda call: bool(call.password),
+        wants_asker=True,
+        audited=Audited(_name_asked, takes_password=True),
+    ),
+    ServedMethod("getQueueNames", handle=_get_queue_names, allowed_part=_allowed_names),
+    ServedMethod("configureQueue", handle=_configure_queue, queues=queue_of_call, audited=Audited(_settings_asked)),
+    ServedMethod("getQueueConfig", handle=_get_queue_config, queues=queue_of_call),
+    ServedMethod("getSettingsInForce", handle=_get_settings_in_force, queues=queue_of_call),
+    ServedMethod(
+        "pauseQueue", handle=_pause_queue, queues=queue_of_call, wants_asker=True, audited=Audited(_queue_asked)
+    ),
+    ServedMethod("resumeQueue", handle=_resume_queue, queues=queue_of_call, audited=Audited(_queue_asked)),
+    ServedMethod("getQueueStats", handle=_get_queue_stats, queues=queues_of_call, allowed_part=rows_of_queues),
+]

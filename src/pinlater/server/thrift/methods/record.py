@@ -1,0 +1,128 @@
+"""The record of one method: all that this server knows of it. Guard, masks, audit, quotas, tracing and answering read it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple
+
+from pinlater.domain.audit import AuditCaller
+from pinlater.domain.body_masks import BodyMasks
+from pinlater.domain.calls import CallerRights
+from pinlater.server.operations.service import Service
+from pinlater.server.telemetry.tracing import Tracing
+from pinlater.server.thrift.audit import Audited
+from pinlater.server.thrift.costs import MemoryBounds
+
+Handler = Callable[[Service, Any], Awaitable[Any]]
+"""Carries out a call, from its decoded arguments to what the wire answers. No business logic."""
+AnyQueue = Callable[[str], bool]
+"""Tells of any queue whether the token allows it."""
+AllowedPart = Callable[[AnyQueue, Any], Any]
+Mask = Callable[[BodyMasks, Any, Any], Awaitable[None]]
+"""Masks an answer: `(masks, call, answer)`."""
+
+
+class KnownCaller(NamedTuple):
+    """The caller, as access control knows it. Handlers of methods that need it get it with the arguments.
+
+    `shown`: how people see the caller.
+    `caller`: the caller for the audit.
+    `rights`: what the caller is told of its rights.
+    `may`: whether its roles and its queues allow the call.
+    `queues`: tells of a queue whether the token allows it; None if it allows all.
+    """
+
+    shown: str
+    caller: AuditCaller
+    rights: CallerRights
+    may: bool
+    queues: AnyQueue | None
+
+
+class Chosen(NamedTuple):
+    """What a call chooses jobs by, of what may be masked."""
+
+    queue: str
+    body_regex: str | None
+    error_text: str | None = None
+
+
+def no_queue(call: Any) -> Collection[str]:
+    """Names no queue."""
+    del call
+    return ()
+
+
+def queue_of_call(call: Any) -> Collection[str]:
+    """Names the queue of the arguments."""
+    return (call.queue,)
+
+
+def queue_of_request(call: Any) -> Collection[str]:
+    """Names the queue of the request."""
+    return (call.request.queue,)
+
+
+def queues_of_call(call: Any) -> Collection[str]:
+    """Names the queues of the arguments."""
+    return call.queues  # type: ignore[no-any-return]
+
+
+def queues_of_request(call: Any) -> Collection[str]:
+    """Names the queues of the request."""
+    return call.request.queues  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMethod:
+    """What a server knows of one method of the protocol. `domain.access` has its roles, since clients ask for them too.
+
+    `name`: as the IDL has it.
+    `handle`: carries out a call.
+    `queues`: the queues that a call names, all of which the token must allow.
+    `allowed_part`: the part of an answer that is about these queues, for a token that does not allow all.
+    `variant`: the key of `domain.access.VARIANT_ROLES` for a call that needs other roles than the method; else None.
+    `proves_itself`: whether a call brings a password, which takes the place of a role.
+    `wants_asker`: whether the handler gets an `KnownCaller`, as `call.asker`.
+    `chosen`: what a call chooses jobs by, if that may be masked.
+    `mask`: masks the answer to a call.
+    `without_texts`: an answer without the texts of databases, which only some roles may see.
+    `audited`: what the audit shows of a call; None if it is no administrative one.
+    `cost_bytes`: how much memory a call may need; None if none is to be reserved.
+    `is_report`: whether a worker reports on its jobs, which quotas let through longest.
+    `hands_out`: whether its answers hand out jobs, which are given back if the answer can't be delivered.
+    `searches`: whether its calls look into bodies if they have a regex: those are ended when their caller has gone.
+    `wants_arrival`: whether the handler is told when the call arrived, as `call.arrived_s`.
+    `jobs_shown`: the jobs of an answer: one that shows a single job may be longer than others.
+    `in_span`: carries out a call within a span of a trace.
+    """
+
+    name: str
+    _: KW_ONLY
+    handle: Handler
+    queues: Callable[[Any], Collection[str]] = no_queue
+    allowed_part: AllowedPart | None = None
+    variant: Callable[[Any], str | None] | None = None
+    proves_itself: Callable[[Any], bool] | None = None
+    wants_asker: bool = False
+    chosen: Callable[[Any], Chosen] | None = None
+    mask: Mask | None = None
+    without_texts: Callable[[Any], Any] | None = None
+    audited: Audited | None = None
+    cost_bytes: Callable[[MemoryBounds, Any], int] | None = None
+    is_report: bool = False
+    hands_out: bool = False
+    searches: bool = False
+    wants_arrival: bool = False
+    jobs_shown: Callable[[Any], Collection[Any]] | None = None
+    in_span: Callable[[Tracing, Handler, Service, Any], Awaitable[Any]] | None = None
+
+    def needed_for(self, call: Any) -> str:
+        """Returns what the caller's roles must allow: the method, or a variant of it."""
+        return (self.variant and self.variant(call)) or self.name
+
+
+def asker_of(call: Any) -> KnownCaller | None:
+    """Returns the caller; None without access control."""
+    return getattr(call, "asker", None)

@@ -1,0 +1,46 @@
+"""Our names of the IDL's fields: its words in Python's spelling, with another word where we have one. Only the generator reads this."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# The IDL's word, where ours is another word and no other spelling.
+OTHER_WORDS: Mapping[str, str] = {
+    "appendCustomStatus": "append_status",
+    "attemptsToAllow": "attempts",
+    "bodyRegexToMatch": "regex",
+    "claimToken": "token",
+    "countedAtMillis": "at_ms",
+    "finalFailure": "final",
+    "groupName": "group",
+    "jobAckRequest": "acks",
+    "jobDescriptor": "descriptor",
+    "jobDescriptors": "descriptors",
+    "jobMetadata": "metadata",
+    "jobOrder": "order",
+    "jobState": "state",
+    "jobsFailed": "failed",
+    "jobsSucceeded": "succeeded",
+    "lastErrorText": "error_text",
+    "lastErrorType": "error_type",
+    "measuredAtMillis": "at_ms",
+    "misplacedSlices": "misplaced",
+    "numAttemptsAllowed": "attempts_allowed",
+    "numOfAttemptsAllowed": "attempts_allowed",
+    "ownersVersion": "version",
+    "prependCustomStatus": "prepend_status",
+    "queueName": "queue",
+    "queueNames": "queues",
+    "requestContext": "context",
+    "scannedJobs": "jobs",
+    "startedBy": "who",
+}
+_TIME = re.compile("(Timestamp)?Millis(Ago)?$")
+_CAPITAL = re.compile("(?<!^)(?=[A-Z])")
+
+
+def our_name(word: str) -> str:
+    """Returns our name of a field. Times and spans are named by their unit."""
+    known = OTHER_WORDS.get(word)
+    return known or _CAPITAL.sub("_", _TIME.sub("_ms", re.sub("Seconds$", "_s", word))).lower()
