@@ -22,7 +22,7 @@ from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.values import Requeued, Swept
 from tests.contract.stores import make_store, never_old
-from tests.storage_model.model.shard import Model
+from tests.storage_model.model.shard import ModelShard
 
 T = TypeVar("T")
 ALL = 1_000_000
@@ -45,7 +45,7 @@ class Pair:
         self.servers = [self._make() for _ in range(servers)]
         capabilities = self.servers[0].capabilities
         status = StatusRule(capabilities.custom_status_chars_max, capabilities.ack_replaces_status)
-        self.model = cast("Shard", Model(status))
+        self.model = cast("Shard", ModelShard(status))
         for shard in self.servers:
             self.run(shard.open(self.now))
         self.ids = IdMaker(self.clock, 1)

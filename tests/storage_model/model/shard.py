@@ -37,7 +37,7 @@ from tests.storage_model.model.queue import ModelQueue
 P = ParamSpec("P")
 
 
-class Model:
+class ModelShard:
     """The methods of `storage.interface.Shard` that the machines call."""
 
     def __init__(self, status_rule: StatusRule) -> None:
