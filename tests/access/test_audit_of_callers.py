@@ -13,7 +13,7 @@ from pinlater.domain.access import Role
 from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditFilter
 from pinlater.domain.caller_address import shown_address
 from pinlater.domain.clock import ManualClock
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.access.conftest import GuardedServer
 from tests.assembly import listen, open_core
 from tests.quick_hash import quick_hash

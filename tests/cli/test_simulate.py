@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.memory import finishing
-from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import MemoryJob
-from pinlater.server.storage.values import Acked, JobAck
 from pinlater.simulation.fault_kinds import FAULT_KINDS
 from pinlater.simulation.history import APPLIED, read_history
 from tests.cli.conftest import Pinlater, on_terminal
+from tests.simulation.defects import forget_successes
 
 # A second or less of real time each.
 SIMULATE = ("simulate", "--seed", "7", "--for", "20s", "--set", "jobs.claim_timeout_ms=5s")
@@ -119,14 +115,7 @@ def test_a_broken_promise_is_code_1_with_the_seed_and_the_history(
     offline: Pinlater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A defect is planted: some successes are answered and not stored."""
-    plain = finishing.finish
-
-    def finish(queue: QueueState, job: MemoryJob, ack: JobAck, now_ms: int) -> Acked:
-        if job.id % 5 == 0 and job.attempts_ended == 0 and ack.succeeded and job.state is JobState.IN_PROGRESS:
-            return finishing.answer(Outcome.APPLIED, job)
-        return plain(queue, job, ack, now_ms)
-
-    monkeypatch.setattr(finishing, "finish", finish)
+    forget_successes(monkeypatch)
     path = tmp_path / "history.txt"
     done = offline(*SMALL, "--history", str(path))
     assert done.code == 1

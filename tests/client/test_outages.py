@@ -35,7 +35,7 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main import file_watch
 from pinlater.server.main.app import App
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.worker import Worker
 from tests import structs as t

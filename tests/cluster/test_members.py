@@ -13,7 +13,7 @@ from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import Member
 from tests.sharding.faulty import FaultyShard
 

@@ -15,7 +15,7 @@ from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners
 from tests.sharding.faulty import FaultyShard
 

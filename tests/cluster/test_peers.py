@@ -10,7 +10,7 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.server.cluster.peers import Peers
 from pinlater.server.sharding.shard_lanes import ShardLanes
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import Member
 
 

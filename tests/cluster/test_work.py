@@ -10,7 +10,7 @@ from pinlater.domain.job import Holder, NewJob
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.ownership.work import SliceWork
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
-from pinlater.server.storage.memory.shard import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import ClaimCall, Claimed, InsertRequest
 from tests.sharding.faulty import FaultyShard
 

@@ -14,7 +14,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.assembly import listen, open_core
 from tests.console.caller import Caller
 from tests.quick_hash import quick_hash

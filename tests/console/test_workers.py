@@ -18,7 +18,7 @@ from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.endpoints import workers
 from pinlater.domain.clock import ManualClock
 from pinlater.server.main.core import Core
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.server import ThriftServer
 from tests.assembly import listen, open_core
 from tests.console.caller import Caller

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.contract.stores import REDIS, SERVERS
 from tests.databases.database import DatabaseServer
@@ -19,11 +19,9 @@ CallsSince = Callable[[], Awaitable[int]]
 async def counted_calls(kind: str, shard: Shard) -> AsyncIterator[CallsSince]:
     """Gives a function that tells how many statements or commands there were since it was last called, or since the beginning.
 
-    No other client may use the database meanwhile. An embedded shard must be open. The memory store has no database.
+    No other client may use the database meanwhile. An embedded shard must be open.
     """
-    if isinstance(shard, MemoryShard):
-        yield _none
-    elif isinstance(shard, SqliteShard):
+    if isinstance(shard, SqliteShard):
         yield _of_sqlite(shard)
     elif kind in SERVERS:
         async with _of_mysql(SERVERS[kind]) as calls_since:
@@ -37,13 +35,10 @@ def traced_statements(shard: SqliteShard) -> list[str]:
     """Grows by what SQLite executes for an open shard, BEGIN, COMMIT and PRAGMA included; checkpoints in the background are left out."""
     executed: list[str] = []
     opened = shard._open
-    for connection in (opened.connection, *opened.readers._all):
+    readers = [] if isinstance(shard, MemoryShard) else opened.readers._all
+    for connection in (opened.connection, *readers):
         connection.set_trace_callback(executed.append)
     return executed
-
-
-async def _none() -> int:
-    return 0
 
 
 def _of_sqlite(shard: SqliteShard) -> CallsSince:

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.mysql.settings import MysqlEndpoint
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.databases.database import DatabaseServer

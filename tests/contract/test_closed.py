@@ -105,7 +105,7 @@ async def refuses(desk: Desk, method: str) -> bool:
 async def test_a_closed_shard_refuses_every_call(desk: Desk, warm: bool) -> None:
     """Also what it could answer from memory."""
     if desk.shard.capabilities.kind == "memory":
-        pytest.skip("a closed memory store goes on; only tests and the demo use it")
+        pytest.skip("a closed store in memory goes on; only tests and the demo use it")
     interface = SharedShard if desk.shard.capabilities.shared else Shard
     assert methods(interface)
     if warm:

@@ -17,7 +17,7 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimOrder, ClaimRef, Inserted, InsertRequest
 from tests.assembly import open_core

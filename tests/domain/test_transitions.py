@@ -18,7 +18,7 @@ from pinlater.domain.transitions import (
     append_status,
     prepend_status,
 )
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import ClaimRef, JobCheckpoint, JobKey
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 

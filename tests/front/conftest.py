@@ -20,7 +20,7 @@ from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.assembly import open_core
 from tests.service.conftest import HASH, ServiceUnderTest
 

@@ -22,7 +22,7 @@ from pinlater.server.front.store_connection import StoreProcessFailed
 from pinlater.server.link import side
 from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.methods import METHODS
 from tests.front.conftest import FrontAndStore, until

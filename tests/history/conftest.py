@@ -17,7 +17,7 @@ from pinlater.server.history.settings import HistorySettings
 from pinlater.server.main.core import Core
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.settings import ThriftSettings

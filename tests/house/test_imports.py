@@ -92,10 +92,10 @@ def test_the_command_line_starts_without_loading_the_server() -> None:
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
 
 
-def test_the_in_process_service_loads_no_store_but_that_in_memory() -> None:
+def test_the_in_process_service_loads_no_store_but_sqlite() -> None:
     """It reads the settings of a server, and these name all stores."""
     loaded = loaded_by("import pinlater.testing")
-    assert [name for name in ("sqlite3", "asyncmy", "redis", "uvloop", "prometheus_client") if name in loaded] == []
+    assert [name for name in ("asyncmy", "redis", "uvloop", "prometheus_client") if name in loaded] == []
 
 
 def test_the_domain_imports_the_standard_library_only(repository: Path) -> None:

@@ -21,7 +21,6 @@ CLAIM_TOKENS = {
     "server/storage/outcomes.py",
     "server/storage/relational/plain_acks.py",
     "server/storage/relational/in_hand.py",
-    "server/storage/memory/finishing.py",
     "simulation/history.py",
     "simulation/store_session.py",
 }

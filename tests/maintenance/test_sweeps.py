@@ -14,7 +14,7 @@ from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,

@@ -13,7 +13,7 @@ from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.thrift.server import ThriftServer
 from tests.assembly import listen, open_core

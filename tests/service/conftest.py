@@ -15,7 +15,7 @@ from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.values import Caller, DequeueCommand
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of

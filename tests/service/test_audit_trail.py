@@ -16,7 +16,7 @@ from pinlater.server.main.core import Core
 from pinlater.server.operations.audit_buffer import ENTRIES_A_WRITE, FLUSH_MS, LOST, WAITING_MAX, AuditBuffer
 from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.operations.audit_trail import packed, unpacked
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import AuditRecord
 from pinlater.server.telemetry.metrics import Metrics
 from tests.assembly import open_core

@@ -12,7 +12,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import BodyTooLarge, PinLaterError
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.service.conftest import CALLER, ServiceUnderTest
 from tests.sharding.faulty import FaultyShard
 

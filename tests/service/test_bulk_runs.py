@@ -36,7 +36,7 @@ from pinlater.server.operations.body_search import SearchUnavailable
 from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
 from pinlater.server.operations.values import ScanCommand, ScannedPage
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
 from tests.assembly import open_core
 from tests.service.conftest import CALLER, ServiceUnderTest

@@ -21,7 +21,7 @@ from pinlater.domain.failures import (
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.history.rollup import MUTES_STEP_S
 from pinlater.server.main.core import Core
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,

@@ -12,7 +12,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobInfo, JobState, UniqueKey, UniqueScope
 from pinlater.server.operations.job_queries import HOLDERS_MAX
-from pinlater.server.storage.memory.shard import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobKey, KeyHolder, UniqueRef

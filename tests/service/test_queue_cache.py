@@ -10,7 +10,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.domain.queue import Queue
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.assembly import open_core
 from tests.sharding.faulty import FaultyShard
 

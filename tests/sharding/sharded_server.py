@@ -14,7 +14,7 @@ from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard, MapChange
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.testing._loop import TurnedLoop
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of

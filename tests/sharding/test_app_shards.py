@@ -18,7 +18,7 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main import file_watch
 from pinlater.server.main.app import App
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
 from tests.databases.ports import free_port
 from tests.sharding.faulty import FaultyShard

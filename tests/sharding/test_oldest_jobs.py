@@ -13,7 +13,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import HandedOutJob
 from pinlater.domain.slices import SLICES
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.memory.shard import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.addressing import address
 from pinlater.server.operations.values import JobFilter
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.faulty import FaultyShard
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of

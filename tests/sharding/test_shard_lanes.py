@@ -13,8 +13,8 @@ from pinlater.domain.errors import PinLaterError, RequestTooOld
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.request_keys import InsertAge
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 from tests.sharding.sharded_server import ShardedServer, on_shards
 

@@ -14,6 +14,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
@@ -21,7 +22,6 @@ from pinlater.simulation.isolation import collected_at_the_end, common_dice, wat
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
 from pinlater.simulation.store import SimulatedStore
-from pinlater.simulation.store_session import at_once
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
 from tests.simulation.broken_connections import end_half_open
@@ -385,7 +385,7 @@ class SimulationRun:
 
     def _drained(self) -> bool:
         return (
-            all(job.finished_at_ms is not None for store in self.cluster.stores for job in store.jobs())
+            not any(store.unfinished() for store in self.cluster.stores)
             and all(self.timeline.now_s > store.fails_until_s + _SETTLE_S for store in self.cluster.stores)
             and all(
                 server.ready and not server.refuses and not server.app.readiness().reasons  # type: ignore[union-attr]
@@ -445,7 +445,8 @@ class SimulationRun:
         counting = self._admin.start(self._admin.count(QUEUE))
         await self._done(counting)
         stats = counting.result()
-        states = Counter(job.state for store in self.cluster.stores for job in store.jobs() if job.queue == QUEUE)
+        rows = [row for store in self.cluster.stores for row in store.jobs() if row.key.queue == QUEUE]
+        states = Counter(row.job.state for row in rows)
         for field, state in (
             ("pending", JobState.PENDING),
             ("in_progress", JobState.IN_PROGRESS),

@@ -173,9 +173,9 @@ def test_a_claim_on_a_quiet_shard_times_out_in_time(by: str) -> None:
         for queue in [f"q{i}" for i in range(QUEUES)]:
             await scene.done(client, client.client.enqueue(queue, [Job(b"x", claim_timeout_ms=1_000)]))
             await scene.done(client, client.client.dequeue(queue, 1))
-        assert all(job.state is JobState.IN_PROGRESS for job in store.jobs()[-5:])
+        assert all(row.job.state is JobState.IN_PROGRESS for row in store.jobs()[-5:])
         await asyncio.sleep(1.0 + 2.5)
-        assert all(job.state is JobState.PENDING for job in store.jobs())
+        assert all(row.job.state is JobState.PENDING for row in store.jobs())
 
     Scene(3, 1).run(work)
 

@@ -174,7 +174,7 @@ def test_a_server_whose_slot_another_one_took_after_a_jump_gets_another_slot_and
         await scene.done(clients[0], clients[0].client.create_queue(QUEUE))
         for client in clients:
             await scene.done(client, client.client.enqueue(QUEUE, [Job(b"x")]))
-        assert len({job.id for job in store.jobs()}) == 2
+        assert len({row.key.id for row in store.jobs()}) == 2
 
     Scene(2, 1).run(work)
 

@@ -77,6 +77,6 @@ def test_a_server_whose_clock_is_far_behind_serves_queues_that_another_one_owns(
         assert len(done) == QUEUES
         assert not client.errors
         assert late.forwarded > before
-        assert {job.state for store in scene.stores for job in store.jobs()} == {JobState.SUCCEEDED}
+        assert {row.job.state for store in scene.stores for row in store.jobs()} == {JobState.SUCCEEDED}
 
     Scene(2, 1).run(work)

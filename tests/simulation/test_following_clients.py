@@ -86,7 +86,7 @@ class Producer:
 
     def check_stored(self) -> None:
         """Each answered enqueue was stored once, and no other one twice."""
-        stored = Counter(job.body for store in self.scene.stores for job in store.jobs())
+        stored = Counter(row.job.body for store in self.scene.stores for row in store.jobs())
         assert self.answered <= stored.keys()
         assert max(stored.values()) == 1
 

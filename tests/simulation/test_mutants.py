@@ -21,15 +21,14 @@ from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.shard_router import ShardRouter, StoredPart
 from pinlater.server.sharding import agreed_time
-from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.interface import SharedStore
-from pinlater.server.storage.memory import claiming, finishing, inserting
-from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import MemoryJob
-from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, ClaimRef, JobAck, JobKey, ShardTime
+from pinlater.server.storage.sqlite.dialect import at_once
+from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, Inserted, InsertRequest, JobAck, ShardTime
 from pinlater.simulation import cluster, store_session
 from pinlater.simulation.store import SimulatedStore
-from pinlater.simulation.store_session import Session, at_once
+from pinlater.simulation.store_session import Session
+from tests.simulation.defects import forget_successes
 from tests.simulation.faults import Faults
 from tests.simulation.run import CLOCKS, TINY, SimulationResult, SimulationRun, carry_out, plan_of, simulate
 
@@ -53,6 +52,19 @@ def caught(make: Callable[[int], SimulationResult] = tiny) -> set[str]:
     return set()
 
 
+def forget_rows(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    """Makes each shard forget its request keys or its unique keys before it stores jobs."""
+    plain = MemoryShard.insert_jobs
+
+    async def insert(
+        shard: MemoryShard, requests: Sequence[InsertRequest], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError]:
+        shard._open.connection.execute(f"DELETE FROM {table}")
+        return await plain(shard, requests, now_ms)
+
+    monkeypatch.setattr(MemoryShard, "insert_jobs", insert)
+
+
 class ForgetfulSession(Session):
     """Deletes overdue claims of queues that it did not know when it was opened, as if these did not exist."""
 
@@ -60,12 +72,12 @@ class ForgetfulSession(Session):
 
     async def open(self, now_ms: int) -> None:
         await super().open(now_ms)
-        self.known = list(self.store.data._queues)
+        self.known = [queue.name for queue in at_once(self.store.data.list_queues())]
 
     async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
-        for job in self.store.jobs():
-            if job.claim is not None and job.claim.deadline_ms < now_ms and job.queue not in self.known:
-                at_once(self.store.data.delete_jobs([JobKey(job.queue, job.priority, job.id)]))
+        for key, job in [row[1:] for row in self.store.jobs(JobState.IN_PROGRESS)]:
+            if (job.claim_deadline_ms or now_ms) < now_ms and key.queue not in self.known:
+                at_once(self.store.data.delete_jobs([key]))
         return await super().time_out_claims(now_ms, limit, quarantine_after)
 
 
@@ -81,47 +93,49 @@ def test_a_sweep_that_takes_unknown_queues_for_deleted_is_caught() -> None:
 
 
 def test_an_ack_that_ignores_the_claim_token_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = finishing.finish
+    plain = MemoryShard.finish_jobs
 
-    def finish(queue: QueueState, job: MemoryJob, ack: JobAck, now_ms: int) -> Acked:
-        return plain(queue, job, ack._replace(token=None), now_ms)
+    async def finish(shard: MemoryShard, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
+        return await plain(shard, [ack._replace(token=None) for ack in acks], now_ms)
 
-    monkeypatch.setattr(finishing, "finish", finish)
+    monkeypatch.setattr(MemoryShard, "finish_jobs", finish)
     assert caught() & {"STALE_APPLIED", "TWICE", "UNDONE"}
 
 
 def test_a_success_that_is_answered_and_not_stored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = finishing.finish
-
-    def finish(queue: QueueState, job: MemoryJob, ack: JobAck, now_ms: int) -> Acked:
-        if job.id % 5 == 0 and job.attempts_ended == 0 and ack.succeeded and job.state is JobState.IN_PROGRESS:
-            return finishing.answer(Outcome.APPLIED, job)
-        return plain(queue, job, ack, now_ms)
-
-    monkeypatch.setattr(finishing, "finish", finish)
+    forget_successes(monkeypatch)
     assert caught() & {"UNDONE", "STALE_APPLIED"}
 
 
-def test_a_job_that_is_handed_out_though_it_is_claimed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each job once, so that workers do not run after the same one for ever."""
-    plain, given_away = claiming.claim, set[bytes]()
+class GenerousSession(Session):
+    """Gives jobs back that it has just handed out: each once, so that workers do not run after the same one for ever."""
 
-    def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesTogether) -> Claimed:
-        given = plain(queue, order, now_ms, together)
-        for job in list(queue.jobs.values()):
-            if job.claim is not None and job.body not in given_away:
-                given_away.add(job.body)
-                finishing.release(
-                    queue, job, ClaimRef(JobKey(job.queue, job.priority, job.id), job.claim.holder.token), now_ms
-                )
+    def __init__(self, store: SimulatedStore) -> None:
+        super().__init__(store)
+        self.given_away = set[int]()
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
+        given = await super().claim_jobs(orders, now_ms)
+        for ref in self.store.claims():
+            if ref.key.id not in self.given_away:
+                self.given_away.add(ref.key.id)
+                at_once(self.store.data.release_jobs([ref], now_ms))
         return given
 
-    monkeypatch.setattr(claiming, "claim", claim)
-    assert "TWICE" in caught()
+
+class GenerousStore(SimulatedStore):
+    """A shard that hands out jobs that are claimed."""
+
+    def session(self) -> Session:
+        return GenerousSession(self)
+
+
+def test_a_job_that_is_handed_out_though_it_is_claimed_is_caught() -> None:
+    assert "TWICE" in caught(lambda seed: carry_out(lambda: SimulationRun(plan_of(seed, TINY), GenerousStore)))
 
 
 def test_a_request_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inserting, "answered", lambda *_: None)
+    forget_rows(monkeypatch, "request_keys")
     assert caught() & {"DOUBLED", "STORED"}
 
 
@@ -237,7 +251,7 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
 
 
 def test_a_unique_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QueueState, "key_holder", lambda *_: None)
+    forget_rows(monkeypatch, "unique_keys")
     assert "DUPLICATES" in caught()
 
 
@@ -261,7 +275,7 @@ def test_servers_that_take_the_time_of_a_database_though_others_go_by_another_ar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store_session, "shard_time", lambda now_ms, _: ShardTime(now_ms, False))
-    assert "TWICE" in caught_by_jumps(monkeypatch)
+    assert caught_by_jumps(monkeypatch) & {"TWICE", "STUCK", "UNWOKEN"}
 
 
 def test_a_database_whose_clock_has_jumped_and_that_outvotes_the_servers_is_caught(

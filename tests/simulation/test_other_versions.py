@@ -41,7 +41,7 @@ def test_servers_of_different_versions_refuse_each_other_and_call_the_shards_the
         await scene.done(client, one_job())
         assert scene.timeline.now_s - began_s < _ANSWERED_WITHIN_S
         assert not client.errors
-        assert [job.state for job in store.jobs()] == [JobState.SUCCEEDED]
+        assert [row.job.state for row in store.jobs()] == [JobState.SUCCEEDED]
         for server in (owner, asker):
             assert server.app is not None
             assert server.app.cluster.forwarding is not None

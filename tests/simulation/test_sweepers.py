@@ -78,7 +78,7 @@ def test_claims_of_a_shard_whose_sweeper_is_gone_go_back_soon(how: str) -> None:
             await scene.done(client, client.client.enqueue("q", [Job(b"x", claim_timeout_ms=1_000)]))
         await scene.done(client, client.client.dequeue("q", 8))
         assert store.jobs()
-        assert all(job.state is JobState.IN_PROGRESS for job in store.jobs())
+        assert all(row.job.state is JobState.IN_PROGRESS for row in store.jobs())
         if how == "paused":
             assert sweeper.loop is not None
             sweeper.loop.pause()
@@ -88,6 +88,6 @@ def test_claims_of_a_shard_whose_sweeper_is_gone_go_back_soon(how: str) -> None:
         else:
             store.gone_for.add(sweeper.name)
         await asyncio.sleep(1.0 + MOVED_WITHIN_S)
-        assert all(job.state is JobState.PENDING for job in store.jobs())
+        assert all(row.job.state is JobState.PENDING for row in store.jobs())
 
     Scene(3, 2).run(work)

@@ -1,1 +1,1 @@
-"""Every store against the memory store: the same operations on both, drawn by Hypothesis, and every answer compared."""
+"""Every store against the model: the same operations on both, drawn by Hypothesis, and every answer compared."""

@@ -38,7 +38,7 @@ MAX_BYTES = 10_000_000
 
 
 class ShardMachine(RuleBasedStateMachine):
-    """A store and the memory store, one operation after the other."""
+    """A store and the model, one operation after the other."""
 
     kind = "memory"  # a subclass for each store names it
     servers = 1
@@ -265,7 +265,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     def some_are_equally_late(self) -> bool:
         """Which of them a limit cuts off is any store's choice."""
-        found = self.pair.run(self.pair.memory.lookup_jobs(self.keys, bodies=False)) if self.keys else []
+        found = self.pair.run(self.pair.model.lookup_jobs(self.keys, bodies=False)) if self.keys else []
         deadlines = [job.claim_deadline_ms for job in found if job is not None and job.claim_deadline_ms is not None]
         return len(set(deadlines)) < len(deadlines)
 
@@ -306,7 +306,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule()
     def count(self) -> None:
-        for shard in (self.pair.memory, *self.pair.servers):
+        for shard in (self.pair.model, *self.pair.servers):
             self.pair.run(shard.advance_due(self.now, ALL))
         self.pair.both(lambda shard: shard.count_jobs())
 
@@ -356,7 +356,7 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 class ServersMachine(ShardMachine):
-    """Three servers on one store, each with a memory of its own, against the memory store: every call goes through a random one."""
+    """Three servers on one store, each with a memory of its own, against the model: every call goes through a random one."""
 
     servers = 3
 
@@ -383,7 +383,7 @@ class ServersMachine(ShardMachine):
     @rule()
     def advance_due(self) -> None:
         """Through one server, and looked at through others."""
-        for shard in (self.pair.memory, self.pair.one()):
+        for shard in (self.pair.model, self.pair.one()):
             self.pair.run(shard.advance_due(self.now, ALL))
 
     @invariant()

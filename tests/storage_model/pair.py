@@ -1,4 +1,4 @@
-"""A store and the memory store side by side, asked the same things at the same hand-turned time.
+"""A store and the model side by side, asked the same things at the same hand-turned time.
 
 The store may be several shard objects on one database, as several servers have them: each call goes through one of them, and each
 remembers only what went through it. Their clocks make sure that nothing which they may trust for some time is still trusted.
@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from hypothesis import note
 
@@ -20,16 +20,16 @@ from pinlater.domain.ids import IdMaker
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import Requeued, Swept
 from tests.contract.stores import make_store, never_old
+from tests.storage_model.model.shard import ModelShard
 
 T = TypeVar("T")
 ALL = 1_000_000
 
 
 class Pair:
-    """`memory` says what is right, `servers` have the store under test. Results must be equal once they are made comparable.
+    """`model` says what is right, `servers` have the store under test. Results must be equal once they are made comparable.
 
     `pick(n)` chooses the one of n servers that a call goes through.
     """
@@ -45,8 +45,8 @@ class Pair:
         self.servers = [self._make() for _ in range(servers)]
         capabilities = self.servers[0].capabilities
         status = StatusRule(capabilities.custom_status_chars_max, capabilities.ack_replaces_status)
-        self.memory: Shard = MemoryShard(status_rule=status)
-        for shard in (self.memory, *self.servers):
+        self.model = cast("Shard", ModelShard(status))
+        for shard in self.servers:
             self.run(shard.open(self.now))
         self.ids = IdMaker(self.clock, 1)
 
@@ -62,7 +62,7 @@ class Pair:
 
     def both(self, ask: Callable[[Shard], Awaitable[Any]]) -> Any:
         """The answer that both gave; fails where they differ."""
-        expected = comparable(self.run(ask(self.memory)))
+        expected = comparable(self.run(ask(self.model)))
         given = comparable(self.run(ask(self.one())))
         assert given == expected, _difference(given, expected)
         return expected
@@ -120,4 +120,4 @@ def _difference(given: Any, expected: Any, path: str = "answer") -> str:
         for name, one, other in zip(parts, given, expected, strict=True):
             if one != other:
                 return _difference(one, other, f"{path}.{name}")
-    return f"{path} is {given}, the memory store's is {expected}"
+    return f"{path} is {given}, the model's is {expected}"

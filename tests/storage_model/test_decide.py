@@ -21,10 +21,10 @@ from pinlater.server.storage.decide import (
     decide,
     event_of,
 )
-from pinlater.server.storage.memory import events
-from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey
+from tests.storage_model.model import events
+from tests.storage_model.model.job import ModelJob
 
 NOW_MS = 5_000
 KEY = JobKey("emails", 1, 7)
@@ -105,13 +105,13 @@ def test_every_event_but_a_claim_is_decided_here() -> None:
 def test_a_failure_leaves_one_attempt_fewer_or_a_failed_job(
     remaining: int, final: bool, state: JobState, left: int
 ) -> None:
-    """The memory store has a rule of its own, with the same results."""
+    """The model has a rule of its own, with the same results."""
     ack = JobAck(KEY, succeeded=False, final=final)
     change = decide(job_in(JobState.IN_PROGRESS, remaining), ack, NOW_MS)
     assert change is not None
     assert (change.after.state, change.after.attempts_remaining) == (state, left)
 
-    job = MemoryJob.of(KEY.queue, NewJob(KEY.id, b"", KEY.priority, 1, remaining), 1)
+    job = ModelJob.of(KEY.queue, NewJob(KEY.id, b"", KEY.priority, 1, remaining), 1)
     events.claim(job, Holder("worker", "source", "token"), 10, 10)
     events.fail(job, ack, NOW_MS)
     assert (job.state, job.attempts_remaining) == (state, left)

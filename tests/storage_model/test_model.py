@@ -37,23 +37,20 @@ def engines(kinds: Iterable[str]) -> list[ParameterSet]:
 
 @pytest.mark.timeout(0 if LONG else 300)
 @pytest.mark.parametrize("kind", engines(STORES))
-def test_a_store_answers_as_the_memory_store_does(kind: str, request: pytest.FixtureRequest) -> None:
-    """Memory against itself shows that the machine is sound."""
+def test_a_store_answers_as_the_model_does(kind: str, request: pytest.FixtureRequest) -> None:
     run(ShardMachine, kind, request)
 
 
 @pytest.mark.timeout(0 if LONG else 300)
 @pytest.mark.parametrize("kind", engines(SHARED))
-def test_several_servers_on_one_store_answer_as_one_memory_store_does(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_several_servers_on_one_store_answer_as_the_model_does(kind: str, request: pytest.FixtureRequest) -> None:
     """Through whichever of them queues are made, deleted and made again, jobs are worked on, and sweeps are made."""
     run(ServersMachine, kind, request)
 
 
 @pytest.mark.timeout(0 if LONG else 300)
 @pytest.mark.parametrize("kind", engines(STORES))
-def test_queues_begin_and_end_as_those_of_the_memory_store_do(kind: str, request: pytest.FixtureRequest) -> None:
+def test_queues_begin_and_end_as_those_of_the_model_do(kind: str, request: pytest.FixtureRequest) -> None:
     """By clocks that differ, and by calls that come late."""
     run(QueuesMachine, kind, request)
 

@@ -15,7 +15,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.tls.certificate import CertificateSource

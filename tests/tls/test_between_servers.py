@@ -17,7 +17,7 @@ from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.peer_tls import connecting_side
 from pinlater.server.main.core import Core
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.protocol import TlsProtocol
 from pinlater.tls.settings import TlsSettings

@@ -18,7 +18,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.worker import WorkerSettings
 from tests.assembly import listen, open_core
 from tests.sharding.faulty import FaultyShard

@@ -9,8 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from pinlater.client.values import QueueConfig
-from pinlater.domain.job import JobState
-from pinlater.server.storage.memory.queue_state import PriorityJobs
+from pinlater.server.storage.sqlite.queue_cache import Counter
 from pinlater.simulation.cluster import STARTS_AT_S, SimulatedCluster, SimulatedServer, settings_of
 from pinlater.simulation.effects import Effect
 from pinlater.simulation.fault_kinds import FaultTargets
@@ -195,26 +194,20 @@ class ScenarioRun:
             self._sample()
 
     def _is_drained(self) -> bool:
-        return self._in(JobState.PENDING, JobState.IN_PROGRESS) == 0 and not any(
-            producer.unanswered for producer in self._producers
-        )
+        return self._unfinished() == 0 and not any(producer.unanswered for producer in self._producers)
 
     def _sample(self) -> None:
         if len(self.measure.samples) % _COLLECT_EVERY == 0:
             collect_young()
-        self.measure.samples.append(Sample(round(self.timeline.now_s * 1000), self._in(JobState.PENDING)))
+        waiting = sum(counter.pending for counter in self._counters())
+        self.measure.samples.append(Sample(round(self.timeline.now_s * 1000), waiting))
 
-    def _in(self, *states: JobState) -> int:
-        """How many jobs are in these states, as the shards know."""
-        return sum(len(line.by_state[state]) for line in self._lines() for state in states)
+    def _unfinished(self) -> int:
+        return sum(store.unfinished() for store in self.cluster.stores)
 
-    def _lines(self) -> list[PriorityJobs]:
-        return [
-            line
-            for store in self.cluster.stores
-            for queue in store.data._queues.values()
-            for line in queue.lines.values()
-        ]
+    def _counters(self) -> list[Counter]:
+        """How many jobs there are, as the shards know."""
+        return [counter for store in self.cluster.stores for counter in store.counters()]
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for the condition; whether it held in time."""
@@ -229,18 +222,18 @@ class ScenarioRun:
 
     def _report(self) -> SimulationReport:
         measure = self.measure
-        unfinished = self._in(JobState.PENDING, JobState.IN_PROGRESS)
+        unfinished = self._unfinished()
         broken = judge(self.cluster, self.trace.history(), failures_allowed=True).broken
         if unfinished and self._busy:
             broken = [text for text in broken if not text.startswith(f"{PromiseKind.STUCK.name} ")]
-        lines = self._lines()
+        counters = self._counters()
         load_began_ms = round(self._load_began_s * 1000)
         return SimulationReport(
             seed=self.scenario.seed,
             enqueued=measure.jobs_enqueued,
-            succeeded=self._in(JobState.SUCCEEDED),
-            failed=self._in(JobState.FAILED),
-            failed_attempts=sum(line.failed + line.retried for line in lines),
+            succeeded=sum(counter.succeeded for counter in counters),
+            failed=sum(counter.failed for counter in counters),
+            failed_attempts=sum(counter.failed_total + counter.retried_total for counter in counters),
             unfinished=unfinished,
             wait=all_lengths(measure.starts.values()),
             enqueue=all_lengths(measure.enqueues.values()),
@@ -248,7 +241,7 @@ class ScenarioRun:
             faults=[fault_report(measure, fault, load_began_ms) for fault, _ in self._scheduled],
             errors=self._errors,
             broken=broken,
-            jobs_stored=sum(line.enqueued for line in lines),
+            jobs_stored=sum(counter.enqueued_total for counter in counters),
             simulated_s=self.timeline.now_s - self._load_began_s,
         )
 
@@ -262,7 +255,8 @@ class ScenarioRun:
         slots = self.scenario.workers * self.scenario.concurrency
         last_ms = max((served.last_ms for served in self.measure.starts.values()), default=0)
         idle_ms = self.timeline.now_s * 1000 - last_ms
-        return self._in(JobState.IN_PROGRESS) >= slots or idle_ms < _DRAIN_S * 1000
+        running = sum(counter.in_progress for counter in self._counters())
+        return running >= slots or idle_ms < _DRAIN_S * 1000
 
 
 def simulate(

@@ -1,7 +1,7 @@
 """Shards that several servers share, kept in memory, with the ways in which a database over a network fails its callers.
 
-A `SimulatedStore` is one database: the memory store's data, the leases of slots, and what servers tell each other through it. Each server
-has a session with it (`store_session.py`).
+A `SimulatedStore` is one database: the data of the store in memory, the leases of slots, and what servers tell each other through it.
+Each server has a session with it (`store_session.py`).
 """
 
 from __future__ import annotations
@@ -14,22 +14,35 @@ from random import Random
 from typing import Any, NamedTuple, cast
 
 from pinlater.domain.clock import CLOCK_JUMP_MS
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import JobState
 from pinlater.server.storage.leases import each_once, is_alive, shard_time
-from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.memory.claiming import next_due
-from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.snapshots import NEVER_MS
-from pinlater.server.storage.values import NO_OWNERS, Inserted, InsertRequest, Member, Owners
+from pinlater.server.storage.sqlite.dialect import at_once
+from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.sqlite.queue_cache import Counter as JobCounter
+from pinlater.server.storage.values import (
+    NO_OWNERS,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Member,
+    Owners,
+    Page,
+    PageRow,
+)
 from pinlater.simulation.enqueue_tries import EnqueueTry
 from pinlater.simulation.loop import ProcessLoop, Timeline, new_process
 from pinlater.simulation.store_methods import WRITERS
 from pinlater.simulation.store_session import Session
 from pinlater.simulation.store_trouble import CALM, Fate, StoreTrouble, draw_fate
 
-_FINAL = (JobState.SUCCEEDED, JobState.FAILED)
+_UNFINISHED = (JobState.PENDING, JobState.IN_PROGRESS)
+_ALL = I64_MAX
+_CLAIMS = "SELECT name, priority, id, token FROM claims JOIN queues USING (queue_id) ORDER BY id"
 # Clocks of servers that agreed upon one differ by less from the simulation's time; faults move clocks by more.
 AGREED_WITHIN_MS = 10_000
 
@@ -254,26 +267,47 @@ class SimulatedStore:
                     for job in request.jobs:
                         self.stored_at_s.setdefault(job.id, self.timeline.now_s)
 
-    def holders_of(self, key: str) -> list[MemoryJob]:
+    def holders_of(self, key: str) -> list[JobKey]:
         """The unfinished jobs of all stores that have a unique key now, of which there should be one at most."""
-        jobs = [job for store in self.stores for job in store.jobs() if job.finished_at_ms is None]
-        return [job for job in jobs if job.unique is not None and job.unique.key == key]
+        return [row.key for store in self.stores for row in store.jobs(*_UNFINISHED) if row.job.unique_key == key]
 
     def snapshot(self) -> StoreSnapshot:
         """Returns the snapshot of now. Goes through no jobs: there may be a million."""
-        queues = self.data._queues.values()
-        keys = any(queue.unique_keys or queue.requests for queue in queues)
+        data, counters = self.data._open, self.counters()
+        known = data.queue_cache
+        [deadline_ms] = data.connection.execute("SELECT min(deadline_ms) FROM claims").fetchone()
+        keys = min(known.first_request_key_ms, known.first_key_until_ms) != NEVER_MS
         return StoreSnapshot(
-            min([first[0] for queue in queues if (first := queue.deadlines.first())], default=NEVER_MS),
-            min([first[0] for queue in queues if (first := queue.expiries.first())], default=NEVER_MS),
-            min([due_ms for queue in queues if (due_ms := next_due(queue)) is not None], default=NEVER_MS),
-            keys or any(line.by_state[state] for queue in queues for line in queue.lines.values() for state in _FINAL),
+            NEVER_MS if deadline_ms is None else deadline_ms,
+            known.first_expiry_ms,
+            min((counter.future_from_ms for counter in counters), default=NEVER_MS),
+            keys or bool(known.dropped) or any(counter.succeeded or counter.failed for counter in counters),
             self.changed,
         )
 
-    def jobs(self) -> list[MemoryJob]:
-        """All jobs, as they are: for verdicts."""
-        return [job for name in sorted(self.data._queues) for job in self.data._queues[name].jobs.values()]
+    def counters(self) -> list[JobCounter]:
+        """How many jobs there are, by queue and priority."""
+        queues = self.data._open.queue_cache.queues.values()
+        return [counter for queue in queues for counter in queue.counters.values()]
+
+    def unfinished(self) -> int:
+        """How many jobs have not ended."""
+        return sum(counter.pending + counter.in_progress for counter in self.counters())
+
+    def jobs(self, *states: JobState) -> list[PageRow]:
+        """All jobs, or those in these states, by queue and id, with their bodies: for verdicts."""
+        pages = [
+            Page(count.queue, state, [count.counts.priority], _ALL, due_by_ms=_ALL, bodies=True, max_bytes=_ALL)
+            for count in at_once(self.data.count_jobs())
+            for state in states or JobState
+        ]
+        rows = [row for page in pages for row in cast("Sequence[PageRow]", at_once(self.data.scan_jobs(page)))]
+        return sorted(rows, key=lambda row: (row.key.queue, row.key.id))
+
+    def claims(self) -> list[ClaimRef]:
+        """All claims, by the ids of their jobs."""
+        rows = self.data._open.connection.execute(_CLAIMS)
+        return [ClaimRef(JobKey(queue, priority, job_id), token) for queue, priority, job_id, token in rows]
 
 
 class _StoreCall:

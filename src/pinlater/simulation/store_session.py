@@ -3,7 +3,7 @@
 It has a slot of its own that it may lose, claims whose outcome it does not know, and a note of what other servers did. Each call is a
 message to the store, a transaction, and a message back, and each of the three may be late, lost, or come after its caller has given up.
 
-What a call does is the memory store's own code, the executable specification, so a run judges what is above the seam.
+What a call does is the code of the store in memory, which answers in the turn of the call.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
-from pinlater.domain.job import JobState
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.leases import log_jump, shard_time, time_to_tell
 from pinlater.server.storage.snapshots import Snapshots
+from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.storage.values import (
     Capabilities,
     ClaimOrder,
-    ClaimRef,
     InsertRequest,
-    JobKey,
     Member,
     Owners,
     ShardTime,
@@ -120,7 +118,7 @@ class Session:
             return False
         self.lost.add(self.slot)
         self.slot = self.store.join(self)
-        self.highest_id = max([self.highest_id, *(job.id for job in self.store.jobs())])
+        self.highest_id = max(self.highest_id, self.store.data.highest_id)
         return True
 
     def _note(self, queues: Sequence[str]) -> None:
@@ -136,7 +134,7 @@ class Session:
             return
 
         def join() -> tuple[int, int]:
-            return self.store.join(self), max([job.id for job in self.store.jobs()], default=0)
+            return self.store.join(self), self.store.data.highest_id
 
         self._loop = cast("ProcessLoop", asyncio.get_running_loop())
         self.server = self._loop.name
@@ -301,21 +299,8 @@ class Session:
         return await self._call(method, lambda: at_once(getattr(self.store.data, method)(*args)), args)
 
     def _release_tokens(self, tokens: dict[str, None], now_ms: int) -> dict[str, None]:
-        found = [
-            (job, job.claim.holder.token)
-            for job in self.store.jobs()
-            if job.state is JobState.IN_PROGRESS and job.claim is not None and job.claim.holder.token in tokens
-        ]
-        refs = [ClaimRef(JobKey(job.queue, job.priority, job.id), token) for job, token in found]
+        refs = [ref for ref in self.store.claims() if ref.token in tokens]
         at_once(self.store.data.release_jobs(refs, now_ms))
-        self._note([ref.key.queue for ref in refs])
-        return dict.fromkeys(job.queue for job, _ in found)
-
-
-def at_once(call: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a call of the memory store, none of which waits for anything."""
-    try:
-        call.send(None)
-    except StopIteration as ended:
-        return ended.value
-    raise AssertionError("a call of the memory store waited")
+        queues = [ref.key.queue for ref in refs]
+        self._note(queues)
+        return dict.fromkeys(queues)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.simulation.cluster import SimulatedCluster
 from pinlater.simulation.enqueue_tries import StoredCopy, was_overtaken
 from pinlater.simulation.history import History, PromiseKind, check
@@ -20,18 +19,17 @@ class RunVerdict(NamedTuple):
 
 def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool = False) -> RunVerdict:
     """Call it once every job has ended. `failures_allowed`: whether a job may be FAILED."""
-    jobs = [(store.name, job) for store in cluster.stores for job in store.jobs()]
-    names = [f"{descriptor_prefix(job.queue, shard)}{job.priority}:{job.id}" for shard, job in jobs]
-    final = {name: int(job.state) for name, (_, job) in zip(names, jobs, strict=True)}
+    rows = [(store.name, row) for store in cluster.stores for row in store.jobs()]
+    final = {row.job.descriptor: int(row.job.state) for _, row in rows}
     slack_ns = cluster.clocks_differ_ms() * 1_000_000
     found = check(history, final, failures_allowed=failures_allowed, slack_ns=slack_ns)
+    bodies = {row.job.descriptor: row.job.body or b"" for _, row in rows}
     copies: dict[bytes, list[tuple[str, int]]] = {}
-    for shard, job in jobs:
-        copies.setdefault(job.body, []).append((shard, job.id))
+    for shard, row in rows:
+        copies.setdefault(row.job.body or b"", []).append((shard, row.key.id))
     # A body is one job of one request, so that two of one body are a request that was stored twice.
     twice = {body: places for body, places in copies.items() if len(places) > 1}
     excused = {body for body, places in twice.items() if was_overtaken(_copies(cluster, body, places))}
-    bodies = {name: job.body for name, (_, job) in zip(names, jobs, strict=True)}
     broken = [
         f"{each.kind.name} {each.descriptor} {each.text}"
         for each in found

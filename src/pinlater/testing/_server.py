@@ -1,4 +1,4 @@
-"""A server on the memory store without listeners: the parts of a server in production, from request frames inward.
+"""A server on the store in memory without listeners: the parts of a server in production, from request frames inward.
 
 A frame goes through the real decoding, operations, dispatcher and store, and its answer through the real encoding, so what a test
 sees here is what a server does. Belongs to the loop that it was opened on.
@@ -15,7 +15,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.methods import METHODS

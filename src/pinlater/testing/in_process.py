@@ -6,7 +6,7 @@
         await service.run_until_idle(worker)         # the worker's tasks run, on the test's event loop
         service.clock.advance(hours=1)               # delays, retries, expiry, claims, cron
 
-It consists of the server's own operations on the memory store, behind the real codec; only listeners and sockets are missing.
+It consists of the server's own operations on the store in memory, behind the real codec; only listeners and sockets are missing.
 Weakness: a clock that is turned skips the moments in between; `run_for` stops at those at which something is due.
 """
 

@@ -28,7 +28,7 @@ from pinlater.server.access.control import AccessControl
 from pinlater.server.history.sample import QueueSample, pack
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
 from tests.assembly import listen, open_core
 from tests.console.pages.guarded import Tokens

@@ -19,7 +19,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.server.access.control import AccessControl
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
-from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.assembly import open_core
 from tests.console.pages.guarded import Tokens
 from tests.console.proxies.proxy_process import NAME

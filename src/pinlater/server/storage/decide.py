@@ -1,6 +1,6 @@
 """What an event makes of a job: a pure function over the table in `domain/transitions.py`.
 
-The stores load records, ask `decide` and write the result. The memory store does not use this module: tests compare the two.
+The stores load records, ask `decide` and write the result. The model in `tests/storage_model` decides for itself: tests compare the two.
 """
 
 from __future__ import annotations

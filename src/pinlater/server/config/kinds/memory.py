@@ -20,7 +20,7 @@ class _MemoryKind:
         """Takes no `rest`."""
 
     def make(self, path: Path | None, settings: Settings) -> Shard:
-        from pinlater.server.storage.memory import MemoryShard
+        from pinlater.server.storage.sqlite.memory import MemoryShard
 
         return MemoryShard()
 

@@ -1,14 +1,11 @@
 """What each event of the table in `domain.transitions` does to one job's record.
 
-Nothing else changes a record. Each function is called while the job is out of its queue's orders (`QueueState.changing`).
+Nothing else changes a record but a move. The queue counts the change and frees keys (`ModelQueue.changing`).
 """
 
 from __future__ import annotations
 
-from itertools import takewhile
-
-from pinlater.domain import transitions
-from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, Attempt, Holder, JobState, quarantine_text
+from pinlater.domain.job import Attempt, Holder, JobState
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
     ATTEMPTS_KEPT_MAX,
@@ -18,19 +15,20 @@ from pinlater.domain.transitions import (
     STATUS_EXPIRED,
     status_when_requeued,
 )
-from pinlater.server.storage.memory.record import HeldClaim, MemoryJob
 from pinlater.server.storage.values import JobAck, JobCheckpoint
+from tests.storage_model.model.job import HeldClaim, ModelJob
 
 
-def claim(job: MemoryJob, holder: Holder, timeout_ms: int, now_ms: int) -> None:
-    """Hands the job out. Spends nothing."""
+def claim(job: ModelJob, holder: Holder, timeout_ms: int, now_ms: int) -> int:
+    """Hands the job out; returns the deadline. Spends nothing."""
     timeout = timeout_ms if job.claim_timeout_ms is None else job.claim_timeout_ms
     job.state = JobState.IN_PROGRESS
     job.claim = HeldClaim(holder, now_ms, timeout, now_ms + timeout)
     job.updated_at_ms = now_ms
+    return job.claim.deadline_ms
 
 
-def succeed(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
+def succeed(job: ModelJob, ack: JobAck, now_ms: int) -> None:
     """A clean first success leaves no record of the attempt: it would say nothing that the job doesn't."""
     if job.attempts:
         _record_attempt(job, "succeeded", now_ms)
@@ -38,7 +36,7 @@ def succeed(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
     _finish(job, JobState.SUCCEEDED, now_ms)
 
 
-def fail(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
+def fail(job: ModelJob, ack: JobAck, now_ms: int) -> None:
     """Back to the queue after the delay, or FAILED. An empty error leaves the one before to be seen."""
     _record_attempt(job, "failed", now_ms, ack.error_type, ack.error_text)
     if ack.error_type or ack.error_text:
@@ -50,20 +48,15 @@ def fail(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
         job.run_after_ms = now_ms + ack.retry_delay_ms
 
 
-def time_out(job: MemoryJob, now_ms: int, quarantine_after: int) -> None:
+def time_out(job: ModelJob, now_ms: int) -> None:
     """As a failure, but due as before: what spreads the jobs of a dead worker is the sweeper."""
     _record_attempt(job, "timed_out", now_ms)
-    lately = takewhile(lambda attempt: attempt.ended_at_ms > now_ms - QUARANTINE_MS, reversed(job.attempts))
-    in_a_row = len(list(takewhile(lambda attempt: attempt.outcome == "timed_out", lately)))
-    quarantined = 0 < quarantine_after <= in_a_row and TASK_HEADER in (job.headers or {})
-    if quarantined:
-        job.error_type, job.error_text = QUARANTINED, quarantine_text(quarantine_after)
-    _spend(job, now_ms, final=quarantined)
+    _spend(job, now_ms, final=False)
 
 
-def checkpoint(job: MemoryJob, progress: JobCheckpoint, now_ms: int) -> None:
+def checkpoint(job: ModelJob, progress: JobCheckpoint, now_ms: int) -> None:
     """Saves progress and renews the claim, or gives the job back to the queue with it."""
-    assert job.claim is not None  # noqa: S101
+    assert job.claim is not None
     job.run_after_ms = now_ms if progress.run_after_ms is None else progress.run_after_ms
     if progress.new_body is not None:
         job.body = progress.new_body
@@ -77,23 +70,23 @@ def checkpoint(job: MemoryJob, progress: JobCheckpoint, now_ms: int) -> None:
         job.updated_at_ms = now_ms
 
 
-def extend(job: MemoryJob, now_ms: int) -> None:
+def extend(job: ModelJob, now_ms: int) -> None:
     """A heartbeat: the claim lasts its whole timeout from now on. Not a change of the job.
 
     One that was held up on its way says an earlier time than the holder's next one did, and ends the claim no sooner for it.
     """
-    assert job.claim is not None  # noqa: S101
+    assert job.claim is not None
     job.claim.deadline_ms = max(job.claim.deadline_ms, now_ms + job.claim.timeout_ms)
 
 
-def release(job: MemoryJob, delay_ms: int, now_ms: int) -> None:
+def release(job: ModelJob, delay_ms: int, now_ms: int) -> None:
     """Given back untried: attempts as they were, nothing in the history. Without a delay the job keeps its place in the queue."""
     _to_pending(job, now_ms)
     if delay_ms or job.run_after_ms > now_ms:
         job.run_after_ms = now_ms + delay_ms
 
 
-def cancel(job: MemoryJob, now_ms: int) -> None:
+def cancel(job: ModelJob, now_ms: int) -> None:
     """The job fails without a further attempt; a claim on it ends."""
     if job.claim is not None:
         _record_attempt(job, "cancelled", now_ms)
@@ -102,14 +95,14 @@ def cancel(job: MemoryJob, now_ms: int) -> None:
     _finish(job, JobState.FAILED, now_ms)
 
 
-def expire(job: MemoryJob, now_ms: int) -> None:
+def expire(job: ModelJob, now_ms: int) -> None:
     """Too late to run it."""
     job.custom_status = job.status_rule.when_given_up(job.custom_status, STATUS_EXPIRED)
     job.attempts_remaining = 0
     _finish(job, JobState.FAILED, now_ms)
 
 
-def requeue(job: MemoryJob, attempts: int, run_after_ms: int, now_ms: int) -> None:
+def requeue(job: ModelJob, attempts: int, run_after_ms: int, now_ms: int) -> None:
     """An operator's retry of a FAILED job, or run of a waiting one. Errors and attempts stay, not the old claim nor its `cancelled`."""
     if job.state is JobState.FAILED:
         job.custom_status = status_when_requeued(job.custom_status, job.finished_at_ms, _last_attempt(job))
@@ -119,16 +112,11 @@ def requeue(job: MemoryJob, attempts: int, run_after_ms: int, now_ms: int) -> No
     _to_pending(job, now_ms)
 
 
-def was_cancelled(job: MemoryJob) -> bool:
-    """Whether a FAILED job was cancelled."""
-    return transitions.was_cancelled(job.custom_status, job.finished_at_ms, _last_attempt(job))
-
-
-def _last_attempt(job: MemoryJob) -> Attempt | None:
+def _last_attempt(job: ModelJob) -> Attempt | None:
     return job.attempts[-1] if job.attempts else None
 
 
-def _spend(job: MemoryJob, now_ms: int, *, final: bool) -> None:
+def _spend(job: ModelJob, now_ms: int, *, final: bool) -> None:
     state, job.attempts_remaining = _after_failure(job.attempts_remaining, final=final)
     if state is JobState.PENDING:
         _to_pending(job, now_ms)
@@ -147,14 +135,14 @@ def _after_failure(attempts_remaining: int, *, final: bool) -> tuple[JobState, i
     return JobState.PENDING, left
 
 
-def _to_pending(job: MemoryJob, now_ms: int) -> None:
+def _to_pending(job: ModelJob, now_ms: int) -> None:
     job.state = JobState.PENDING
     job.claim = None
     job.last_claim_descriptor = None
     job.updated_at_ms = now_ms
 
 
-def _finish(job: MemoryJob, state: JobState, now_ms: int) -> None:
+def _finish(job: ModelJob, state: JobState, now_ms: int) -> None:
     """A finished job shows its last holder."""
     job.state = state
     job.last_claim_descriptor = job.claim.holder.descriptor if job.claim else None
@@ -162,8 +150,8 @@ def _finish(job: MemoryJob, state: JobState, now_ms: int) -> None:
     job.finished_at_ms = job.updated_at_ms = now_ms
 
 
-def _record_attempt(job: MemoryJob, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> None:
-    assert job.claim is not None  # noqa: S101
+def _record_attempt(job: ModelJob, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> None:
+    assert job.claim is not None
     job.attempts_ended += 1
     attempt = Attempt(
         number=job.attempts_ended,

@@ -1,4 +1,4 @@
-"""One job as the memory store keeps it, and what it shows of it. The only mutable thing that a job is anywhere."""
+"""One job as the model keeps it, and what it shows of it. The only mutable thing that a job is anywhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HeldClaim:
 
 
 @dataclass(slots=True)
-class MemoryJob:
+class ModelJob:
     """A job. `attempts_ended` counts all that ended otherwise than by success or release, so the next one's number is one more."""
 
     id: int
@@ -49,7 +49,7 @@ class MemoryJob:
     status_rule: StatusRule = MYSQL_STATUS
 
     @classmethod
-    def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> MemoryJob:
+    def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> ModelJob:
         """The record of a job that is stored now."""
         return cls(
             id=new.id,
@@ -76,7 +76,7 @@ class MemoryJob:
             return self.run_after_ms
         if self.claim is not None:
             return self.claim.at_ms
-        assert self.finished_at_ms is not None  # noqa: S101 - says to the type checker what `Records` sees to
+        assert self.finished_at_ms is not None
         return self.finished_at_ms
 
     def expired(self, now_ms: int) -> bool:

@@ -1,0 +1,203 @@
+"""The model's methods: each finds the queue, hands over to the module that knows the rule, and keeps the order of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.transitions import StatusRule
+from pinlater.server.storage.values import (
+    DELETION_KEPT_MS,
+    NOT_FOUND,
+    Acked,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobCheckpoint,
+    JobKey,
+    Page,
+    PageRow,
+    Purge,
+    Requeue,
+    Requeued,
+    RunOrder,
+    Swept,
+    TimeToLive,
+)
+from tests.storage_model.model import inserting, many, named
+from tests.storage_model.model.job import ModelJob
+from tests.storage_model.model.queue import ModelQueue
+
+P = ParamSpec("P")
+
+
+class ModelShard:
+    """The methods of `storage.interface.Shard` that the machines call."""
+
+    def __init__(self, status_rule: StatusRule) -> None:
+        """`status_rule`: that of the store under test, as stores differ in it."""
+        self.name = "1"
+        self._status_rule = status_rule
+        self._queues: dict[str, ModelQueue] = {}
+        self._deleted: dict[str, int] = {}
+
+    # --- queues ---------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
+
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return [self._merge(queue) for queue in queues]
+
+    def _merge(self, given: Queue) -> Queue:
+        known = self._queues.get(given.name)
+        if known is not None:
+            known.settings = known.settings.newest(given)
+            return known.settings
+        queue = given.made_after(self._deleted.get(given.name, 0))
+        if not queue.life.over:
+            self._queues[given.name] = ModelQueue(queue, self._status_rule)
+        return queue
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        newest_ms = 0
+        for name in names:
+            queue, remembered_ms = self._queues.get(name), deleted_ms
+            if queue is not None:
+                newest_ms = max(newest_ms, queue.settings.newest_ms)
+                if deleted_ms and queue.settings.life.made_ms > deleted_ms:
+                    continue
+                remembered_ms = max(deleted_ms, queue.settings.newest_ms + 1)
+                del self._queues[name]
+            if deleted_ms:
+                self._deleted[name] = max(remembered_ms, self._deleted.get(name, 0))
+        before_ms = now_ms - DELETION_KEPT_MS
+        self._deleted = {name: at_ms for name, at_ms in self._deleted.items() if at_ms >= before_ms}
+        return newest_ms
+
+    async def list_queues(self) -> Sequence[Queue]:
+        return [self._queues[name].settings for name in sorted(self._queues)]
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+    ) -> None:
+        queue = self._queues[name]
+        queue.settings = queue.settings.changed(config, paused, version, "")
+
+    # --- jobs that are named --------------------------------------------------------------------------------------------
+
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
+        return [self._on(ack.key, named.finish, ack, now_ms) for ack in acks]
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> Sequence[Acked]:
+        return [self._on(progress.key, named.checkpoint, progress, now_ms) for progress in checkpoints]
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return [self._on(ref.key, named.extend, ref, now_ms) for ref in claims]
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return [self._on(ref.key, named.release, ref, now_ms) for ref in claims]
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return [self._on(key, named.cancel, now_ms) for key in keys]
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return [self._on(order.key, named.run, order, now_ms) for order in orders]
+
+    async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
+        """A job that has moved there already is found, too."""
+        answers = []
+        for key in keys:
+            found = key if self._find(key) else key._replace(priority=priority)
+            answers.append(self._on(found, named.move, priority, now_ms))
+        return answers
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        deleted = 0
+        for key in keys:
+            found = self._find(key)
+            if found is not None and state in (None, found[1].state):
+                found[0].drop(found[1])
+                deleted += 1
+        return deleted
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+        return [found[1].shown(self.name, body=bodies) if (found := self._find(key)) else None for key in keys]
+
+    # --- jobs of a queue ------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        return [
+            inserting.insert(queue, request, now_ms)
+            if (queue := self._queues.get(request.queue))
+            else QueueNotFound.of(request.queue)
+            for request in requests
+        ]
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        return [
+            many.claim(queue, order, now_ms)
+            if (queue := self._queues.get(order.queue))
+            else QueueNotFound.of(order.queue)
+            for order in orders
+        ]
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[HandedOutJob] | PinLaterError:
+        found = self._queues.get(queue)
+        return many.peek(found, limit, now_ms) if found else QueueNotFound.of(queue)
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
+        queue = self._queues.get(order.queue)
+        return many.requeue_failed(queue, order, now_ms) if queue else QueueNotFound.of(order.queue)
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        queue = self._queues.get(order.queue)
+        return many.purge(queue, order) if queue else QueueNotFound.of(order.queue)
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        queue = self._queues.get(page.queue)
+        return many.scan(queue, page, self.name) if queue else QueueNotFound.of(page.queue)
+
+    async def count_jobs(self) -> Sequence[QueueCounts]:
+        return [
+            QueueCounts(name, queue.counts(priority))
+            for name, queue in sorted(self._queues.items())
+            for priority in queue.priorities()
+        ]
+
+    # --- sweeps ---------------------------------------------------------------------------------------------------------
+
+    async def advance_due(self, now_ms: int, limit: int) -> None:
+        """Has no limit."""
+        for queue in self._queues.values():
+            queue.advance(now_ms)
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        return many.time_out_claims(self._queues, now_ms, limit)
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        return many.expire_jobs(self._queues, now_ms, limit)
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        """Has no limit."""
+        return many.collect_garbage(self._queues, ttls, now_ms)
+
+    def _on(
+        self, key: JobKey, act: Callable[Concatenate[ModelQueue, ModelJob, P], Acked], *args: P.args, **kwargs: P.kwargs
+    ) -> Acked:
+        """Returns what `act` answers for the job."""
+        found = self._find(key)
+        return act(*found, *args, **kwargs) if found else NOT_FOUND
+
+    def _find(self, key: JobKey) -> tuple[ModelQueue, ModelJob] | None:
+        queue = self._queues.get(key.queue)
+        job = queue.find(key) if queue else None
+        return (queue, job) if queue and job else None
