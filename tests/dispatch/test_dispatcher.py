@@ -238,7 +238,7 @@ async def test_a_release_whose_answer_was_lost_wakes_a_waiter() -> None:
     class Forgetful(MemoryShard):
         answers_lost = 1
 
-        async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
             released = await super().release_jobs(claims, now_ms)
             if self.answers_lost:
                 self.answers_lost -= 1

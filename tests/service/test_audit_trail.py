@@ -39,7 +39,7 @@ class FailingShard(MemoryShard):
         if self.failure is not None:
             raise self.failure
 
-    async def list_audit(self, since: str, before: str, limit: int) -> Sequence[AuditRecord]:
+    async def list_audit(self, since: str, before: str, limit: int) -> list[AuditRecord]:
         if self.reads_fail:
             raise ShardConnectionFailed("gone")
         return await super().list_audit(since, before, limit)

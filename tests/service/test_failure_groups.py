@@ -41,7 +41,7 @@ class BreakableShard(MemoryShard):
     broken = False
     most_queues = 0
 
-    async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+    async def list_failures(self, queues: Sequence[str], from_hour: int) -> list[StoredFailures]:
         self.most_queues = max(self.most_queues, len(queues))
         if self.broken:
             raise ShardConnectionFailed("gone")
