@@ -29,6 +29,7 @@ class InlineWriter:
 
     def __init__(self, connection: sqlite3.Connection, queue_cache: SqliteQueueCache) -> None:
         self.commits = 0
+        self._connection = connection
         self._queue_cache = queue_cache
         self._transaction = Transaction(connection, queue_cache)
 
@@ -57,7 +58,8 @@ class InlineWriter:
             self._queue_cache.write(execute)
             execute("COMMIT")
         except BaseException as error:
-            execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite has ended it by itself if memory is full
+                execute("ROLLBACK")
             self._queue_cache.reload_changed(execute)
             if isinstance(error, sqlite3.Error) and is_outside_failure(error):
                 raise translate(error, IN_MEMORY) from error
