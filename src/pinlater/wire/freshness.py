@@ -102,7 +102,7 @@ def _structs_module(description: dict[str, Any]) -> str:
         '    """The arguments of a call. The server adds when the call arrived, and the caller as access control knows it."""',
         "",
         "    arrived_s: float | None = None",
-        "    asker: Any = None",
+        "    known_caller: Any = None",
         "",
         "",
         "def _spec(*fields: tuple[int, int, str, Any, str]) -> Spec:",

@@ -81,8 +81,6 @@ class MethodRoute:
     served: ServedMethod
     handle: Handler
     metrics: MethodMetrics
-    hands_out: bool
-    audited: audit.Audited | None
     may_wait_or_cost: bool  # its calls may wait, search, or need much memory
     caller: AuditCaller = WITHOUT_TOKEN  # only of administrative calls
 
@@ -127,8 +125,6 @@ class Answering:
                 served,
                 served.handle,
                 metrics.method(name),
-                served.hands_out,
-                served.audited,
                 served.hands_out or served.searches or served.cost_bytes is not None,
             )
             for name, served in methods.items()
@@ -158,17 +154,17 @@ class Answering:
             try:
                 handle = self._guard.admit(call, route.served, route.handle)
             except AccessDenied as error:
-                if route.audited is not None:
+                if route.served.audited is not None:
                     route = replace(route, caller=self._guard.caller(call))
                 reply = await self._deny(self._guard, call, route, recipient, error)
                 recipient.active_at_s = self._monotonic()
                 return NO_ANSWER if call.oneway else reply
-            if route.audited is not None:
+            if route.served.audited is not None:
                 route = replace(route, handle=handle, caller=self._guard.caller(call))
             elif handle is not route.handle:
                 route = replace(route, handle=handle)
         bounded: object = route.may_wait_or_cost
-        if bounded and route.hands_out:  # of dequeues only long polls and dry runs
+        if bounded and route.served.hands_out:  # of dequeues only long polls and dry runs
             asked = call.arguments.request
             bounded = asked.wait_ms or asked.dry_run
         if bounded or recipient.over_limit or self.running >= self._requests_max:
@@ -188,7 +184,7 @@ class Answering:
     async def _answer_bounded(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
         """Answers a call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.may_wait_or_cost else None
-        waits = route.hands_out and bool(request.wait_ms) and not request.dry_run
+        waits = route.served.hands_out and bool(request.wait_ms) and not request.dry_run
         use, quotas = recipient.use, self.quotas
         if waits and use is not None and quotas is not None and not use.token.takes_poll():
             if request.acks is None:
@@ -216,7 +212,7 @@ class Answering:
         error = None if self.quotas is None else self.quotas.refusal(call, recipient, frame_bytes)
         if error is None:
             return NO_ANSWER
-        if route.audited is not None:
+        if route.served.audited is not None:
             route = replace(route, caller=guard.caller(call))
         recipient.active_at_s = self._monotonic()
         return self._failed(call, route, recipient, error)
@@ -270,7 +266,7 @@ class Answering:
             self.budget.free_scan(reserved)
 
     async def _carry_out(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
-        if route.hands_out and recipient.gone:
+        if route.served.hands_out and recipient.gone:
             return NO_ANSWER
         method, seqid, oneway, arguments = call
         answer: Any = None
@@ -288,8 +284,8 @@ class Answering:
             reply = self._failed(call, route, recipient, error)
             undelivered = True
         except asyncio.CancelledError:
-            if route.audited is not None:
-                self._note(audit.interrupted(_audit_call(route.audited, call, route, recipient)))
+            if route.served.audited is not None:
+                self._note(audit.interrupted(_audit_call(route.served.audited, call, route, recipient)))
             raise
         except Exception:
             logger.exception("request failed", extra={"method": method.name})
@@ -297,9 +293,9 @@ class Answering:
             reply = self._failed(call, route, recipient, unexpected())
             undelivered = True
         else:
-            if route.audited is not None:
-                self._note(audit.succeeded(_audit_call(route.audited, call, route, recipient), answer))
-            if not route.hands_out:
+            if route.served.audited is not None:
+                self._note(audit.succeeded(_audit_call(route.served.audited, call, route, recipient), answer))
+            if not route.served.hands_out:
                 return reply
             undelivered = recipient.gone or oneway
         if isinstance(answer, DequeueAnswer):
@@ -347,8 +343,8 @@ class Answering:
         if isinstance(error, AnswerTooLarge):
             event = "an answer is too long, so that its caller gets an error"
             self._warn_of_size(event, call, route, error.size_bytes, error.limit_bytes)
-        if route.audited is not None:
-            self._note(audit.refused(_audit_call(route.audited, call, route, recipient), error))
+        if route.served.audited is not None:
+            self._note(audit.refused(_audit_call(route.served.audited, call, route, recipient), error))
         try:
             return encode_exception(call.method, call.seqid, declared_exception(error))
         except WireError:

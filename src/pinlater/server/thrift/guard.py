@@ -58,8 +58,8 @@ class Guard:
             grant.check_roles(needed)
         if not grant.all_queues and not proven:
             grant.check_queues(name, served.queues(arguments))
-        if served.wants_asker:
-            arguments.asker = self._asker(call, served, grant, who)
+        if served.wants_known_caller:
+            arguments.known_caller = self._known_caller(call, served, grant, who)
         masks = grant.masks
         if masks is not None and served.chosen is not None and (refusal := _refusal(masks, served.chosen(arguments))):
             return _refusing(refusal)
@@ -72,7 +72,7 @@ class Guard:
             changes.append(partial(_allowed_part, served.allowed_part, grant.has_queue))
         return _changed(handle, changes) if changes else handle
 
-    def _asker(self, call: DecodedCall, served: ServedMethod, grant: Grant, who: str) -> KnownCaller:
+    def _known_caller(self, call: DecodedCall, served: ServedMethod, grant: Grant, who: str) -> KnownCaller:
         may = served.name in grant.allowed and all(map(grant.has_queue, served.queues(call.arguments)))
         queues = None if grant.all_queues else grant.has_queue
         return KnownCaller(self._shown(call, grant, who), self.caller(call), grant.rights, may, queues)

@@ -25,7 +25,7 @@ class Arguments(Struct, kw_only=True):
     """The arguments of a call. The server adds when the call arrived, and the caller as access control knows it."""
 
     arrived_s: float | None = None
-    asker: Any = None
+    known_caller: Any = None
 
 
 def _spec(*fields: tuple[int, int, str, Any, str]) -> Spec:

@@ -15,7 +15,7 @@ from pinlater.server.thrift.methods.record import (
     AnyQueue,
     Chosen,
     ServedMethod,
-    asker_of,
+    known_caller_of,
     queue_of_call,
     queues_of_call,
     queues_of_request,
@@ -30,10 +30,10 @@ _ACTIONS = {number: action.value for number, action in enumerate(BulkAction)}
 # --- start and stop -----------------------------------------------------------------------------------------------------------
 async def _start_bulk_run(service: Service, call: structs.startBulkRun_args) -> structs.BulkRun:
     """Keeps the caller with the run, and for the audit, when the run ends."""
-    source, asker, order = call.context.source, asker_of(call), _bulk_order(call.order)
-    if asker is None:
+    source, known, order = call.context.source, known_caller_of(call), _bulk_order(call.order)
+    if known is None:
         return wire_run(await service.bulk_runs.start(order, source, source))
-    return wire_run(await service.bulk_runs.start(order, asker.shown, source, asker.caller))
+    return wire_run(await service.bulk_runs.start(order, known.shown, source, known.caller))
 
 
 def _bulk_order(order: structs.BulkOrder) -> BulkOrder:
@@ -132,7 +132,7 @@ METHODS = [
         "startBulkRun",
         handle=_start_bulk_run,
         queues=lambda call: (call.order.queue,),
-        wants_asker=True,
+        wants_known_caller=True,
         chosen=_chosen,
         mask=_mask_run,
         audited=Audited(_start_asked),

@@ -7,14 +7,14 @@ from typing import Any
 from pinlater.domain.calls import CallerRights, ClusterStatus, ShardDetails
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.looking import number
-from pinlater.server.thrift.methods.record import ServedMethod, asker_of
+from pinlater.server.thrift.methods.record import ServedMethod, known_caller_of
 from pinlater.wire.generated import structs
 
 
 # --- the server ---------------------------------------------------------------------------------------------------------------
 async def _get_server_info(service: Service, call: structs.getServerInfo_args) -> structs.ServerInfo:
-    info, asker = await service.server_info(), asker_of(call)
-    rights = info.caller if asker is None else asker.rights
+    info, known = await service.server_info(), known_caller_of(call)
+    rights = info.caller if known is None else known.rights
     return structs.ServerInfo(
         version=info.version,
         features=list(info.features),
@@ -135,7 +135,7 @@ async def _get_queue_owners(service: Service, call: structs.getQueueOwners_args)
 
 
 METHODS = [
-    ServedMethod("getServerInfo", handle=_get_server_info, wants_asker=True),
+    ServedMethod("getServerInfo", handle=_get_server_info, wants_known_caller=True),
     ServedMethod("getCluster", handle=_get_cluster, without_texts=_without_texts),
     ServedMethod("getQueueOwners", handle=_get_queue_owners),
 ]

@@ -20,7 +20,7 @@ from pinlater.server.thrift.masking import Turns, mask_info
 from pinlater.server.thrift.methods.record import (
     Chosen,
     ServedMethod,
-    asker_of,
+    known_caller_of,
     queue_of_request,
     queues_of_request,
 )
@@ -129,9 +129,9 @@ def _cost_of_lookup(bounds: MemoryBounds, call: Any) -> int:
 # --- by unique key ------------------------------------------------------------------------------------------------------------
 async def _find_unique_key(service: Service, call: structs.findUniqueKey_args) -> structs.KeyHolders:
     """Looks into the queues of the token where a call names none, so that what is in others takes no place in the answer."""
-    queues, asker = call.request.queues, asker_of(call)
-    if not queues and asker is not None and asker.queues is not None:
-        queues = sorted(filter(asker.queues, await service.queues.queue_names()))
+    queues, known = call.request.queues, known_caller_of(call)
+    if not queues and known is not None and known.queues is not None:
+        queues = sorted(filter(known.queues, await service.queues.queue_names()))
         if not queues:
             return _key_holders(KeyHolders(()), [])
     found = await service.job_queries.find_unique_key(queues, call.request.unique_key)
@@ -210,7 +210,7 @@ METHODS = [
         "findUniqueKey",
         handle=_find_unique_key,
         queues=queues_of_request,
-        wants_asker=True,
+        wants_known_caller=True,
         mask=_mask_holders,
         cost_bytes=_cost_of_holders,
         jobs_shown=lambda answer: answer.jobs,

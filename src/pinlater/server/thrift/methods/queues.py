@@ -11,7 +11,7 @@ from pinlater.server.operations.service import Service
 from pinlater.server.thrift.audit import Audited, Fields, given
 from pinlater.server.thrift.methods.callers import named_source
 from pinlater.server.thrift.methods.looking import number
-from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod, asker_of, queue_of_call, queues_of_call
+from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod, known_caller_of, queue_of_call, queues_of_call
 from pinlater.wire.generated import structs
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
 
@@ -42,8 +42,8 @@ async def _create_queue(service: Service, call: structs.createQueue_args) -> Non
 
 async def _delete_queue(service: Service, call: structs.deleteQueue_args) -> None:
     """A caller without the role may know the admin password, which decides as it does without access control."""
-    asker = asker_of(call)
-    password = None if asker is not None and asker.may else call.password
+    known = known_caller_of(call)
+    password = None if known is not None and known.may else call.password
     await service.queues.delete_queue(call.name, password)
 
 
@@ -80,8 +80,8 @@ async def _get_settings_in_force(service: Service, call: structs.getSettingsInFo
 
 async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
     """Keeps the caller with the pause."""
-    asker = asker_of(call)
-    who = named_source(call.context) if asker is None else asker.shown
+    known = known_caller_of(call)
+    who = named_source(call.context) if known is None else known.shown
     await service.queues.set_paused(call.queue, True, who)
 
 
@@ -140,7 +140,7 @@ METHODS = [
         handle=_delete_queue,
         queues=_queue_named,
         proves_itself=lambda call: bool(call.password),
-        wants_asker=True,
+        wants_known_caller=True,
         audited=Audited(_name_asked, takes_password=True),
     ),
     ServedMethod("getQueueNames", handle=_get_queue_names, allowed_part=_allowed_names),
@@ -148,7 +148,7 @@ METHODS = [
     ServedMethod("getQueueConfig", handle=_get_queue_config, queues=queue_of_call),
     ServedMethod("getSettingsInForce", handle=_get_settings_in_force, queues=queue_of_call),
     ServedMethod(
-        "pauseQueue", handle=_pause_queue, queues=queue_of_call, wants_asker=True, audited=Audited(_queue_asked)
+        "pauseQueue", handle=_pause_queue, queues=queue_of_call, wants_known_caller=True, audited=Audited(_queue_asked)
     ),
     ServedMethod("resumeQueue", handle=_resume_queue, queues=queue_of_call, audited=Audited(_queue_asked)),
     ServedMethod("getQueueStats", handle=_get_queue_stats, queues=queues_of_call, allowed_part=rows_of_queues),

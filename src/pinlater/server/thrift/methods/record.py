@@ -84,7 +84,7 @@ class ServedMethod:
     `allowed_part`: the part of an answer that is about these queues, for a token that does not allow all.
     `variant`: the key of `domain.access.VARIANT_ROLES` for a call that needs other roles than the method; else None.
     `proves_itself`: whether a call brings a password, which takes the place of a role.
-    `wants_asker`: whether the handler gets an `KnownCaller`, as `call.asker`.
+    `wants_known_caller`: whether the handler gets an `KnownCaller`, as `call.known_caller`.
     `chosen`: what a call chooses jobs by, if that may be masked.
     `mask`: masks the answer to a call.
     `without_texts`: an answer without the texts of databases, which only some roles may see.
@@ -105,7 +105,7 @@ class ServedMethod:
     allowed_part: AllowedPart | None = None
     variant: Callable[[Any], str | None] | None = None
     proves_itself: Callable[[Any], bool] | None = None
-    wants_asker: bool = False
+    wants_known_caller: bool = False
     chosen: Callable[[Any], Chosen] | None = None
     mask: Mask | None = None
     without_texts: Callable[[Any], Any] | None = None
@@ -123,6 +123,6 @@ class ServedMethod:
         return (self.variant and self.variant(call)) or self.name
 
 
-def asker_of(call: Any) -> KnownCaller | None:
+def known_caller_of(call: Any) -> KnownCaller | None:
     """Returns the caller; None without access control."""
-    return getattr(call, "asker", None)
+    return getattr(call, "known_caller", None)
