@@ -54,27 +54,26 @@ from pinlater.client import (
     BulkRun,
     BulkState,
     ClaimedJob,
+    ClusterServer,
+    ClusterShard,
+    ClusterStatus,
     Dequeued,
     JobExplanation,
     JobInfo,
     JobState,
     MovedJob,
     Scanned,
+    ServerFacts,
+    ServerInfo,
+    ShardDetails,
+    ShardMemory,
 )
 from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
 from pinlater.domain.access import Role
 from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.calls import (
-    ClusterServer,
-    ClusterShard,
-    ClusterStatus,
     JobCount,
-    ServerFacts,
-    ServerInfo,
     SettingsInForce,
-    ShardDetails,
-    ShardMemory,
-    ShardSize,
 )
 from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.job import Attempt, Outcome
@@ -90,6 +89,7 @@ from pinlater.server.storage.values import Member
 from pinlater.simulation.measure import Percentiles, Sample
 from pinlater.simulation.report import FaultReport, SimulationReport
 from pinlater.simulation.scenario import read_fault
+from pinlater.wire.generated.structs import ShardSize as StoredSize
 from pinlater.worker import Worker
 
 WORKER = "thumbnails-of-large-pictures-in-zone-b-1431-42"
@@ -226,7 +226,7 @@ CLUSTER = ClusterStatus(
 )
 SHARD = ConfiguredShard("12", "thumbnails_of_large_pictures", f"{HOST}/{QUEUE}")
 COUNTS = QueueCounts(QUEUE, PriorityCounts(1, 123_456, succeeded=40_021_000))
-LOOK = Look(9, [Member(1, "pinlater-7", HOST, AT_MS, AT_MS)], [COUNTS], size=ShardSize(6_871_947_674))
+LOOK = Look(9, [Member(1, "pinlater-7", HOST, AT_MS, AT_MS)], [COUNTS], size=StoredSize(6_871_947_674))
 LIMITS = QueueConfig(max_jobs_per_second=50.0, claim_timeout_ms=90_000, max_backlog=1_000_000)
 IN_FORCE = SettingsInForce(LIMITS, {"max_jobs_per_second": "limits file", "claim_timeout_ms": "jobs.claim_timeout_ms"})
 INFO = ServerInfo("1.0", [QUEUE, WORKER], "mysql", AT_MS, AT_MS, 10, 2**24, 2**26, 10_000, 50_000, 60_000, "tokens")

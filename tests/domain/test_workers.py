@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.history import HOUR_MS, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.worker_judgement import in_hand_of, misses_servers, usual_run_ms, workers_of
@@ -18,6 +17,7 @@ from pinlater.domain.workers import (
     ServerReply,
     ServerWorkers,
     Trouble,
+    WaitingDequeues,
     WorkerInfo,
     WorkerQueue,
     WorkersFound,

@@ -18,10 +18,10 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.calls import ServerFacts
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.servers import ServerFacts
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane

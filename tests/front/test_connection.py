@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.audit import AuditEntry, AuditFilter
-from pinlater.domain.calls import Ack, AckBatch, FrontProcess, Job
+from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import Draining, OutcomeUnknown, RequestTooOld, ShardConnectionFailed
 from pinlater.domain.job import JobState
@@ -25,6 +25,7 @@ from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.methods import METHODS
+from pinlater.wire.generated.structs import FrontProcess
 from tests.front.conftest import FrontAndStore, until
 
 CALLER = Caller("tests")
@@ -219,17 +220,17 @@ async def test_nothing_is_carried_out_that_a_front_sends_after_a_standstill(
 
 async def test_the_store_process_says_which_fronts_it_has_and_what_they_wait_for(pair: FrontAndStore) -> None:
     await enqueue(pair)
-    assert pair.fronts.processes() == [FrontProcess(3, calls_taken=1)]
+    assert pair.fronts.processes() == [FrontProcess(3, 1, 0, 0, 0)]
     waits = dequeue(pair, 60_000)
     await dequeue(pair)
     await waiting(pair)
-    assert pair.fronts.processes() == [FrontProcess(3, 3, calls_under_way=1, waiting_calls=1)]
+    assert pair.fronts.processes() == [FrontProcess(3, 3, 1, 1, 0)]
     await enqueue(pair)
     await waits
-    assert pair.fronts.processes() == [FrontProcess(3, calls_taken=4)]
+    assert pair.fronts.processes() == [FrontProcess(3, 4, 0, 0, 0)]
     await pair.restart()
     await until(pair.fronts.processes)
-    assert pair.fronts.processes() == [FrontProcess(3)]
+    assert pair.fronts.processes() == [FrontProcess(3, 0, 0, 0, 0)]
 
 
 async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(pair: FrontAndStore) -> None:

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
+from pinlater.domain.workers import WaitingDequeues
 from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.service.conftest import ServiceUnderTest
 

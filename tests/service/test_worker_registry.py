@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Claim, ClusterServer, ClusterStatus
+from pinlater.domain.calls import Ack, AckBatch, Claim
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.operations.worker_registry import (
@@ -21,6 +21,7 @@ from pinlater.server.operations.worker_registry import (
 )
 from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import encode_reply
+from pinlater.wire.generated.structs import ClusterServer, ClusterStatus
 from pinlater.wire.limits import FRAME_BYTES_MAX
 from pinlater.wire.methods import METHODS_BY_NAME
 from tests.service.conftest import ServiceUnderTest

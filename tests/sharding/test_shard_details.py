@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from pinlater.domain.calls import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardMemory, ShardSize
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.wire.generated.structs import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardMemory, ShardSize
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 MANY = [str(number) for number in range(1, 65)]
@@ -49,7 +50,7 @@ async def test_an_unreachable_shard_is_described_with_the_reason_and_the_time_an
     assert (details.probing, details.since_ms) == (True, gone_ms)
     assert (details.failure, details.failed_at_ms) == ("connection refused", gone_ms)
     assert details.jobs is not None
-    assert (details.jobs.live, details.jobs.at_ms) == (1, began_ms)
+    assert (details.jobs.due, details.jobs.at_ms) == (1, began_ms)
     assert not server.store("1").calls
 
 
@@ -118,7 +119,7 @@ async def test_a_store_that_answers_claims_from_memory_says_how_many_and_others_
         patch.setattr(server.lanes("1").unguarded, "figures", lambda: found, raising=False)
         assert (await details_of(server, "1")).memory == ShardMemory(2, 700, 5, 1)
         found = {"transactions": 9, "claims_from_memory": 5}
-        assert (await details_of(server, "1")).memory == ShardMemory(claims=5), "of a store that remembers no jobs"
+        assert (await details_of(server, "1")).memory == ShardMemory(0, 0, 5, 0), "of a store that remembers no jobs"
     assert (await details_of(server, "2")).memory is None
 
 
@@ -129,7 +130,7 @@ async def test_a_store_that_answers_claims_from_memory_says_how_many_and_others_
 async def test_a_store_that_hangs_delays_an_answer_once_and_a_little(server: ShardedServer) -> None:
     hung = server.store("1").hangs("size")
     status = await server.within(600, server.service.cluster())
-    assert (of(status, "1").size, of(status, "2").size.late) == (ShardSize(late=True), False)
+    assert (of(status, "1").size, of(status, "2").size.late) == (ShardSize(late=True), None)
     assert of(status, "2").size.at_ms is not None
     assert (await details_of(server, "1")).size.late
     hung.release()
@@ -152,7 +153,7 @@ async def test_a_store_that_refuses_is_marked_and_keeps_its_last_size(server: Sh
     server.clock.advance(seconds=30)
     server.store("1").fails("size")
     await details_of(server, "1")
-    assert (await details_of(server, "1")).size == before._replace(late=True)
+    assert (await details_of(server, "1")).size == replace(before, late=True)
     server.clock.advance(seconds=30)
     await details_of(server, "1")
     assert not (await details_of(server, "1")).size.late
@@ -172,7 +173,7 @@ async def test_the_size_of_an_unreachable_shard_is_marked_as_old(server: Sharded
     before = (await details_of(server, "1")).size
     server.store("1").dead = "connection refused"
     await server.core.shard_monitor.ping_all()
-    assert (await details_of(server, "1")).size == before._replace(late=True)
+    assert (await details_of(server, "1")).size == replace(before, late=True)
 
 
 @on_shards(shards=MANY)
@@ -225,9 +226,9 @@ async def test_a_shard_that_drains_shows_its_progress_and_when_it_is_empty(serve
     assert (await details_of(server, "1")).drain is None
     await server.replace(server.desired("1", takes_enqueues=False), server.desired("2"), server.desired("3"))
     began_ms = server.clock.now_ms()
-    assert await drain_of(server, "1") == ShardDrain(began_ms)
+    assert await drain_of(server, "1") == ShardDrain(began_ms, False)
     await server.core.rates.sample()
-    assert await drain_of(server, "1") == ShardDrain(began_ms, live_at_first=20)
+    assert await drain_of(server, "1") == ShardDrain(began_ms, False, live_at_first=20)
     server.clock.advance(seconds=20)
     await finish(server, 5)
     await server.core.rates.sample()
@@ -238,7 +239,7 @@ async def test_a_shard_that_drains_shows_its_progress_and_when_it_is_empty(serve
     assert await drain_of(server, "1") == ShardDrain(began_ms, False, 20, 0.5)
     details = await details_of(server, "1")
     assert details.jobs is not None
-    assert (details.jobs.live, details.jobs.succeeded) == (0, 20)
+    assert (details.jobs.due, details.jobs.succeeded) == (0, 20)
 
 
 @on_shards()
@@ -268,7 +269,7 @@ async def test_a_drain_that_is_undone_and_begun_again_starts_anew(server: Sharde
     await finish(server, 1)
     await server.replace(server.desired("1", takes_enqueues=False), *others)
     await server.core.rates.sample()
-    assert await drain_of(server, "1") == ShardDrain(server.clock.now_ms(), live_at_first=3)
+    assert await drain_of(server, "1") == ShardDrain(server.clock.now_ms(), False, live_at_first=3)
 
 
 @on_shards()

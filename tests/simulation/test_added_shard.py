@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from pinlater.domain.calls import ClusterStatus
 from pinlater.simulation.cluster import SimulatedServer
 from pinlater.simulation.store import SimulatedStore
+from pinlater.wire.generated.structs import ClusterStatus
 from tests.simulation.test_owners import LEASE_S, MOVED_WITHIN_S, Scene
 
 pytestmark = pytest.mark.usefixtures("collected")

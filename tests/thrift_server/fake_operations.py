@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.calls import (
     AckResult,
-    CallerRights,
-    ClusterServer,
-    ClusterShard,
-    ClusterStatus,
     Enqueued,
-    ForwardedCalls,
-    FrontProcess,
     JobCount,
     KeyHolders,
     MovedJob,
-    OwnedShard,
-    OwningServer,
-    QueueOwners,
     QueueStats,
     Scanned,
-    ServerFacts,
-    ServerInfo,
     SettingsInForce,
-    ShardDetails,
-    ShardDrain,
-    ShardJobs,
-    ShardLane,
-    ShardMemory,
-    ShardSize,
-    WaitingDequeues,
 )
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.failures import FailureGroup, FailureGroups
@@ -43,11 +26,12 @@ from pinlater.domain.job import Attempt, HandedOutJob, JobInfo, JobState, Outcom
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
-from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
+from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import DequeueResult
+from pinlater.wire.generated import structs
 
-RIGHTS = CallerRights("ada", ["read"], ["mail*"], 9, True)
+RIGHTS = structs.CallerRights("ada", ["read"], ["mail*"], 9, True)
 DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = HandedOutJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
@@ -114,7 +98,7 @@ BULK_RUN = BulkRun(
     42,
     2**43,
 )
-DETAILS = ShardDetails(
+DETAILS = structs.ShardDetails(
     kind="mysql",
     address="db:3306/jobs",
     takes_enqueues=False,
@@ -124,12 +108,12 @@ DETAILS = ShardDetails(
     probing=True,
     stalled=True,
     full="no space",
-    jobs=ShardJobs(1, 2**40, 3, 4, 5, 6, 7),
-    size=ShardSize(2**43, 2**44, 2**45, 8, late=True),
-    drain=ShardDrain(9, True, 2**40, 1.5, 10),
-    lanes=[ShardLane("insert", 2**40, 3, 4, 2**41, 2**42, 0.5, 1.5), ShardLane("claim")],
+    jobs=structs.ShardJobs(1, 2**40, 3, 4, 5, 6, 7),
+    size=structs.ShardSize(2**43, 2**44, 2**45, 8, late=True),
+    drain=structs.ShardDrain(9, True, 2**40, 1.5, 10),
+    lanes=[structs.ShardLane("insert", 2, 3, 4, 2**41, 2**42, 0.5, 1.5), structs.ShardLane("claim", 0, 0, None, 0, 0)],
     failure_kind="refused",
-    memory=ShardMemory(2**40, 2**41, 2**42, 2**43),
+    memory=structs.ShardMemory(2**40, 2**41, 2**42, 2**43),
 )
 ANSWERS: dict[str, Any] = {
     "create_queue": None,
@@ -241,26 +225,36 @@ ANSWERS: dict[str, Any] = {
     "stop": BULK_RUN,
     "runs": [BULK_RUN],
     "list_runs": BulkRunList([BULK_RUN], True, ["2", "3"]),
-    "owners": QueueOwners(
-        (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
+    "owners": structs.QueueOwners(
+        (structs.OwningServer("1-2-3", "a:9010"), structs.OwningServer("2-2-3")),
+        (structs.OwnedShard("1", False, (0, 1, -1)),),
     ),
-    "cluster": ClusterStatus(
+    "cluster": structs.ClusterStatus(
         "a:1",
         [
-            ClusterServer("a:1", "a-7", {"1": 4}, True, True, None, True),
-            ClusterServer(
-                "b:1", "", {"1": 5}, False, True, 250, False, 3, 2**40, 2**41, ServerFacts("1.2.3", 2**42, 12, 2**43)
+            structs.ClusterServer("a:1", "a-7", {"1": 4}, True, True, None, True, 0, 0, 0),
+            structs.ClusterServer(
+                "b:1", None, {"1": 5}, False, True, 250, False, 3, 2**40, 2**41, "1.2.3", 2**42, 12, 2**43
             ),
         ],
         [
-            ClusterShard("1", False, 2**33, ["a:1", "b:1", ""], [2], DETAILS),
-            ClusterShard("2", True, 1, [], [], ShardDetails("memory", "", True, 1)),
+            structs.ClusterShard("1", False, 2**33, [0, 1, -1], [2], DETAILS),
+            structs.ClusterShard(
+                "2",
+                True,
+                1,
+                [],
+                [],
+                structs.ShardDetails(
+                    "memory", None, True, 1, None, None, False, False, size=structs.ShardSize(), lanes=[]
+                ),
+            ),
         ],
-        [ForwardedCalls("insert", 2**40, 2**41, 2**42, 2**43)],
+        [structs.ForwardedCalls("insert", 2**40, 2**41, 2**42, 2**43)],
         2**44,
         2**45,
         True,
-        [FrontProcess(1, 2**46, 3, 2, 2**47)],
+        [structs.FrontProcess(1, 2**46, 3, 2, 2**47)],
     ),
     "read": AuditPage(
         [
@@ -285,7 +279,9 @@ ANSWERS: dict[str, Any] = {
     ),
     "set_paused": None,
     "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True, 2.5)],
-    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3", RIGHTS),
+    "server_info": structs.ServerInfo(
+        "1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3", RIGHTS
+    ),
 }
 
 
@@ -293,7 +289,7 @@ class FakeOperations:
     """Any operation by its name. `before` may be set to something to await (or raise from) before the answer."""
 
     def __init__(self) -> None:
-        self.answers = dict(ANSWERS)
+        self.answers = deepcopy(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
         ) = self.explaining = self.audit = self.history = self.failures = self.bulk_runs = self

@@ -245,7 +245,7 @@ DETAILS_OF_A_SHARD = {
     "lanes": [
         {
             "kind": "insert",
-            "waiting": 2**31 - 1,
+            "waiting": 2,
             "running": 3,
             "running_ms": 4,
             "calls": 2**41,

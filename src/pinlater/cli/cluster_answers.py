@@ -9,7 +9,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess, ServerFacts, ShardMemory
-from pinlater.domain.calls import addresses_by_name
+from pinlater.domain.servers import addresses_by_name
 from pinlater.domain.slices import slice_of
 
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from pinlater.cli import exits, options
 from pinlater.cli.shard_queries import Seen
 from pinlater.client._token import token_source
+from pinlater.client.cluster import ClusterServer
 from pinlater.client.errors import PinLaterError
-from pinlater.domain.calls import ClusterServer
 from pinlater.wire.wrong_port import THRIFT_PORT
 
 _HEALTHY = "shard-healthy-"

@@ -9,6 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.client.cluster import CallerRights as CallerRights
+from pinlater.client.cluster import ClusterServer as ClusterServer
+from pinlater.client.cluster import ClusterShard as ClusterShard
+from pinlater.client.cluster import ClusterStatus as ClusterStatus
+from pinlater.client.cluster import ForwardedCalls as ForwardedCalls
+from pinlater.client.cluster import FrontProcess as FrontProcess
+from pinlater.client.cluster import ServerInfo as ServerInfo
+from pinlater.client.cluster import ShardDetails as ShardDetails
+from pinlater.client.cluster import ShardDrain as ShardDrain
+from pinlater.client.cluster import ShardJobs as ShardJobs
+from pinlater.client.cluster import ShardLane as ShardLane
+from pinlater.client.cluster import ShardMemory as ShardMemory
+from pinlater.client.cluster import ShardSize as ShardSize
 from pinlater.domain.audit import AuditEntry as AuditEntry
 from pinlater.domain.audit import AuditFilter as AuditFilter
 from pinlater.domain.audit import AuditPage as AuditPage
@@ -20,31 +33,16 @@ from pinlater.domain.bulk_runs import BulkState as BulkState
 from pinlater.domain.calls import Ack as Ack
 from pinlater.domain.calls import AckBatch as AckBatch
 from pinlater.domain.calls import AckResult as AckResult
-from pinlater.domain.calls import CallerRights as CallerRights
 from pinlater.domain.calls import Checkpoint as Checkpoint
 from pinlater.domain.calls import Claim as Claim
-from pinlater.domain.calls import ClusterServer as ClusterServer
-from pinlater.domain.calls import ClusterShard as ClusterShard
-from pinlater.domain.calls import ClusterStatus as ClusterStatus
 from pinlater.domain.calls import Enqueued as Enqueued
-from pinlater.domain.calls import ForwardedCalls as ForwardedCalls
-from pinlater.domain.calls import FrontProcess as FrontProcess
 from pinlater.domain.calls import Job as Job
 from pinlater.domain.calls import JobCount as JobCount
 from pinlater.domain.calls import KeyHolders as KeyHolders
 from pinlater.domain.calls import MovedJob as MovedJob
 from pinlater.domain.calls import QueueStats as QueueStats
 from pinlater.domain.calls import Scanned as Scanned
-from pinlater.domain.calls import ServerFacts as ServerFacts
-from pinlater.domain.calls import ServerInfo as ServerInfo
 from pinlater.domain.calls import SettingsInForce as SettingsInForce
-from pinlater.domain.calls import ShardDetails as ShardDetails
-from pinlater.domain.calls import ShardDrain as ShardDrain
-from pinlater.domain.calls import ShardJobs as ShardJobs
-from pinlater.domain.calls import ShardLane as ShardLane
-from pinlater.domain.calls import ShardMemory as ShardMemory
-from pinlater.domain.calls import ShardSize as ShardSize
-from pinlater.domain.calls import WaitingDequeues as WaitingDequeues
 from pinlater.domain.failures import FailureGroup as FailureGroup
 from pinlater.domain.failures import FailureGroups as FailureGroups
 from pinlater.domain.history import DeployMark as DeployMark
@@ -62,6 +60,7 @@ from pinlater.domain.job_criteria import JobCriteria as JobCriteria
 from pinlater.domain.queue import PriorityCounts as PriorityCounts
 from pinlater.domain.queue import QueueConfig as QueueConfig
 from pinlater.domain.queue import Rates as Rates
+from pinlater.domain.servers import ServerFacts as ServerFacts
 from pinlater.domain.waiting import JobExplanation as JobExplanation
 from pinlater.domain.waiting import JobsAhead as JobsAhead
 from pinlater.domain.waiting import QueueFacts as QueueFacts
@@ -69,6 +68,7 @@ from pinlater.domain.waiting import Reason as Reason
 from pinlater.domain.waiting import ShardFacts as ShardFacts
 from pinlater.domain.workers import LostClaim as LostClaim
 from pinlater.domain.workers import ServerWorkers as ServerWorkers
+from pinlater.domain.workers import WaitingDequeues as WaitingDequeues
 from pinlater.domain.workers import WorkerInfo as WorkerInfo
 from pinlater.domain.workers import WorkerQueue as WorkerQueue
 from pinlater.domain.workers import WorkerStatus as WorkerStatus

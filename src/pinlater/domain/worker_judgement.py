@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.history import HOUR_MS, QueueHistory
 from pinlater.domain.job import JobInfo, source_of_claim
 from pinlater.domain.wording import counted, span
@@ -15,6 +14,7 @@ from pinlater.domain.workers import (
     ServerReply,
     ServerWorkers,
     Trouble,
+    WaitingDequeues,
     WorkerQueue,
     WorkersFound,
     WorkerStatus,

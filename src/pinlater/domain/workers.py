@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.history import HOUR_MS
 
 SILENT_MS = 60_000
@@ -41,6 +40,14 @@ class WorkingProcess(NamedTuple):
 
     number: int
     info: WorkerInfo | None = None
+
+
+class WaitingDequeues(NamedTuple):
+    """Long polls of one caller on one queue that wait on the server that answers."""
+
+    queue: str
+    source: str
+    number: int
 
 
 class WorkerQueue(NamedTuple):

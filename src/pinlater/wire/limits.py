@@ -18,3 +18,11 @@ class WireLimits:
 
     max_frame_bytes: int = FRAME_BYTES_MAX
     max_container_items: int = 100_000
+
+
+I32_MAX = 2**31 - 1
+
+
+def fit_i32(number: int) -> int:
+    """Returns a number, cut to what an i32 holds."""
+    return min(number, I32_MAX)

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from msgspec import structs
 
-from pinlater.client import AsyncClient, ClusterStatus, Job, ServerInfo, UniqueKey
+from pinlater.client import AsyncClient, CallerRights, ClusterStatus, Job, ServerInfo, UniqueKey
 from pinlater.client.errors import CallerError
 from pinlater.console.app import Console
 from pinlater.console.pages.api import Api
@@ -28,7 +28,6 @@ from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.fields import AnswerShape
 from pinlater.console.shapes.queues import HistoriesQuery
 from pinlater.domain.access import Role
-from pinlater.domain.calls import CallerRights
 from pinlater.domain.job import TASK_HEADER
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from tests.console.caller import Caller

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
-from pinlater.domain import calls
-from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
+from pinlater.domain.servers import ServerFacts
+from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.operations.service import Service
+from pinlater.wire.generated import structs
 
 NOW_MS = 1_767_225_600_000
-OWN_FACTS = calls.ServerFacts("1.2.3", NOW_MS, 3, 7)
+OWN_FACTS = ServerFacts("1.2.3", NOW_MS, 3, 7)
 _OWN, _OTHER, _THIRD = "host:9010", "other:9010", "third:9010"
 
 _DETAILS = {
-    "1": calls.ShardDetails(
+    "1": structs.ShardDetails(
         "mysql",
         "db1:3306/pinlater",
         True,
@@ -23,44 +25,53 @@ _DETAILS = {
         True,
         True,
         "The table is full",
-        calls.ShardJobs(NOW_MS - 3, 1, 2, 3, 4, 5, NOW_MS - 2),
-        calls.ShardSize(2**40, 2**33, 2**41, NOW_MS - 1, True),
-        calls.ShardDrain(NOW_MS, True, 2**40, -2.5, NOW_MS + 1),
-        [calls.ShardLane("insert", 1, 2, 3, 4, 5, 0.5, 1.5), calls.ShardLane("claim")],
+        structs.ShardJobs(NOW_MS - 3, 1, 2, 3, 4, 5, NOW_MS - 2),
+        structs.ShardSize(2**40, 2**33, 2**41, NOW_MS - 1, True),
+        structs.ShardDrain(NOW_MS, True, 2**40, -2.5, NOW_MS + 1),
+        [structs.ShardLane("insert", 1, 2, 3, 4, 5, 0.5, 1.5), structs.ShardLane("claim", 0, 0, None, 0, 0)],
         "refused",
-        calls.ShardMemory(10, 2**31, 2**32, 2**33),
+        structs.ShardMemory(10, 2**31, 2**32, 2**33),
     ),
-    "2": calls.ShardDetails("redis", "", False, 0, drain=calls.ShardDrain(1)),
+    "2": structs.ShardDetails(
+        "redis",
+        None,
+        False,
+        0,
+        probing=False,
+        stalled=False,
+        size=structs.ShardSize(),
+        drain=structs.ShardDrain(1, False),
+        lanes=[],
+    ),
 }
-_OTHER_FACTS = calls.ServerFacts("1.2.2", 5, 6, 7)
-_STATUS = calls.ClusterStatus(
+_STATUS = structs.ClusterStatus(
     _OWN,
     [
-        calls.ClusterServer(_OWN, "host 1", {"1": 1, "2": 1023}, True, True, None, True),
-        calls.ClusterServer(_OTHER, "höst 2", {"2": 2}, False, True, 12, True, 3, 2**40, 2**41, _OTHER_FACTS),
-        calls.ClusterServer(_THIRD),
+        structs.ClusterServer(_OWN, "host 1", {"1": 1, "2": 1023}, True, True, None, True, 0, 0, 0),
+        structs.ClusterServer(_OTHER, "höst 2", {"2": 2}, False, True, 12, True, 3, 2**40, 2**41, "1.2.2", 5, 6, 7),
+        structs.ClusterServer(_THIRD, None, {}, False, False, None, False, 0, 0, 0),
     ],
     [
-        calls.ClusterShard("1", True, 2**40, [_OWN, _OTHER, "", _THIRD], [1, 3]),
-        calls.ClusterShard("2", False, 0, []),
-        calls.ClusterShard("3", True, 1, [_OWN]),
+        structs.ClusterShard("1", True, 2**40, [0, 1, -1, 2], [1, 3]),
+        structs.ClusterShard("2", False, 0, [], []),
+        structs.ClusterShard("3", True, 1, [0], []),
     ],
-    [calls.ForwardedCalls("insert", 1, 2, 3, 2**40), calls.ForwardedCalls("claim")],
+    [structs.ForwardedCalls("insert", 1, 2, 3, 2**40), structs.ForwardedCalls("claim", 0, 0, 0, 0)],
     2**40,
     3,
     True,
 )
-_FRONTS = [calls.FrontProcess(1, 2**40, 2, 3, 2**41), calls.FrontProcess(2)]
-_OWNERS = calls.QueueOwners(
-    [calls.OwningServer("0-1-2", _OWN), calls.OwningServer("1-2-3")],
-    [calls.OwnedShard("1", True, [0, 1, -1, 0]), calls.OwnedShard("2", False, [])],
+_FRONTS = [structs.FrontProcess(1, 2**40, 2, 3, 2**41), structs.FrontProcess(2, 0, 0, 0, 0)]
+_OWNERS = structs.QueueOwners(
+    [structs.OwningServer("0-1-2", _OWN), structs.OwningServer("1-2-3")],
+    [structs.OwnedShard("1", True, [0, 1, -1, 0]), structs.OwnedShard("2", False, [])],
 )
 _WORKERS = ServerWorkers(
     [
         WorkerStatus("höst", 7, 5, [WorkerQueue("mail", 4, 3, 2, 1, 2, 1, 1)], 600_000, WorkerInfo("go"), 6),
         WorkerStatus("lost", lost=[LostClaim("mail", "mail:s1:p1:5", 2**40)]),
     ],
-    [calls.WaitingDequeues("mail", "höst", 2)],
+    [WaitingDequeues("mail", "höst", 2)],
     "1-2-3",
     2**31,
     NOW_MS,
@@ -69,8 +80,8 @@ _WORKERS = ServerWorkers(
 )
 
 
-async def _details() -> dict[str, calls.ShardDetails]:
-    return _DETAILS
+async def _details() -> dict[str, structs.ShardDetails]:
+    return deepcopy(_DETAILS)
 
 
 async def _workers() -> Sequence[ServerWorkers]:
@@ -80,7 +91,7 @@ async def _workers() -> Sequence[ServerWorkers]:
 def tell_of_others(service: Service) -> None:
     """Lets the service answer this."""
     service.shard_reports.details = _details  # type: ignore[method-assign]
-    service.cluster_status = lambda: _STATUS
+    service.cluster_status = lambda: deepcopy(_STATUS)
     service.front_processes = lambda: _FRONTS
     service.workers_elsewhere = _workers
     service.server_id = "0-19b76daa400-0"

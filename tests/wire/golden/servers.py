@@ -18,7 +18,6 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from pinlater.domain import calls
 from pinlater.domain.access import Role, digest_of
 from pinlater.domain.body_masks import BodyMasks
 from pinlater.domain.clock import ManualClock
@@ -35,6 +34,7 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.wire.generated.structs import ShardSize
 from tests.assembly import open_core
 from tests.sharding.faulty import FaultyShard
 from tests.wire.golden.other_servers import OWN_FACTS, tell_of_others
@@ -80,8 +80,8 @@ def _hash_of(password: str) -> str:
 class _Store(SqliteShard):
     """A store whose size does not depend on SQLite's version."""
 
-    async def size(self) -> calls.ShardSize:
-        return calls.ShardSize(1_000_000, 4_096, 2_000_000)
+    async def size(self) -> ShardSize:
+        return ShardSize(1_000_000, 4_096, 2_000_000)
 
 
 class GoldenServer:

@@ -14,10 +14,10 @@ from pinlater.cli.missing_queue import say_missing
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
-from pinlater.domain.calls import DELETES_QUEUES
 from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
 from pinlater.domain.queue import check_queue_name
+from pinlater.domain.servers import DELETES_QUEUES
 
 # Words of other job services.
 _MEANT = {

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pinlater.domain.access import ALL_QUEUES, Role, allowed, digest_of, matches, needed_for
 from pinlater.domain.audit import NO_TOKEN, USER_RULE, is_user_name, spoken_for
 from pinlater.domain.body_masks import NO_MASKS, BodyMasks
-from pinlater.domain.calls import CallerRights
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
 from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.quotas import NO_QUOTA, Quota, TokenUse, any_quota
 from pinlater.server.access.tokens import Token
+from pinlater.wire.generated.structs import CallerRights
 
 _SECRET_LENGTH_MAX = 512
 _QUEUES_REMEMBERED_MAX = 1_000
@@ -76,7 +76,9 @@ class Grant:
     def rights(self) -> CallerRights:
         """Returns what the caller is told of its rights."""
         roles = [role.value for role in self.roles]
-        return CallerRights(self.name, roles, self._patterns, self.expires_at_ms, self.speaks_for_others)
+        return CallerRights(
+            self.name or None, roles, self._patterns, self.expires_at_ms, self.speaks_for_others or None
+        )
 
     def who(self, user: str | None) -> str:
         """What the audit calls a caller that says it asks for `user`, which counts only if the token may speak for others.

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from pinlater.domain.calls import FrontProcess
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld
 from pinlater.server.front import messages
 from pinlater.server.front.messages import StoreState, Undelivered
@@ -31,6 +30,7 @@ from pinlater.server.link.messages import (
     message_of_answering,
 )
 from pinlater.server.operations.service import Service
+from pinlater.wire.generated.structs import FrontProcess
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ class FrontListener(Listener["_Front"]):
 
     def processes(self) -> Sequence[FrontProcess]:
         """The fronts that are connected and have said their numbers, by number. Of two connections of one process, both."""
-        return sorted(front.process for front in self._connections if front.number is not None)
+        told = [front.process for front in self._connections if front.number is not None]
+        return sorted(told, key=lambda process: process.number)
 
     def add(self, front: _Front) -> None:
         """A new connection."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from pinlater.domain.calls import OwningServer, ServerFacts
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
+from pinlater.domain.servers import ServerFacts
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
 from pinlater.server.cluster.members import ClusterMembers
@@ -60,6 +60,7 @@ from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.traced import traced
 from pinlater.tls.certificate import CertificateSource
 from pinlater.version import __version__
+from pinlater.wire.generated.structs import OwningServer
 
 logger = logging.getLogger(__name__)
 

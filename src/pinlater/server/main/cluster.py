@@ -15,8 +15,8 @@ from functools import partial
 from heapq import nlargest
 from itertools import chain
 
-from pinlater.domain.calls import ClusterStatus, OwningServer, QueueOwners, ServerFacts
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.servers import ServerFacts
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.gauges import show_forwarding
@@ -41,6 +41,7 @@ from pinlater.server.storage.values import NO_OWNER, Claimed
 from pinlater.server.telemetry.loop_load import LoopLoad
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.tls.certificate import CertificateSource
+from pinlater.wire.generated.structs import ClusterStatus, OwningServer, QueueOwners
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,8 @@ class Cluster:
             unreachable,
             changes,
             self._queue_changes,
-            *self.for_clients,
+            self.for_clients.id,
+            self.for_clients.address or "",
             self._is_busy,
             self.facts(),
             self._work.last_minute,
@@ -297,7 +299,9 @@ class Cluster:
         known = {self.ownership.address: KnownServer(self.for_clients, self._is_busy)}
         for address, link in self.forwarding.connections.items():
             if link.usable and link.told is not None:
-                known[address] = KnownServer(OwningServer(link.told.server_id, link.told.clients_at), link.told.busy)
+                known[address] = KnownServer(
+                    OwningServer(link.told.server_id, link.told.clients_at or None), link.told.busy
+                )
         can_be_told_apart = {address: server for address, server in known.items() if server.named.id}
         return queue_owners(self._shards, self.ownership.owners, can_be_told_apart)
 

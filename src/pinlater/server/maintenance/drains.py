@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from pinlater.domain.calls import ShardDrain
 from pinlater.domain.clock import Clock
 from pinlater.server.sharding.shards import ShardLanes
+from pinlater.wire.generated.structs import ShardDrain
 
 _WINDOW_S = 600.0
 _POINT_S = 10.0

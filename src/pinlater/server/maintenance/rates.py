@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.domain.calls import ShardJobs
+from msgspec.structs import replace
+
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import CountsByKind, QueueCounts, Rates
 from pinlater.server.maintenance.drains import Drains
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.wire.generated.structs import ShardJobs
 
 _WINDOW_SECONDS = 60.0
 _ROWS_A_TURN = 2_000
@@ -53,6 +55,11 @@ class _Counted(NamedTuple):
 _NOT_COUNTED = _Counted((), None, 0.0, None)
 
 
+def _live(jobs: ShardJobs) -> int:
+    """Returns how many jobs wait or run."""
+    return jobs.due + jobs.scheduled + jobs.in_progress
+
+
 class RateSampler:
     """Keeps a minute of samples of every queue's totals."""
 
@@ -78,7 +85,7 @@ class RateSampler:
                 failure = failure or answer
             else:
                 self._newest[shard.name] = answer
-                live[shard.name] = 0 if answer.jobs is None else answer.jobs.live
+                live[shard.name] = 0 if answer.jobs is None else _live(answer.jobs)
         self.drains.look(self._shards, live)
         self._newest = {shard.name: self._newest.get(shard.name, _NOT_COUNTED) for shard in self._shards}
         await self._keep([counted.rows for counted in self._newest.values()])
@@ -100,7 +107,7 @@ class RateSampler:
         before = self._newest.get(shard.name, _NOT_COUNTED)
         same = before.lasts and before.state == state and now_s - before.asked_s < _UNCHANGED_S_MAX
         if same and before.jobs is not None:
-            return before._replace(jobs=before.jobs._replace(at_ms=self._clock.now_ms()))
+            return before._replace(jobs=replace(before.jobs, at_ms=self._clock.now_ms()))
         rows = await shard.store.count_jobs()
         return _Counted(rows, state, now_s, await self._summed(rows))
 

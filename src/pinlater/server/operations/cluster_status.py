@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import isinf
 
-from pinlater.domain.calls import (
-    ClusterServer,
-    ClusterShard,
-    ClusterStatus,
-    ForwardedCalls,
-    ServerFacts,
-    addresses_by_name,
-)
+from pinlater.domain.servers import ServerFacts, addresses_by_name
 from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind
@@ -21,20 +14,29 @@ from pinlater.server.cluster.forwarding.traffic import Traffic, TrafficByServer
 from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, Member
+from pinlater.wire.generated.structs import ClusterServer, ClusterShard, ClusterStatus, ForwardedCalls
 
 # The most of each that an answer names. Each server has a slot on each shard, so both together bound its size.
 SERVERS_MAX = SHARDS_MAX = 200
+NO_PLACE = -1
+"""In the place of an owner: none, or one that is not listed."""
+_NO_SLOTS: Mapping[str, int] = {}
 
 
 def status_alone(shards: Shards, address: str) -> ClusterStatus:
-    """Of a server that has its shards for itself."""
+    """Returns the status of a server that has its shards for itself."""
     listed = list(islice(shards, SHARDS_MAX))
-    slots = {shard.name: shard.store.slot for shard in listed}
+    server = _server(address, slots={shard.name: shard.store.slot for shard in listed})
+    server.answers = server.heard = server.usable = True
+    own = [0 if address else NO_PLACE] * SLICES
     return ClusterStatus(
         address,
-        [ClusterServer(address, slots=slots, answers=True, heard=True, usable=True)],
-        [ClusterShard(shard.name, shard.healthy, 0, [address] * SLICES) for shard in listed],
-        incomplete=len(shards) > SHARDS_MAX,
+        [server],
+        [ClusterShard(shard.name, shard.healthy, 0, own, []) for shard in listed],
+        [],
+        moves=0,
+        answers_lost=0,
+        incomplete=len(shards) > SHARDS_MAX or None,
     )
 
 
@@ -46,46 +48,59 @@ def status_of(
     taken: TrafficByServer,
     was_heard_s: Callable[[str], float],
 ) -> ClusterStatus:
-    """Of a server among others. `taken`: what it took from these; `was_heard_s(address)`: when it heard a server last, also over a
-    connection that has ended."""
-    listed = [
-        ClusterShard(
-            shard.name,
-            shard.healthy,
-            ownership.version(shard.name),
-            ownership.owners(shard.name),
-            ownership.misplaced(shard.name),
-        )
-        for shard in islice(shards, SHARDS_MAX)
-    ]
-    known = _servers(members, {owner for shard in listed for owner in shard.owners}, ownership.address)
-    now_s = shards.clock.monotonic()
+    """Returns the status of a server among others.
 
-    def completed(server: ClusterServer) -> ClusterServer:
+    `taken`: what it took from these.
+    `was_heard_s(address)`: when it heard a server last, also over a connection that has ended.
+    """
+    listed = list(islice(shards, SHARDS_MAX))
+    owners = {shard.name: ownership.owners(shard.name) for shard in listed}
+    known = _servers(members, chain.from_iterable(owners.values()), ownership.address)
+    servers = known[:SERVERS_MAX]
+    now_s = shards.clock.monotonic()
+    for server in servers:
         address = server.address
         connection = forwarding.connections.get(address)
-        answers = address == ownership.address
         silent_s = now_s - was_heard_s(address)
-        return server._replace(
-            answers=answers,
-            heard=answers or ownership.hears(address),
-            heard_ms=None if answers or isinf(silent_s) else max(0, round(silent_s * 1000)),
-            usable=answers or (connection is not None and connection.usable),
-            unanswered_calls=0 if connection is None else connection.unanswered,
-            items_sent=forwarding.sent.items(address),
-            items_taken=taken.items(address),
-            facts=server.facts if connection is None or connection.told is None else connection.told.facts,
-        )
-
+        server.answers = address == ownership.address
+        server.heard = server.answers or ownership.hears(address)
+        server.heard_ms = None if server.answers or isinf(silent_s) else max(0, round(silent_s * 1000))
+        server.usable = server.answers or (connection is not None and connection.usable)
+        server.unanswered_calls = 0 if connection is None else connection.unanswered
+        server.items_sent = forwarding.sent.items(address)
+        server.items_taken = taken.items(address)
+        if connection is not None and connection.told is not None:
+            put_facts(server, connection.told.facts)
+    places = {server.address: place for place, server in enumerate(servers) if server.address}
     return ClusterStatus(
         ownership.address,
-        [completed(server) for server in known[:SERVERS_MAX]],
-        listed,
+        servers,
+        [
+            ClusterShard(
+                shard.name,
+                shard.healthy,
+                ownership.version(shard.name),
+                [places.get(owner, NO_PLACE) for owner in owners[shard.name]],
+                ownership.misplaced(shard.name),
+            )
+            for shard in listed
+        ],
         _by_kind(forwarding.sent.whole, taken.whole),
         ownership.moves,
         forwarding.sent.whole.lost,
-        len(shards) > SHARDS_MAX or len(known) > SERVERS_MAX,
+        len(shards) > SHARDS_MAX or len(known) > SERVERS_MAX or None,
     )
+
+
+def put_facts(server: ClusterServer, facts: ServerFacts) -> None:
+    """Adds what a server says of itself."""
+    server.version = facts.version or None
+    server.started_at_ms, server.connections, server.loop_lag_ms = facts[1:]
+
+
+def members_of(status: ClusterStatus) -> int:
+    """Returns how many servers share the shards. One without an address is starting or stopping."""
+    return sum(server.address != "" for server in status.servers)
 
 
 def _servers(
@@ -101,18 +116,25 @@ def _servers(
         if member.address or shard_name not in known:
             known[shard_name] = member._replace(address=address)
     missing = {own_address, *owners} - found.keys() - {NO_OWNER}
-    servers = [_server(by_shard) for by_shard in found.values()] + [ClusterServer(address) for address in missing]
-    return sorted(servers, key=lambda server: (server.address != own_address, server.address, server.name))
+    servers = [_member(by_shard) for by_shard in found.values()] + [_server(address) for address in missing]
+    return sorted(servers, key=lambda server: (server.address != own_address, server.address, server.name or ""))
 
 
-def _server(by_shard: Mapping[str, Member]) -> ClusterServer:
-    """A slot of an earlier server at the same address, which ended without giving it up, is left out. The server started when it got the
-    oldest of its slots, as far as the shards know."""
+def _member(by_shard: Mapping[str, Member]) -> ClusterServer:
+    """Leaves out a slot of an earlier server at the same address, which ended without giving it up.
+
+    The server started when it got the oldest of its slots, as far as the shards know.
+    """
     newest = max(by_shard.values(), key=lambda member: member.started_at_ms)
     own = {shard: member for shard, member in by_shard.items() if member.name == newest.name}
-    facts = ServerFacts(started_at_ms=min(member.started_at_ms for member in own.values()))
-    slots = {shard: member.slot for shard, member in own.items()}
-    return ClusterServer(newest.address, newest.name, slots, facts=facts)
+    server = _server(newest.address, newest.name, {shard: member.slot for shard, member in own.items()})
+    server.started_at_ms = min(member.started_at_ms for member in own.values())
+    return server
+
+
+def _server(address: str, name: str = "", slots: Mapping[str, int] = _NO_SLOTS) -> ClusterServer:
+    """A server of which nothing was heard."""
+    return ClusterServer(address, name or None, slots, False, False, None, False, 0, 0, 0)
 
 
 def _by_kind(sent: Traffic, taken: Traffic) -> Sequence[ForwardedCalls]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from pinlater.domain.calls import OwnedShard, OwningServer, QueueOwners
-from pinlater.server.operations.cluster_status import SHARDS_MAX
+from pinlater.server.operations.cluster_status import NO_PLACE, SHARDS_MAX
 from pinlater.server.sharding.shards import ShardLanes
+from pinlater.wire.generated.structs import OwnedShard, OwningServer, QueueOwners
 
 
 class KnownServer(NamedTuple):
@@ -32,9 +32,11 @@ def queue_owners(
     named = {address: server.named for address, server in known.items() if all_busy or not server.busy}
     places = {address: place for place, address in enumerate(named)}
     return QueueOwners(
-        tuple(named.values()),
+        list(named.values()),
         [
-            OwnedShard(shard.name, shard.takes_enqueues, [places.get(address, -1) for address in owners_of(shard.name)])
+            OwnedShard(
+                shard.name, shard.takes_enqueues, [places.get(address, NO_PLACE) for address in owners_of(shard.name)]
+            )
             for shard in islice(shards, SHARDS_MAX)
         ],
     )

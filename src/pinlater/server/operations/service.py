@@ -5,18 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from pinlater.domain.calls import (
-    DELETES_QUEUES,
-    ClusterStatus,
-    FrontProcess,
-    QueueOwners,
-    ServerFacts,
-    ServerInfo,
-    WaitingDequeues,
-)
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
-from pinlater.domain.workers import ServerWorkers, cut_to
+from pinlater.domain.servers import DELETES_QUEUES, ServerFacts
+from pinlater.domain.workers import ServerWorkers, WaitingDequeues, cut_to
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.operations.audit_trail import AuditTrail
@@ -25,7 +17,7 @@ from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
-from pinlater.server.operations.cluster_status import status_alone
+from pinlater.server.operations.cluster_status import members_of, put_facts, status_alone
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.explain import Explain
@@ -45,6 +37,8 @@ from pinlater.server.operations.worker_registry import WORKERS_MAX, WorkerRegist
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.version import __version__
+from pinlater.wire.generated.structs import ClusterStatus, FrontProcess, QueueOwners, ServerInfo
+from pinlater.wire.limits import fit_i32
 
 _WORKERS_A_TURN = 250
 _WORKERS_BYTES_MAX = 8 * 1024 * 1024
@@ -132,10 +126,10 @@ class Service:
         )
         self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
         self.explaining = Explain(
-            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: self.cluster_status().members
+            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: members_of(self.cluster_status())
         )
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
-        self.queue_owners: Callable[[], QueueOwners] = QueueOwners
+        self.queue_owners: Callable[[], QueueOwners] = lambda: QueueOwners((), ())
         self.front_processes: Callable[[], Sequence[FrontProcess]] = tuple
         self.facts: Callable[[], ServerFacts] = lambda: ServerFacts(__version__, identity.started_at_ms)
         self.workers_elsewhere: Callable[[], Awaitable[Sequence[ServerWorkers]]] = _no_other_server
@@ -189,7 +183,7 @@ class Service:
             await in_turns(known[:workers_max], self.workers.shown, _WORKERS_A_TURN),
             await self.waiting_dequeues(),
             self.identity.life,
-            self.cluster_status().members,
+            members_of(self.cluster_status()),
             now_ms,
             round((self._clock.monotonic() - self._started_s) * 1000),
             self.workers.forgotten + len(known[workers_max:]),
@@ -198,11 +192,13 @@ class Service:
     async def cluster(self) -> ClusterStatus:
         """Which servers share the shards, and which of them owns what, as this server knows it."""
         details, status, facts = await self.shard_reports.details(), self.cluster_status(), self.facts()
-        return status._replace(
-            servers=[each._replace(facts=facts) if each.answers else each for each in status.servers],
-            shards=[each._replace(details=details.get(each.name)) for each in status.shards],
-            front_processes=self.front_processes(),
-        )
+        for server in status.servers:
+            if server.answers:
+                put_facts(server, facts)
+        for shard in status.shards:
+            shard.details = details.get(shard.name)
+        status.front_processes = self.front_processes() or None
+        return status
 
     async def owners(self) -> QueueOwners:
         """Which servers own queues, for clients that send their calls there."""
@@ -218,11 +214,11 @@ class Service:
             self._clock.now_ms(),
             self.identity.started_at_ms,
             settings.priority_levels,
-            self.body_limit.bytes,
-            settings.max_frame_bytes,
-            settings.max_jobs_per_request,
-            settings.max_descriptors_per_request,
-            settings.max_wait_ms,
-            self.access,
-            self.server_id,
+            fit_i32(self.body_limit.bytes),
+            fit_i32(settings.max_frame_bytes),
+            fit_i32(settings.max_jobs_per_request),
+            fit_i32(settings.max_descriptors_per_request),
+            fit_i32(settings.max_wait_ms),
+            self.access or None,
+            self.server_id or None,
         )

@@ -10,11 +10,13 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pinlater.domain.calls import ShardDetails, ShardDrain, ShardJobs, ShardMemory, ShardSize
+from msgspec.structs import replace
+
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.lane_minute import LaneMinute
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.wire.generated.structs import ShardDetails, ShardDrain, ShardJobs, ShardMemory, ShardSize
 
 _EVERY_S = 30.0
 _OLD_MS = 60_000
@@ -62,7 +64,7 @@ class ShardSizes:
         for name, task in self._asking.items():
             known = self._known.get(name)
             if known is not None and not task.done() and (name in unknown or now_s - known.asked_s >= _WAIT_S):
-                self._note(name, known.size._replace(late=True))
+                self._note(name, replace(known.size, late=True))
 
     def _is_old(self, shard: str) -> bool:
         """Whether its size is unknown, or from a look long ago, and the shard has not been late with the answer."""
@@ -81,9 +83,9 @@ class ShardSizes:
         try:
             size = await shard.store.size()
         except PinLaterError:
-            self._note(shard.name, self.of(shard.name)._replace(late=True))
+            self._note(shard.name, replace(self.of(shard.name), late=True))
         else:
-            self._note(shard.name, size._replace(at_ms=self._clock.now_ms()))
+            self._note(shard.name, replace(size, at_ms=self._clock.now_ms()))
 
     def _note(self, shard: str, size: ShardSize) -> None:
         known = self._known.get(shard)
@@ -127,26 +129,26 @@ class ShardReports:
         failure = health.failure or ("" if shard.healthy else health.reason)
         return ShardDetails(
             shard.unguarded.capabilities.kind,
-            shard.shown_address,
+            shard.shown_address or None,
             shard.takes_enqueues,
             self._moment_ms(health.since),
-            failure[:_REASON_CHARS_MAX],
+            failure[:_REASON_CHARS_MAX] or None,
             None if health.failed_at is None else self._moment_ms(health.failed_at),
             not shard.healthy,
             shard.stalled,
-            shard.fullness.reason[:_REASON_CHARS_MAX],
+            shard.fullness.reason[:_REASON_CHARS_MAX] or None,
             self._jobs_of(shard.name),
             self._size_of(shard),
             self._drain_of(shard),
             self.lane_minute.of(shard),
-            health.failure_kind,
+            health.failure_kind or None,
             _memory_of(shard),
         )
 
     def _size_of(self, shard: ShardLanes) -> ShardSize:
         """A shard out of use is not asked, so its size is old."""
         size = self.sizes.of(shard.name)
-        return size if shard.healthy else size._replace(late=True)
+        return size if shard.healthy else replace(size, late=True)
 
     def _moment_ms(self, monotonic_s: float) -> int:
         return self._clock.now_ms() - round((self._clock.monotonic() - monotonic_s) * 1000)

@@ -12,7 +12,6 @@ from enum import Enum, auto
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.failure_kind import NoAnswerInTime
 from pinlater.server.sharding.settings import ShardingSettings
@@ -30,6 +29,7 @@ from pinlater.server.storage.interface import (
     SharedStore,
 )
 from pinlater.server.storage.values import Capabilities
+from pinlater.wire.generated.structs import ShardSize
 
 P = ParamSpec("P")
 T = TypeVar("T")

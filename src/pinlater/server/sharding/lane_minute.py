@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from pinlater.domain.calls import ShardLane
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.wire.generated.structs import ShardLane
 
 # Samples that are kept, each five seconds after the one before, and the first.
 _SAMPLES = 13

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
-from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
@@ -60,6 +59,7 @@ from pinlater.server.storage.values import (
     UniqueKeyPage,
     UniqueRef,
 )
+from pinlater.wire.generated.structs import ShardSize
 
 
 class JobStore(Protocol):

@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from pinlater.domain.calls import ServerFacts
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.servers import ServerFacts
 from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.link.messages import (
     BadMessage,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob
 from pinlater.domain.queue import QueueCounts
@@ -16,6 +15,7 @@ from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.relational.reading import counted, queue_id_of
 from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
+from pinlater.wire.generated.structs import ShardSize
 
 _PEEK_MAX = 1_000
 

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from asyncmy import errors as driver
 
-from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import HandedOutJob
@@ -60,6 +59,7 @@ from pinlater.server.storage.values import (
     Swept,
     TimeToLive,
 )
+from pinlater.wire.generated.structs import ShardSize
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

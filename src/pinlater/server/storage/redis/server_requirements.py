@@ -10,10 +10,10 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 
-from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import ShardConnectionFailed, Unavailable
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.settings import RedisEndpoint
+from pinlater.wire.generated.structs import ShardSize
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
@@ -69,6 +68,7 @@ from pinlater.server.storage.values import (
     Swept,
     TimeToLive,
 )
+from pinlater.wire.generated.structs import ShardSize
 
 logger = logging.getLogger(__name__)
 

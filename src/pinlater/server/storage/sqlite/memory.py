@@ -12,13 +12,13 @@ from functools import cache
 from typing import cast
 from weakref import finalize
 
-from pinlater.domain.calls import ShardSize
 from pinlater.server.storage.sqlite import migration
 from pinlater.server.storage.sqlite.connection import connect
 from pinlater.server.storage.sqlite.inline import IN_MEMORY, InlineReaders, InlineWriter
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard, _OpenShard
+from pinlater.wire.generated.structs import ShardSize
 
 
 class _OpenMemory:

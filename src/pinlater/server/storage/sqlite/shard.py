@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import QueueCounts
@@ -47,6 +46,7 @@ from pinlater.server.storage.values import (
     Swept,
     TimeToLive,
 )
+from pinlater.wire.generated.structs import ShardSize
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.audit import AuditCaller
 from pinlater.domain.body_masks import BodyMasks
-from pinlater.domain.calls import CallerRights
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.tracing import Tracing
 from pinlater.server.thrift.audit import Audited
 from pinlater.server.thrift.costs import MemoryBounds
+from pinlater.wire.generated.structs import CallerRights
 
 Handler = Callable[[Service, Any], Awaitable[Any]]
 """Carries out a call, from its decoded arguments to what the wire answers. No business logic."""

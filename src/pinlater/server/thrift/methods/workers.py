@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from pinlater.domain.calls import WaitingDequeues
-from pinlater.domain.workers import WorkerStatus
+from pinlater.domain.workers import WaitingDequeues, WorkerStatus
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.looking import number

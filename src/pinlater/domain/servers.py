@@ -1,0 +1,29 @@
+"""Servers as both halves know them: what one says of itself, and which address has which name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+DELETES_QUEUES = "delete-queue"
+"""The feature of a server that has an admin password; one without deletes no queue."""
+
+
+class ServerFacts(NamedTuple):
+    """What a server says of itself. `connections`: of clients. `loop_lag_ms`: the longest delay of its event loop in this minute and the
+    last. None: it does not say."""
+
+    version: str = ""
+    started_at_ms: int | None = None
+    connections: int | None = None
+    loop_lag_ms: int | None = None
+
+
+def addresses_by_name(servers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The address of each server, of pairs of name and address. Without an address (''), a server that starts may be any that has its name:
+    a name with several addresses is left out."""
+    addresses: dict[str, set[str]] = {}
+    for name, address in servers:
+        if name and address:
+            addresses.setdefault(name, set()).add(address)
+    return {name: next(iter(found)) for name, found in addresses.items() if len(found) == 1}
