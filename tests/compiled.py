@@ -16,6 +16,7 @@ from typing import Any
 
 from pinlater.wire import freshness
 from pinlater.wire.generated.structs import SPECS
+from pinlater.wire.names import our_class
 
 
 def _compiled() -> Path:
@@ -55,5 +56,6 @@ def compiled(value: Any) -> Any:
         return value
     name = type(value).__name__
     module = __getattr__("PinLater" if name.endswith("_args") else "ttypes")
+    name = next(each for each in vars(module) if our_class(each) == name)
     fields = [entry for entry in spec if entry is not None]
     return getattr(module, name)(**{entry[4]: compiled(getattr(value, entry[2])) for entry in fields})

@@ -13,7 +13,7 @@ from tests.access.conftest import GuardedServer
 
 DEADLINE_S = 30.0
 QUEUE = "other"
-LONG_POLL = types.PinLaterDequeueRequest(QUEUE, 1, wait_ms=60_000)
+LONG_POLL = types.DequeueRequest(QUEUE, 1, wait_ms=60_000)
 
 
 class TokenCaller:
@@ -68,5 +68,5 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.002)
 
 
-def jobs_of(*bodies: bytes, queue: str = QUEUE) -> types.PinLaterEnqueueRequest:
-    return types.PinLaterEnqueueRequest(queue, [types.PinLaterJob(body) for body in bodies])
+def jobs_of(*bodies: bytes, queue: str = QUEUE) -> types.EnqueueRequest:
+    return types.EnqueueRequest(queue, [types.Job(body) for body in bodies])

@@ -58,9 +58,9 @@ def client_of(server: GuardedServer, token: str) -> AsyncClient:
 def with_bodies(method: str, job: str) -> dict[str, Any]:
     """Arguments of a call that shows the bodies of the queue if any call of the method does."""
     shown: dict[str, Any] = {
-        "lookupJobs": types.PinLaterLookupJobRequest([job], include_body=True),
-        "scanJobs": types.PinLaterScanJobsRequest("mail_new", ttypes.PinLaterJobState.PENDING, include_body=True),
-        "dequeueJobs": types.PinLaterDequeueRequest("mail_new", 10, dry_run=True),
+        "lookupJobs": types.LookupRequest([job], bodies=True),
+        "scanJobs": types.ScanRequest("mail_new", ttypes.PinLaterJobState.PENDING, bodies=True),
+        "dequeueJobs": types.DequeueRequest("mail_new", 10, dry_run=True),
     }
     return {"request": shown[method]} if method in shown else arguments(method)
 
@@ -68,7 +68,7 @@ def with_bodies(method: str, job: str) -> dict[str, Any]:
 def bodies_in(reply: Reply) -> dict[str, tuple[bytes, bool]]:
     """The bodies of an answer with their flags, by descriptor."""
     answer = reply.value
-    if isinstance(answer, types.PinLaterDequeueResponse):
+    if isinstance(answer, types.DequeueResponse):
         about = answer.metadata or {}
         return {name: (body, bool(about[name].body_masked)) for name, body in (answer.jobs or {}).items()}
     infos = answer.values() if isinstance(answer, dict) else answer.jobs
@@ -125,15 +125,14 @@ def showing(method: str, jobs: Quoting) -> list[dict[str, Any]]:
     pending, failed = ttypes.PinLaterJobState.PENDING, ttypes.PinLaterJobState.FAILED
     shown: dict[str, list[dict[str, Any]]] = {
         "lookupJobs": [
-            {"request": types.PinLaterLookupJobRequest([jobs.waiting, jobs.failed], include_body=bodies)}
-            for bodies in (True, False)
+            {"request": types.LookupRequest([jobs.waiting, jobs.failed], bodies=bodies)} for bodies in (True, False)
         ],
         "scanJobs": [
-            {"request": types.PinLaterScanJobsRequest("mail_new", state, include_body=bodies)}
+            {"request": types.ScanRequest("mail_new", state, bodies=bodies)}
             for state in (pending, failed)
             for bodies in (True, False)
         ],
-        "dequeueJobs": [{"request": types.PinLaterDequeueRequest("mail_new", 10, dry_run=True)}],
+        "dequeueJobs": [{"request": types.DequeueRequest("mail_new", 10, dry_run=True)}],
         "explainJob": [{"queue": "mail_new", "descriptor": jobs.failed}],
         "findUniqueKey": [{"request": types.UniqueKeyRequest(queues, KEY)} for queues in (["mail_new"], [])],
         "stopBulkRun": [{"queue": "mail_new", "run_id": jobs.run}],
@@ -189,7 +188,7 @@ def answered(method: str) -> dict[str, Any]:
 
 def test_every_method_that_answers_bodies_or_their_quotes_is_known() -> None:
     """From the contract: the answer of a new one must be masked as well."""
-    quote = {"PinLaterJobInfo", "PinLaterDequeueResponse", "FailureGroup", "BulkFilter"}
+    quote = {"JobInfo", "DequeueResponse", "FailureGroup", "BulkFilter"}
     assert {method for method in METHODS_BY_NAME if quote & set(answered(method))} == set(MASKED)
     binary = {
         (name, entry[2])
@@ -200,7 +199,7 @@ def test_every_method_that_answers_bodies_or_their_quotes_is_known() -> None:
         and entry[1] in (TType.STRING, TType.MAP, TType.LIST)
         and not structs_in(entry[1], entry[3])
     }
-    assert binary == {("PinLaterJobInfo", "body"), ("PinLaterDequeueResponse", "jobs")}
+    assert binary == {("JobInfo", "body"), ("DequeueResponse", "jobs")}
 
 
 async def test_types_of_errors_and_ends_of_jobs_are_shown_without_their_texts(start: Start) -> None:
@@ -296,8 +295,8 @@ async def test_a_dry_run_with_acks_is_masked_too(start: Start) -> None:
     """It needs the role work, as its acks are carried out, but it hands no job out."""
     server = await start(masks=WHOLE)
     job = await stored(server)
-    acks = types.PinLaterJobAckRequest("mail_new", succeeded=[types.PinLaterJobAckInfo("mail_new:s1:p1:99")])
-    request = types.PinLaterDequeueRequest("mail_new", 1, acks=acks, dry_run=True)
+    acks = types.AckBatch("mail_new", succeeded=[types.Ack("mail_new:s1:p1:99")])
+    request = types.DequeueRequest("mail_new", 1, acks=acks, dry_run=True)
     caller = await TokenSender.connect(server)
     assert bodies_in(await caller.call("dequeueJobs", server.token(Role.WORK), request=request)) == {job: (b"", True)}
     caller.close()
@@ -321,8 +320,8 @@ def searching(method: str) -> dict[str, Any]:
     if method == "startBulkRun":
         chosen = types.BulkFilter(pending, regex=REGEX)
         return {"order": types.BulkOrder("mail_new", ttypes.BulkAction.DELETE, chosen)}
-    shape = {"scanJobs": types.PinLaterScanJobsRequest, "deleteJobs": types.PinLaterDeleteJobsRequest}
-    made = shape.get(method, types.PinLaterGetJobCountRequest)
+    shape = {"scanJobs": types.ScanRequest, "deleteJobs": types.DeleteRequest}
+    made = shape.get(method, types.JobFilter)
     return {"request": made("mail_new", pending, regex=REGEX)}
 
 

@@ -89,14 +89,14 @@ class Disorder:
         request_id = random.choice(("", "", "x" * 20_000, "x" * LONG_BYTES))  # in front of the token
         secret = random.choice([*self._secrets, *self._secrets, None, "pinlater_guessed"])
         context = types.RequestContext("tests", request_id, secret)
-        no_acks = types.PinLaterJobAckRequest(QUEUE)
+        no_acks = types.AckBatch(QUEUE)
         method, request = random.choice(
             (
                 ("enqueueJobs", jobs_of(b"body")),
                 ("enqueueJobs", jobs_of(b"x" * LONG_BYTES)),
                 ("dequeueJobs", LONG_POLL),
-                ("dequeueJobs", types.PinLaterDequeueRequest(QUEUE, 5, acks=no_acks, wait_ms=60_000)),
-                ("dequeueJobs", types.PinLaterDequeueRequest("mail_new", 1, wait_ms=60_000)),
+                ("dequeueJobs", types.DequeueRequest(QUEUE, 5, acks=no_acks, wait_ms=60_000)),
+                ("dequeueJobs", types.DequeueRequest("mail_new", 1, wait_ms=60_000)),
                 ("ackJobs", no_acks),
             )
         )

@@ -286,15 +286,15 @@ async def test_one_long_poll_too_many_of_a_token_is_refused_and_claims_nothing(g
 async def test_with_all_polls_taken_a_worker_claims_without_waiting_and_acks(guarded: GuardedServer) -> None:
     workers = guarded.token(Role.WORK, Role.PRODUCE, name="workers", quota=quota(polls=1))
     elsewhere = await connect(guarded, workers)
-    elsewhere.send("dequeueJobs", request=types.PinLaterDequeueRequest("mail_new", 1, wait_ms=60_000))
+    elsewhere.send("dequeueJobs", request=types.DequeueRequest("mail_new", 1, wait_ms=60_000))
     await until(lambda: guarded.use("workers").polls == 1)
     worker = await connect(guarded, workers)
     await worker.call("enqueueJobs", request=jobs_of(b"body"))
-    claimed = (await worker.call("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1))).value
+    claimed = (await worker.call("dequeueJobs", request=types.DequeueRequest(QUEUE, 1))).value
     [(job, metadata)] = claimed.metadata.items()
-    claims = types.ClaimsRequest(QUEUE, [types.ClaimRef(job, metadata.token)])
+    claims = types.ClaimsRequest(QUEUE, [types.Claim(job, metadata.token)])
     assert [one.outcome for one in (await worker.call("heartbeatClaims", request=claims)).value] == [0]
-    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, token=metadata.token)])
+    acks = types.AckBatch(QUEUE, [types.Ack(job, token=metadata.token)])
     assert [one.outcome for one in (await worker.call("ackJobs", request=acks)).value] == [0]
 
 
@@ -302,14 +302,14 @@ async def test_acks_in_a_dequeue_beyond_the_quota_are_carried_out_and_it_does_no
     """A client that sends its acks only so could never deliver them otherwise."""
     workers = guarded.token(Role.WORK, Role.PRODUCE, name="workers", quota=quota(polls=1))
     waiting = await connect(guarded, workers)
-    waiting.send("dequeueJobs", request=types.PinLaterDequeueRequest("mail_new", 1, wait_ms=60_000))
+    waiting.send("dequeueJobs", request=types.DequeueRequest("mail_new", 1, wait_ms=60_000))
     await until(lambda: guarded.use("workers").polls == 1)
     worker = await connect(guarded, workers)
     await worker.call("enqueueJobs", request=jobs_of(b"1", b"2"))
-    claimed = (await worker.call("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1))).value
+    claimed = (await worker.call("dequeueJobs", request=types.DequeueRequest(QUEUE, 1))).value
     [(job, metadata)] = claimed.metadata.items()
-    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, token=metadata.token)])
-    request = types.PinLaterDequeueRequest(QUEUE, 1, acks=acks, wait_ms=60_000)
+    acks = types.AckBatch(QUEUE, [types.Ack(job, token=metadata.token)])
+    request = types.DequeueRequest(QUEUE, 1, acks=acks, wait_ms=60_000)
     answer = (await worker.call("dequeueJobs", request=request)).value
     assert [one.outcome for one in answer.ack_outcomes] == [0]
     assert len(answer.jobs) == 1
@@ -338,7 +338,7 @@ async def test_a_poll_that_began_while_there_was_no_quota_counts_for_its_token_w
     first = guarded.token(Role.WORK, name="a", quota=quota(polls=1))
     second = guarded.token(Role.WORK, name="b")
     shared = await connect(guarded, first)
-    assert await shared.refusal("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1)) == ""
+    assert await shared.refusal("dequeueJobs", request=types.DequeueRequest(QUEUE, 1)) == ""
     guarded.limit("a", quota())
     assert not guarded.control.has_quotas
     shared.send("dequeueJobs", request=LONG_POLL, token=second)
@@ -380,12 +380,12 @@ async def test_acks_pass_while_the_bytes_of_the_token_are_used_up_and_what_is_un
     workers = guarded.token(Role.WORK, Role.PRODUCE, name="workers", quota=quota(bytes_in_flight=200 * KIB))
     worker = await connect(guarded, workers)
     await worker.call("enqueueJobs", request=jobs_of(b"body"))
-    claimed = (await worker.call("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1))).value
+    claimed = (await worker.call("dequeueJobs", request=types.DequeueRequest(QUEUE, 1))).value
     [(job, metadata)] = claimed.metadata.items()
     waiting = await poll(guarded, workers, "workers", request_id=LONG_ID)
     guarded.limit("workers", quota(bytes_in_flight=64 * KIB))
     assert await worker.refusal("enqueueJobs", request=jobs_of(b"body")) == OVER
-    acks = types.PinLaterJobAckRequest(QUEUE, [types.PinLaterJobAckInfo(job, token=metadata.token)])
+    acks = types.AckBatch(QUEUE, [types.Ack(job, token=metadata.token)])
     assert [one.outcome for one in (await worker.call("ackJobs", request=acks)).value] == [0]
     producer = await connect(guarded, guarded.token(Role.PRODUCE))
     await producer.call("enqueueJobs", request=jobs_of(b"another"))
@@ -457,7 +457,7 @@ async def test_answers_that_a_client_does_not_read_count_and_their_claims_are_no
     for _ in range(14):
         assert await producer.refusal("enqueueJobs", request=jobs_of(b"x" * 1_000_000)) == ""
     slow = await connect(guarded, workers, limit=1)
-    slow.send("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 14))
+    slow.send("dequeueJobs", request=types.DequeueRequest(QUEUE, 14))
     await until(lambda: guarded.use("workers").bytes_held > 1_000 * KIB)
     second = await connect(guarded, workers)
     assert await second.refusal("enqueueJobs", request=jobs_of(b"body", queue="mail_new")) == OVER

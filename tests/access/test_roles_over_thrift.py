@@ -27,26 +27,26 @@ NAME = "mail_new:s1:p1:1"
 def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
     """Arguments of a call on the queue that does little."""
     job = f"{queue}:s1:p1:1"
-    ack = types.PinLaterJobAckRequest(queue, succeeded=[types.PinLaterJobAckInfo(job)])
-    checkpoints = types.PinLaterCheckpointJobsRequest(queue, [types.PinLaterCheckpointJobRequest(job)])
-    count = types.PinLaterGetJobCountRequest(queue, ttypes.PinLaterJobState.PENDING)
+    ack = types.AckBatch(queue, succeeded=[types.Ack(job)])
+    checkpoints = types.CheckpointBatch(queue, [types.Checkpoint(job)])
+    count = types.JobFilter(queue, ttypes.PinLaterJobState.PENDING)
     of_queue = {"queue": queue}
     of_jobs = {"queue": queue, "descriptors": [job]}
     requests: dict[str, Any] = {
-        "enqueueJobs": types.PinLaterEnqueueRequest(queue, [types.PinLaterJob(b"body")]),
-        "dequeueJobs": types.PinLaterDequeueRequest(queue, 1),
+        "enqueueJobs": types.EnqueueRequest(queue, [types.Job(b"body")]),
+        "dequeueJobs": types.DequeueRequest(queue, 1),
         "ackDequeuedJobs": ack,
         "ackJobs": ack,
         "checkpointJobs": checkpoints,
         "checkpointJobsFenced": checkpoints,
-        "lookupJobs": types.PinLaterLookupJobRequest([job]),
+        "lookupJobs": types.LookupRequest([job]),
         "getJobCount": count,
         "countJobs": count,
-        "scanJobs": types.PinLaterScanJobsRequest(queue, ttypes.PinLaterJobState.PENDING),
-        "retryFailedJobs": types.PinLaterRetryFailedJobsRequest(queue),
-        "deleteJobs": types.PinLaterDeleteJobsRequest(queue, ttypes.PinLaterJobState.FAILED),
-        "heartbeatClaims": types.ClaimsRequest(queue, [types.ClaimRef(job, "token")]),
-        "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
+        "scanJobs": types.ScanRequest(queue, ttypes.PinLaterJobState.PENDING),
+        "retryFailedJobs": types.RetryRequest(queue),
+        "deleteJobs": types.DeleteRequest(queue, ttypes.PinLaterJobState.FAILED),
+        "heartbeatClaims": types.ClaimsRequest(queue, [types.Claim(job, "token")]),
+        "releaseJobs": types.ReleaseRequest(queue, [types.Claim(job, "token")]),
         "runJobs": types.RunJobsRequest(queue, [job]),
         "changePriority": types.ChangePriorityRequest(queue, [job], 1),
         "getAudit": types.AuditRequest(queue),
@@ -172,8 +172,8 @@ async def test_a_lookup_with_bodies_and_a_dry_run_need_the_roles_of_their_own_ro
     guarded: GuardedServer, role: Role
 ) -> None:
     token = guarded.token(role)
-    lookup = types.PinLaterLookupJobRequest([NAME], include_body=True)
-    dry_run = types.PinLaterDequeueRequest("mail_new", 1, dry_run=True)
+    lookup = types.LookupRequest([NAME], bodies=True)
+    dry_run = types.DequeueRequest("mail_new", 1, dry_run=True)
     for method, variant, request in (
         ("lookupJobs", "lookupJobs with bodies", lookup),
         ("dequeueJobs", "dequeueJobs as a dry run", dry_run),
@@ -187,8 +187,8 @@ async def test_a_lookup_with_bodies_and_a_dry_run_need_the_roles_of_their_own_ro
 async def test_acks_in_a_dry_run_need_the_role_work(guarded: GuardedServer) -> None:
     """They end attempts, whatever the dequeue itself does."""
     token = guarded.token(Role.READ)
-    acks = types.PinLaterJobAckRequest("mail_new", succeeded=[types.PinLaterJobAckInfo(NAME)])
-    request = types.PinLaterDequeueRequest("mail_new", 1, acks=acks, dry_run=True)
+    acks = types.AckBatch("mail_new", succeeded=[types.Ack(NAME)])
+    request = types.DequeueRequest("mail_new", 1, acks=acks, dry_run=True)
     caller = await TokenSender.connect(guarded)
     assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
@@ -196,8 +196,8 @@ async def test_acks_in_a_dry_run_need_the_role_work(guarded: GuardedServer) -> N
 
 async def test_acks_for_another_queue_in_a_dequeue_need_that_queue(guarded: GuardedServer) -> None:
     token = guarded.token(Role.WORK, queues=["mail*"])
-    acks = types.PinLaterJobAckRequest("other", succeeded=[types.PinLaterJobAckInfo("other:s1:p1:1")])
-    request = types.PinLaterDequeueRequest("mail_new", 1, acks=acks)
+    acks = types.AckBatch("other", succeeded=[types.Ack("other:s1:p1:1")])
+    request = types.DequeueRequest("mail_new", 1, acks=acks)
     caller = await TokenSender.connect(guarded)
     assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
@@ -205,7 +205,7 @@ async def test_acks_for_another_queue_in_a_dequeue_need_that_queue(guarded: Guar
 
 async def test_one_job_of_another_queue_refuses_the_whole_lookup(guarded: GuardedServer) -> None:
     token = guarded.token(Role.READ, queues=["mail*"])
-    request = types.PinLaterLookupJobRequest([NAME, "other:s1:p1:1"])
+    request = types.LookupRequest([NAME, "other:s1:p1:1"])
     caller = await TokenSender.connect(guarded)
     assert await denial(caller, "lookupJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
@@ -227,8 +227,8 @@ async def test_a_unique_key_is_looked_for_in_the_queues_of_the_token_only(guarde
     admin, caller = guarded.token(Role.ADMIN), await TokenSender.connect(guarded)
     for queue in ("mail_new", "other"):
         await caller.call("createQueue", admin, name=queue)
-        job = types.PinLaterJob(b"x", unique_key="key")
-        await caller.call("enqueueJobs", admin, request=types.PinLaterEnqueueRequest(queue, [job]))
+        job = types.Job(b"x", unique_key="key")
+        await caller.call("enqueueJobs", admin, request=types.EnqueueRequest(queue, [job]))
 
     async def found(token: str, *queues: str) -> list[str]:
         answer = (await caller.call("findUniqueKey", token, request=types.UniqueKeyRequest(list(queues), "key"))).value

@@ -33,14 +33,14 @@ class TwoOwners(Servers):
 
     def __init__(self) -> None:
         super().__init__("a", "b")
-        self.came: list[tuple[str, types.PinLaterEnqueueRequest]] = []
+        self.came: list[tuple[str, types.EnqueueRequest]] = []
         for server in self.all:
             server.methods["enqueueJobs"] = self._answering(server.name)
 
-    def _answering(self, name: str) -> Callable[[Any], types.PinLaterEnqueueResponse]:
-        def answer(call: Any) -> types.PinLaterEnqueueResponse:
+    def _answering(self, name: str) -> Callable[[Any], types.Enqueued]:
+        def answer(call: Any) -> types.Enqueued:
             self.came.append((name, call.request))
-            return types.PinLaterEnqueueResponse([f"{QUEUE}:s1:p1:{each}" for each, _ in enumerate(call.request.jobs)])
+            return types.Enqueued([f"{QUEUE}:s1:p1:{each}" for each, _ in enumerate(call.request.jobs)])
 
         return answer
 

@@ -35,9 +35,9 @@ class OwningServer(FakeServer):
 
     def __init__(self, name: str, cluster: Servers) -> None:
         super().__init__(
-            enqueueJobs=lambda _: types.PinLaterEnqueueResponse(["emails:s1:p1:1"]),
-            dequeueJobs=lambda _: types.PinLaterDequeueResponse(),
-            ackJobs=lambda call: [types.AckOutcome(each.descriptor, 0) for each in call.request.succeeded],
+            enqueueJobs=lambda _: types.Enqueued(["emails:s1:p1:1"]),
+            dequeueJobs=lambda _: types.DequeueResponse(),
+            ackJobs=lambda call: [types.AckResult(each.descriptor, 0) for each in call.request.succeeded],
             getServerInfo=self.info,
             getQueueOwners=lambda _: cluster.owners(),
         )

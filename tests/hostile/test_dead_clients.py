@@ -12,13 +12,13 @@ from tests.hostile.callers import HostileCaller, call, flood, samples, until
 
 pytestmark = pytest.mark.crash
 
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
+LONG_POLL = types.DequeueRequest("q", 1, wait_ms=60_000)
 
 
 def enqueue(server: PinLaterServer, number: int, body: bytes) -> None:
     with HostileCaller(server) as caller:
         for _ in range(number):
-            request = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=body)])
+            request = types.EnqueueRequest("q", [types.Job(body=body)])
             assert caller.call("enqueueJobs", request=request).exception is None
 
 
@@ -28,7 +28,7 @@ def claimed_by_another(server: PinLaterServer, number: int) -> None:
     with HostileCaller(server) as worker:
 
         def complete() -> bool:
-            request = types.PinLaterDequeueRequest("q", 100, wait_ms=1_000)
+            request = types.DequeueRequest("q", 100, wait_ms=1_000)
             metadata = worker.call("dequeueJobs", request=request).value.metadata or {}
             assert all(one.attempts_remaining == one.attempts_allowed for one in metadata.values())
             found.update(metadata)
@@ -45,7 +45,7 @@ def test_jobs_of_a_client_that_resets_without_reading_come_back_at_once(server: 
     """Not after their claims' ten minutes."""
     enqueue(server, 12, b"x" * (2**20 - 100))
     client = HostileCaller(server)
-    client.send("dequeueJobs", request=types.PinLaterDequeueRequest("q", 12))
+    client.send("dequeueJobs", request=types.DequeueRequest("q", 12))
     until(lambda: samples(server, "pinlater_memory_in_flight_bytes")["answers"] > 0)
     client.reset()
     claimed_by_another(server, 12)
@@ -73,7 +73,7 @@ def test_the_end_of_a_client_is_seen_behind_more_than_the_kernel_holds(
 ) -> None:
     """The end of the connection stands behind the bytes sent before, which stay unread while its first call waits."""
     client = HostileCaller(server)
-    behind = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * 100_000)])
+    behind = types.EnqueueRequest("q", [types.Job(body=b"x" * 100_000)])
     client.queue(call("dequeueJobs", request=LONG_POLL), *[call("enqueueJobs", request=behind)] * 100)
     flood([client], lambda: None)
     until(lambda: long_polls(server) == 1)

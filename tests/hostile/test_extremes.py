@@ -34,14 +34,14 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PinLaterS
         yield server
 
 
-def job(**fields: Any) -> types.PinLaterJob:
-    return types.PinLaterJob(b"body", **fields)
+def job(**fields: Any) -> types.Job:
+    return types.Job(b"body", **fields)
 
 
 def claim(caller: HostileCaller) -> tuple[str, str]:
     """Stores and claims a job; its descriptor and token."""
-    caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job(attempts_allowed=5)]))
-    found = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1)).value.metadata
+    caller.call("enqueueJobs", request=types.EnqueueRequest("q", [job(attempts_allowed=5)]))
+    found = caller.call("dequeueJobs", request=types.DequeueRequest("q", 1)).value.metadata
     descriptor, metadata = next(iter(found.items()))
     return descriptor, metadata.token
 
@@ -59,55 +59,51 @@ def calls(caller: HostileCaller) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, value in enumerate(values):
             more = {"unique_key": f"{field}{number}", "unique_scope": 2} if field == "uniqueForMillis" else {}
             one = job(**{field: value}, **more)
-            yield "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [one])}
-            yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 100)}
-            yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, scan_future_jobs=True)}
+            yield "enqueueJobs", {"request": types.EnqueueRequest("q", [one])}
+            yield "dequeueJobs", {"request": types.DequeueRequest("q", 100)}
+            yield "scanJobs", {"request": types.ScanRequest("q", 0, future=True)}
     for value in I32:
-        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", value)}
-        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", value, dry_run=True)}
-        yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, limit=value)}
-        yield "deleteJobs", {"request": types.PinLaterDeleteJobsRequest("q", 3, limit=value)}
-        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", limit=value)}
-        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", attempts=value)}
+        yield "dequeueJobs", {"request": types.DequeueRequest("q", value)}
+        yield "dequeueJobs", {"request": types.DequeueRequest("q", value, dry_run=True)}
+        yield "scanJobs", {"request": types.ScanRequest("q", 0, limit=value)}
+        yield "deleteJobs", {"request": types.DeleteRequest("q", 3, limit=value)}
+        yield "retryFailedJobs", {"request": types.RetryRequest("q", limit=value)}
+        yield "retryFailedJobs", {"request": types.RetryRequest("q", attempts=value)}
         if value <= 1:
-            yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1, wait_ms=value)}
+            yield "dequeueJobs", {"request": types.DequeueRequest("q", 1, wait_ms=value)}
     for coverage in DOUBLE:
-        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1, coverage=coverage)}
+        yield "dequeueJobs", {"request": types.DequeueRequest("q", 1, coverage=coverage)}
     for value in BYTE:
-        yield "getJobCount", {"request": types.PinLaterGetJobCountRequest("q", 0, value)}
-        yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, value)}
-        yield "deleteJobs", {"request": types.PinLaterDeleteJobsRequest("q", 3, value)}
-        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", value)}
+        yield "getJobCount", {"request": types.JobFilter("q", 0, value)}
+        yield "scanJobs", {"request": types.ScanRequest("q", 0, value)}
+        yield "deleteJobs", {"request": types.DeleteRequest("q", 3, value)}
+        yield "retryFailedJobs", {"request": types.RetryRequest("q", value)}
     for value in I64:
         yield (
             "scanJobs",
-            {"request": types.PinLaterScanJobsRequest("q", 0, paged=True, continuation=f"{value}.{2**63}")},
+            {"request": types.ScanRequest("q", 0, paged=True, continuation=f"{value}.{2**63}")},
         )
-        yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 3, paged=True, continuation=f"{value}.1.x")}
-        info = types.PinLaterJobAckInfo(claim(caller)[0], retry_delay_ms=value)
-        yield "ackJobs", {"request": types.PinLaterJobAckRequest("q", None, [info])}
+        yield "scanJobs", {"request": types.ScanRequest("q", 3, paged=True, continuation=f"{value}.1.x")}
+        info = types.Ack(claim(caller)[0], retry_delay_ms=value)
+        yield "ackJobs", {"request": types.AckBatch("q", None, [info])}
         yield (
             "retryFailedJobs",
-            {"request": types.PinLaterRetryFailedJobsRequest("q", run_after_ms=value)},
+            {"request": types.RetryRequest("q", run_after_ms=value)},
         )
         descriptor, token = claim(caller)
-        request = types.ReleaseRequest("q", [types.ClaimRef(descriptor, token)], delay_ms=value)
+        request = types.ReleaseRequest("q", [types.Claim(descriptor, token)], delay_ms=value)
         yield "releaseJobs", {"request": request}
         for move in (False, True):
             descriptor, token = claim(caller)
-            one_checkpoint = types.PinLaterCheckpointJobRequest(
-                descriptor, b"new", move, run_after_ms=value, token=token
-            )
-            yield "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one_checkpoint])}
+            one_checkpoint = types.Checkpoint(descriptor, b"new", move, run_after_ms=value, token=token)
+            yield "checkpointJobsFenced", {"request": types.CheckpointBatch("q", [one_checkpoint])}
     for value, move in itertools.product(I32, (False, True)):
         descriptor, token = claim(caller)
-        one_checkpoint = types.PinLaterCheckpointJobRequest(
-            descriptor, b"new", move, attempts_allowed=value, token=token
-        )
-        yield "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one_checkpoint])}
+        one_checkpoint = types.Checkpoint(descriptor, b"new", move, attempts_allowed=value, token=token)
+        yield "checkpointJobsFenced", {"request": types.CheckpointBatch("q", [one_checkpoint])}
     for number in I64:
         for tail in (f"s1:p1:{number}", f"s1:p{number}:1", f"s{number}:p1:1"):
-            yield "lookupJobs", {"request": types.PinLaterLookupJobRequest([f"q:{tail}"])}
+            yield "lookupJobs", {"request": types.LookupRequest([f"q:{tail}"])}
             yield "cancelJobs", {"queue": "q", "descriptors": [f"q:{tail}"]}
 
 
@@ -136,7 +132,7 @@ def test_no_number_in_a_request_is_too_much_for_the_store(server: PinLaterServer
         for method, arguments in calls(caller):
             checked(caller, method, arguments)
         for state in range(4):
-            checked(caller, "scanJobs", {"request": types.PinLaterScanJobsRequest("q", state, limit=100)})
+            checked(caller, "scanJobs", {"request": types.ScanRequest("q", state, limit=100)})
         checked(caller, "getQueueStats", {"queues": []})
         claim(caller)
     assert b"Traceback" not in (tmp_path / "log").read_bytes()
@@ -149,11 +145,11 @@ def test_a_queue_works_after_every_setting_that_was_taken(server: PinLaterServer
         for config in settings():
             checked(caller, "configureQueue", {"queue": "q", "config": config})
             checked(caller, "getQueueConfig", {"queue": "q"})
-            checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(attempts_allowed=None)])})
-            found = checked(caller, "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1)}).value
+            checked(caller, "enqueueJobs", {"request": types.EnqueueRequest("q", [job(attempts_allowed=None)])})
+            found = checked(caller, "dequeueJobs", {"request": types.DequeueRequest("q", 1)}).value
             if found is not None and found.jobs:
-                done = [types.PinLaterJobAckInfo(each) for each in found.jobs]
-                checked(caller, "ackJobs", {"request": types.PinLaterJobAckRequest("q", done)})
+                done = [types.Ack(each) for each in found.jobs]
+                checked(caller, "ackJobs", {"request": types.AckBatch("q", done)})
         checked(caller, "configureQueue", {"queue": "q", "config": types.QueueConfig()})
         claim(caller)
     assert b"Traceback" not in (tmp_path / "log").read_bytes()
@@ -183,11 +179,11 @@ def test_texts_that_a_database_may_take_for_the_same_are_not(server: PinLaterSer
         assert checked(caller, "getQueueNames", {}).value == {"q", "Q"}
         found = []
         for key in ALIKE:
-            one = types.PinLaterEnqueueRequest("q", [job(unique_key=key, unique_scope=1, custom_status=key)], key)
+            one = types.EnqueueRequest("q", [job(unique_key=key, unique_scope=1, custom_status=key)], key)
             found += checked(caller, "enqueueJobs", {"request": one}).value.descriptors
         assert len(set(found)) == len(ALIKE)
-        assert checked(caller, "getJobCount", {"request": types.PinLaterGetJobCountRequest("Q", 0)}).value == 0
-        jobs = checked(caller, "lookupJobs", {"request": types.PinLaterLookupJobRequest(found)}).value
+        assert checked(caller, "getJobCount", {"request": types.JobFilter("Q", 0)}).value == 0
+        jobs = checked(caller, "lookupJobs", {"request": types.LookupRequest(found)}).value
         assert [jobs[each].unique_key for each in found] == list(ALIKE)
         assert [jobs[each].custom_status for each in found] == list(ALIKE)
         for other in ("Q" + found[0][1:], found[0].upper(), found[0] + " "):
@@ -208,22 +204,22 @@ def test_no_text_in_a_request_is_too_much_for_the_store(server: PinLaterServer, 
                 {"headers": {part: "a"}},
                 {"unique_key": part},
             ):
-                checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(**fields)])})
-            checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job()], part)})
+                checked(caller, "enqueueJobs", {"request": types.EnqueueRequest("q", [job(**fields)])})
+            checked(caller, "enqueueJobs", {"request": types.EnqueueRequest("q", [job()], part)})
             for fields in (
                 {"append_status": part},
                 {"error_type": part},
                 {"error_text": part},
                 {"token": part},
             ):
-                info = types.PinLaterJobAckInfo(claim(caller)[0], **fields)
-                checked(caller, "ackJobs", {"request": types.PinLaterJobAckRequest("q", None, [info])})
+                info = types.Ack(claim(caller)[0], **fields)
+                checked(caller, "ackJobs", {"request": types.AckBatch("q", None, [info])})
             for said in ({"prepend_status": part}, {"token": part}, {"new_body": part.encode()}):
-                one = types.PinLaterCheckpointJobRequest(claim(caller)[0], **said)
-                checked(caller, "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one])})
-            refs = [types.ClaimRef(claim(caller)[0], part)]
+                one = types.Checkpoint(claim(caller)[0], **said)
+                checked(caller, "checkpointJobsFenced", {"request": types.CheckpointBatch("q", [one])})
+            refs = [types.Claim(claim(caller)[0], part)]
             checked(caller, "heartbeatClaims", {"request": types.ClaimsRequest("q", refs)})
             checked(caller, "releaseJobs", {"request": types.ReleaseRequest("q", refs)})
         for state in range(4):
-            checked(caller, "scanJobs", {"request": types.PinLaterScanJobsRequest("q", state, limit=100)})
+            checked(caller, "scanJobs", {"request": types.ScanRequest("q", state, limit=100)})
     assert b"Traceback" not in (tmp_path / "log").read_bytes()

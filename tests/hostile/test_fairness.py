@@ -18,7 +18,7 @@ MEBIBYTE = 2**20
 ELSEWHERE = "127.0.0.2"
 LARGE = call(
     "enqueueJobs",
-    request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * MEBIBYTE) for _ in range(15)]),
+    request=types.EnqueueRequest("q", [types.Job(body=b"x" * MEBIBYTE) for _ in range(15)]),
 )
 
 
@@ -48,7 +48,7 @@ def test_half_sent_requests_of_one_address_keep_no_other_address_out(server: Pin
 
 def test_small_requests_behind_long_polls_of_one_address_keep_no_other_address_out(server: PinLaterServer) -> None:
     """Each request is too small to free anything by itself."""
-    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, wait_ms=60_000))
+    poll = call("dequeueJobs", request=types.DequeueRequest("q", 1, wait_ms=60_000))
     small = call("createQueue", name="x" * 300)
     with ExitStack() as stack:
         callers = [stack.enter_context(HostileCaller(server)) for _ in range(BUDGET_BYTES // (1_500 * len(small)) + 16)]

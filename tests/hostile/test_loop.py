@@ -23,14 +23,14 @@ pytestmark = pytest.mark.crash
 JOBS_MAX, DESCRIPTORS_MAX = 10_000, 50_000  # the defaults of max_jobs_per_request and max_descriptors_per_request
 
 
-def enqueue(jobs: int, body_bytes: int, **options: Any) -> types.PinLaterEnqueueRequest:
+def enqueue(jobs: int, body_bytes: int, **options: Any) -> types.EnqueueRequest:
     """`options` of the jobs; a function is called with the job's number."""
 
-    def job(number: int) -> types.PinLaterJob:
+    def job(number: int) -> types.Job:
         said = {name: value(number) if callable(value) else value for name, value in options.items()}
-        return types.PinLaterJob(body=b"x" * body_bytes, **said)
+        return types.Job(body=b"x" * body_bytes, **said)
 
-    return types.PinLaterEnqueueRequest("q", [job(number) for number in range(jobs)])
+    return types.EnqueueRequest("q", [job(number) for number in range(jobs)])
 
 
 def filled(caller: HostileCaller, times: int, jobs: int, body_bytes: int) -> list[str]:
@@ -67,15 +67,15 @@ def an_enqueue_of_most_jobs_with_all_options(caller: HostileCaller, _: list[str]
 
 
 def a_dequeue_of_most_jobs(caller: HostileCaller, _: list[str]) -> object:
-    return caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value
+    return caller.call("dequeueJobs", request=types.DequeueRequest("q", 1_000)).value
 
 
 def a_lookup_of_most_jobs(caller: HostileCaller, descriptors: list[str]) -> object:
-    return caller.call("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors, True)).value
+    return caller.call("lookupJobs", request=types.LookupRequest(descriptors, True)).value
 
 
 def a_scan_of_most_jobs(caller: HostileCaller, _: list[str]) -> object:
-    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
+    request = types.ScanRequest("q", 0, limit=10_000, bodies=True)
     return caller.call("scanJobs", request=request).value
 
 
@@ -84,9 +84,9 @@ def a_frame_that_is_refused(caller: HostileCaller, _: list[str]) -> object:
 
 
 def failed_acks_of_a_thousand_jobs(caller: HostileCaller, _: list[str]) -> object:
-    claimed = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value.metadata
-    acks = [types.PinLaterJobAckInfo(descriptor, token=one.token) for descriptor, one in claimed.items()]
-    return caller.call("ackJobs", request=types.PinLaterJobAckRequest("q", failed=acks)).value
+    claimed = caller.call("dequeueJobs", request=types.DequeueRequest("q", 1_000)).value.metadata
+    acks = [types.Ack(descriptor, token=one.token) for descriptor, one in claimed.items()]
+    return caller.call("ackJobs", request=types.AckBatch("q", failed=acks)).value
 
 
 def a_frame_of_millions_of_empty_jobs(caller: HostileCaller, _: list[str]) -> object:
@@ -129,20 +129,20 @@ def test_a_request_at_its_bounds_blocks_the_loop_for_no_longer_than_50_ms(
             assert request_of(caller, descriptors)
 
 
-def claimed(caller: HostileCaller, jobs: int) -> list[types.ClaimRef]:
+def claimed(caller: HostileCaller, jobs: int) -> list[types.Claim]:
     """New jobs that are in the caller's hands."""
     for _ in range(0, jobs, JOBS_MAX):
         caller.call("enqueueJobs", request=enqueue(JOBS_MAX, 10))
-    claims: list[types.ClaimRef] = []
+    claims: list[types.Claim] = []
     while len(claims) < jobs:
-        given = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value
-        claims += [types.ClaimRef(each, given.metadata[each].token) for each in given.order]
+        given = caller.call("dequeueJobs", request=types.DequeueRequest("q", 1_000)).value
+        claims += [types.Claim(each, given.metadata[each].token) for each in given.order]
     return claims
 
 
-def acks(claims: list[types.ClaimRef], *, succeeded: bool, per_item_errors: bool) -> types.PinLaterJobAckRequest:
-    infos = [types.PinLaterJobAckInfo(each.descriptor, token=each.token) for each in claims]
-    return types.PinLaterJobAckRequest("q", infos if succeeded else [], [] if succeeded else infos, per_item_errors)
+def acks(claims: list[types.Claim], *, succeeded: bool, per_item_errors: bool) -> types.AckBatch:
+    infos = [types.Ack(each.descriptor, token=each.token) for each in claims]
+    return types.AckBatch("q", infos if succeeded else [], [] if succeeded else infos, per_item_errors)
 
 
 @pytest.mark.timeout(300)
@@ -158,7 +158,7 @@ def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(se
             assert reply.application_error is None, (method, reply.application_error)
             return reply.value
 
-        def all_applied(outcomes: list[types.AckOutcome], claims: list[types.ClaimRef]) -> bool:
+        def all_applied(outcomes: list[types.AckResult], claims: list[types.Claim]) -> bool:
             return [(each.descriptor, each.outcome) for each in outcomes] == [
                 (each.descriptor, ttypes.Outcome.APPLIED) for each in claims
             ]
@@ -166,19 +166,19 @@ def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(se
         claims = claimed(caller, DESCRIPTORS_MAX)
         descriptors = [each.descriptor for each in claims]
         assert all_applied(ask("heartbeatClaims", request=types.ClaimsRequest("q", claims)), claims)
-        checkpoints = [types.PinLaterCheckpointJobRequest(each.descriptor, new_body=b"new") for each in claims]
+        checkpoints = [types.Checkpoint(each.descriptor, new_body=b"new") for each in claims]
         for checkpoint, claim in zip(checkpoints, claims, strict=True):
             checkpoint.token = claim.token
-        request = types.PinLaterCheckpointJobsRequest("q", checkpoints)
+        request = types.CheckpointBatch("q", checkpoints)
         assert all_applied(ask("checkpointJobsFenced", request=request), claims)
-        found = ask("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors, True))
+        found = ask("lookupJobs", request=types.LookupRequest(descriptors, True))
         assert list(found) == descriptors
         assert {job.body for job in found.values()} == {b"new"}
         failed = acks(claims, succeeded=False, per_item_errors=False)
         assert all_applied(ask("ackJobs", request=failed), claims)
         claims = claimed(caller, DESCRIPTORS_MAX)
         riding = acks(claims, succeeded=True, per_item_errors=True)
-        given = ask("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000, acks=riding))
+        given = ask("dequeueJobs", request=types.DequeueRequest("q", 1_000, acks=riding))
         assert all_applied(given.ack_outcomes, claims)
         assert len(given.order) == 1_000
         claims = claimed(caller, DESCRIPTORS_MAX)
@@ -208,12 +208,12 @@ def test_frames_that_are_just_small_enough_for_the_event_loop_take_turns_with_ev
     server: PinLaterServer,
 ) -> None:
     """Each takes long to decode, to find that the last of its texts is no UTF-8. Seven come while a long poll lasts."""
-    item = types.PinLaterJobAckInfo("\ufffd")
-    one, two = (len(call("ackJobs", request=types.PinLaterJobAckRequest("q", [item] * number))) for number in (1, 2))
+    item = types.Ack("\ufffd")
+    one, two = (len(call("ackJobs", request=types.AckBatch("q", [item] * number))) for number in (1, 2))
     items = [item] * (1 + (SMALL_BYTES - one) // (two - one))
-    head, last, tail = call("ackJobs", request=types.PinLaterJobAckRequest("q", items)).rpartition("\ufffd".encode())
+    head, last, tail = call("ackJobs", request=types.AckBatch("q", items)).rpartition("\ufffd".encode())
     frame = head + b"\xff" * len(last) + tail
-    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, wait_ms=500))
+    poll = call("dequeueJobs", request=types.DequeueRequest("q", 1, wait_ms=500))
     with HostileCaller(server) as caller, no_long_turn(server):
         caller.socket.sendall(poll + frame * 7)
         for _ in range(8):

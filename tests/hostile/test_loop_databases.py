@@ -56,7 +56,7 @@ def test_requests_at_their_bounds_block_the_loop_of_a_server_on_a_database_for_n
         for each in LARGE:
             with no_long_turn(server, each.__name__):
                 assert each(caller, descriptors)
-        ask("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors, True))
+        ask("lookupJobs", request=types.LookupRequest(descriptors, True))
         claims = claimed(caller, JOBS_MAX)
         ask("heartbeatClaims", request=types.ClaimsRequest("q", claims))
         ask("ackDequeuedJobs", request=acks(claims, succeeded=False, per_item_errors=False))

@@ -22,7 +22,7 @@ GROWTH_MB_MAX = 3 * BUDGET_BYTES / 1e6
 GROWTH_WITH_A_CLAIM_MB_MAX = GROWTH_MB_MAX + 64 * 2**20 / 1e6
 HELD_BYTES_MAX = BUDGET_BYTES * 5 / 4
 MEBIBYTE = 2**20
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
+LONG_POLL = types.DequeueRequest("q", 1, wait_ms=60_000)
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def jobs(number: int, body_bytes: int) -> types.PinLaterEnqueueRequest:
-    return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * body_bytes) for _ in range(number)])
+def jobs(number: int, body_bytes: int) -> types.EnqueueRequest:
+    return types.EnqueueRequest("q", [types.Job(body=b"x" * body_bytes) for _ in range(number)])
 
 
 def filled(server: PinLaterServer, number: int, body_bytes: int) -> None:
@@ -105,7 +105,7 @@ def test_answers_that_are_not_read_take_bounded_memory_and_the_others_are_refuse
     filled(server, 12, MEBIBYTE - 100)
     memory = Memory(server)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(60)]
-    peek = types.PinLaterDequeueRequest("q", 1_000, dry_run=True)
+    peek = types.DequeueRequest("q", 1_000, dry_run=True)
     for caller in callers:
         caller.queue(call("dequeueJobs", request=peek))
     flood(callers, memory.look)
@@ -130,7 +130,7 @@ def test_dequeues_at_once_share_the_bytes_of_their_claim(server: PinLaterServer,
     memory = Memory(server)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(40)]
     for caller in callers:
-        caller.queue(call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 10)))
+        caller.queue(call("dequeueJobs", request=types.DequeueRequest("q", 10)))
     flood(callers, memory.look)
     until(lambda: memory.after("dequeueJobs", 40))
     assert memory.peak_mb < GROWTH_WITH_A_CLAIM_MB_MAX
@@ -169,7 +169,7 @@ def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back
     memory = Memory(server)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(20)]
     for number, caller in enumerate(callers, start=1):
-        caller.send("dequeueJobs", request=types.PinLaterDequeueRequest("q", 12))
+        caller.send("dequeueJobs", request=types.DequeueRequest("q", 12))
         until(partial(memory.after, "dequeueJobs", number))
     assert in_flight(server) <= HELD_BYTES_MAX
     assert memory.peak_mb < GROWTH_MB_MAX
@@ -177,7 +177,7 @@ def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back
         caller.reset()
     came_back: set[str] = set()
     with HostileCaller(server) as worker:
-        request = types.PinLaterDequeueRequest("q", 12, wait_ms=1_000)
+        request = types.DequeueRequest("q", 12, wait_ms=1_000)
 
         def claimed() -> bool:
             answer = worker.call("dequeueJobs", request=request).value
@@ -193,7 +193,7 @@ def test_scans_take_bounded_memory_and_the_others_are_refused(server: PinLaterSe
     filled(server, 14, MEBIBYTE - 100)
     memory = Memory(server)
     callers = [stack.enter_context(HostileCaller(server)) for _ in range(60)]
-    scan = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
+    scan = types.ScanRequest("q", 0, limit=10_000, bodies=True)
     for caller in callers:
         caller.queue(call("scanJobs", request=scan))
     flood(callers, memory.look)

@@ -24,10 +24,10 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     methods = traced(METHODS, Tracing(provider))
-    job = types.PinLaterJob(b"x", headers={"kept": "as it is"})
-    enqueuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+    job = types.Job(b"x", headers={"kept": "as it is"})
+    enqueuing = SimpleNamespace(context=CONTEXT, request=types.EnqueueRequest("q", [job]))
     await methods["enqueueJobs"].handle(world.service, enqueuing)
-    dequeuing = SimpleNamespace(context=CONTEXT, request=types.PinLaterDequeueRequest("q", 1))
+    dequeuing = SimpleNamespace(context=CONTEXT, request=types.DequeueRequest("q", 1))
     answer = await methods["dequeueJobs"].handle(world.service, dequeuing)
     [metadata] = answer.metadata.values()
     assert metadata.headers["kept"] == "as it is"

@@ -55,9 +55,9 @@ async def test_pipelined_requests_for_queues_of_two_owners_take_effect_and_are_a
     seqids = count()
     for body in bodies:
         for queue in (own, others):
-            jobs = [types.PinLaterJob(body)]
-            client.send("enqueueJobs", next(seqids), request=types.PinLaterEnqueueRequest(queue, jobs))
-            client.send("dequeueJobs", next(seqids), request=types.PinLaterDequeueRequest(queue, 1))
+            jobs = [types.Job(body)]
+            client.send("enqueueJobs", next(seqids), request=types.EnqueueRequest(queue, jobs))
+            client.send("dequeueJobs", next(seqids), request=types.DequeueRequest(queue, 1))
     replies = [await client.receive() for _ in range(4 * _ROUNDS)]
     client.close()
 

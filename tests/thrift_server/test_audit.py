@@ -51,10 +51,8 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef", 7)},
         "pauseQueue": {"queue": queue},
         "resumeQueue": {"queue": queue},
-        "retryFailedJobs": {
-            "request": types.PinLaterRetryFailedJobsRequest(queue, priority=2, limit=9, skip_cancelled=True)
-        },
-        "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, 3, regex=SECRET, limit=9)},
+        "retryFailedJobs": {"request": types.RetryRequest(queue, priority=2, limit=9, skip_cancelled=True)},
+        "deleteJobs": {"request": types.DeleteRequest(queue, 3, regex=SECRET, limit=9)},
         "deleteJobsByDescriptor": {"queue": queue, "descriptors": names},
         "cancelJobs": {"queue": queue, "descriptors": names},
         "runJobs": {"request": types.RunJobsRequest(queue, names)},
@@ -192,7 +190,7 @@ async def test_an_entry_says_whether_a_call_was_refused_failed_or_is_unknown(
 async def test_other_calls_leave_no_line(desk: ThriftServerUnderTest, lines: Lines) -> None:
     client = await desk.connect()
     await client.call("getQueueNames")
-    await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("emails", [types.PinLaterJob(b"x")]))
+    await client.call("enqueueJobs", request=types.EnqueueRequest("emails", [types.Job(b"x")]))
     assert lines.records == []
 
 
@@ -260,7 +258,7 @@ async def test_a_delete_by_regex_whose_caller_goes_is_a_line_too(desk: ThriftSer
     gate = Gate("delete_jobs")
     desk.operations.before = gate
     client = await desk.connect()
-    request = types.PinLaterDeleteJobsRequest("emails", 0, 1, regex="x")
+    request = types.DeleteRequest("emails", 0, 1, regex="x")
     client.send("deleteJobs", request=request)
     await gate.arrived.wait()
     client.close()

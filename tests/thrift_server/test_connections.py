@@ -21,8 +21,8 @@ from tests.thrift_server.conftest import CONTEXT, DEADLINE_S, Client, ThriftServ
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED, Gate
 
 Start = Callable[..., Awaitable[ThriftServerUnderTest]]
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
-DEQUEUE = types.PinLaterDequeueRequest("q", 1)
+LONG_POLL = types.DequeueRequest("q", 1, wait_ms=60_000)
+DEQUEUE = types.DequeueRequest("q", 1)
 
 
 def names(desk: ThriftServerUnderTest) -> list[str]:
@@ -685,7 +685,7 @@ async def test_calls_that_show_jobs_reserve_memory_before_they_start(start: Star
     gate = Gate("scan")
     desk.operations.before = gate
     clients = [await desk.connect() for _ in range(4)]
-    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
+    request = types.ScanRequest("q", 0, limit=10_000, bodies=True)
     for client in clients[:3]:
         client.send("scanJobs", 9, request=request)
     await gate.arrived.wait()
@@ -704,7 +704,7 @@ async def test_a_dry_run_that_says_it_would_wait_reserves_memory_too(start: Star
     """It shows at once what there is, so it is no long poll."""
     desk = await start(max_buffered_bytes=70_000_000)
     client = await desk.connect()
-    request = types.PinLaterDequeueRequest("q", 1_000, dry_run=True, wait_ms=60_000)
+    request = types.DequeueRequest("q", 1_000, dry_run=True, wait_ms=60_000)
     assert (await client.call("dequeueJobs", request=request)).exception is None
     held = desk.server.budget.reserve_scan(60_000_000)
     assert (await client.call("dequeueJobs", request=request)).exception.detail == "TOO_MANY_WAITING"
@@ -714,7 +714,7 @@ async def test_a_dry_run_that_says_it_would_wait_reserves_memory_too(start: Star
 async def test_a_scan_that_may_need_more_than_the_whole_budget_runs_alone(start: Start) -> None:
     desk = await start(max_buffered_bytes=1_000)
     client = await desk.connect()
-    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, include_body=True)
+    request = types.ScanRequest("q", 0, limit=10_000, bodies=True)
     frame = encode_call("scanJobs", 1, context=CONTEXT, request=request)
     assert desk.server.answering.budget.reserve_scan(10**9) == 1_000
     client.writer.write(frame)

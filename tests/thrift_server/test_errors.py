@@ -86,9 +86,9 @@ async def test_after_a_failure_the_connection_goes_on(desk: ThriftServerUnderTes
 async def test_an_unknown_state_is_an_error(desk: ThriftServerUnderTest, state: int) -> None:
     client = await desk.connect()
     for method, request in (
-        ("getJobCount", types.PinLaterGetJobCountRequest("q", state)),
-        ("scanJobs", types.PinLaterScanJobsRequest("q", state)),
-        ("deleteJobs", types.PinLaterDeleteJobsRequest("q", state)),
+        ("getJobCount", types.JobFilter("q", state)),
+        ("scanJobs", types.ScanRequest("q", state)),
+        ("deleteJobs", types.DeleteRequest("q", state)),
     ):
         exception = (await client.call(method, request=request)).exception
         assert (exception.error_code, exception.detail) == (500, "INVALID_ARGUMENT")
@@ -96,9 +96,9 @@ async def test_an_unknown_state_is_an_error(desk: ThriftServerUnderTest, state: 
 
 
 async def test_an_unknown_unique_scope_is_an_error(desk: ThriftServerUnderTest) -> None:
-    job = types.PinLaterJob(b"x", unique_key="k", unique_scope=3)
+    job = types.Job(b"x", unique_key="k", unique_scope=3)
     client = await desk.connect()
-    reply = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
+    reply = await client.call("enqueueJobs", request=types.EnqueueRequest("q", [job]))
     assert reply.exception.detail == "INVALID_ARGUMENT"
 
 
@@ -113,14 +113,14 @@ async def test_an_unknown_method_is_answered_and_the_connection_stays_open(
     assert reply.seqid == 99
     assert reply.application_error is not None
     assert reply.application_error.kind == 1
-    assert (await client.call("getJobCount", request=types.PinLaterGetJobCountRequest("q", 0))).value == 2**31 - 1
+    assert (await client.call("getJobCount", request=types.JobFilter("q", 0))).value == 2**31 - 1
 
 
 async def test_a_call_that_cannot_be_decoded_is_answered_and_the_connection_stays_open(
     desk: ThriftServerUnderTest,
 ) -> None:
     client = await desk.connect()
-    reply = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", None))
+    reply = await client.call("enqueueJobs", request=types.EnqueueRequest("q", None))
     assert reply.application_error is not None
     assert reply.application_error.kind == 7
     assert "jobs" in reply.application_error.message
@@ -147,7 +147,7 @@ async def test_an_answer_larger_than_a_frame_is_an_error_and_its_jobs_go_back(st
     large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 2000)])
     desk.operations.answers["dequeue"] = DequeueResult([large])
     client = await desk.connect()
-    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
+    reply = await client.call("dequeueJobs", request=types.DequeueRequest("q", 1))
     assert reply.exception.detail == "ANSWER_TOO_LARGE"
     assert desk.operations.undelivered_calls == [("q", [large])]
 
@@ -156,7 +156,7 @@ async def test_an_answer_that_cannot_be_encoded_is_our_fault_and_its_jobs_go_bac
     broken = CLAIM._replace(jobs=[CLAIMED._replace(attempt=2**40)])
     desk.operations.answers["dequeue"] = DequeueResult([broken])
     client = await desk.connect()
-    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
+    reply = await client.call("dequeueJobs", request=types.DequeueRequest("q", 1))
     assert reply.exception.detail == "INTERNAL"
     assert len(desk.operations.undelivered_calls) == 1
 
@@ -174,7 +174,7 @@ async def test_at_debug_a_request_is_one_line_without_its_body(start: Any, caplo
     with caplog.at_level(logging.DEBUG, logger="pinlater.server.thrift"):
         desk: ThriftServerUnderTest = await start()
         client = await desk.connect()
-        await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(b"secret")]))
+        await client.call("enqueueJobs", request=types.EnqueueRequest("q", [types.Job(b"secret")]))
     (record,) = [record for record in caplog.records if record.message == "request"]
     assert vars(record)["method"] == "enqueueJobs"
     assert vars(record)["source"] == "worker-1"

@@ -649,9 +649,9 @@ async def test_every_value_reaches_the_operation_and_comes_back(desk: ThriftServ
 
 
 async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: ThriftServerUnderTest) -> None:
-    job = types.PinLaterJob(b"x", None, None, None, None, unique_scope=None)
+    job = types.Job(b"x", None, None, None, None, unique_scope=None)
     client = await desk.connect()
-    await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
+    await client.call("enqueueJobs", request=types.EnqueueRequest("q", [job]))
     _, (queue, jobs), named = desk.operations.asked[0]
     assert (queue, jobs, named) == ("q", [Job(b"x")], {"request_key": None, "repeat": False, "arrived_s": ANY})
 
@@ -659,11 +659,11 @@ async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Thrif
 async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     none: dict[str, Any] = {"priority": None, "limit": None}
-    await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, dry_run=None, coverage=None))
-    await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0, None, None, None, None))
-    await client.call("getJobCount", request=types.PinLaterGetJobCountRequest("q", 0, count_future_jobs=None))
-    await client.call("retryFailedJobs", request=types.PinLaterRetryFailedJobsRequest("q", attempts=None, **none))
-    await client.call("deleteJobs", request=types.PinLaterDeleteJobsRequest("q", 3, **none))
+    await client.call("dequeueJobs", request=types.DequeueRequest("q", 1, dry_run=None, coverage=None))
+    await client.call("scanJobs", request=types.ScanRequest("q", 0, None, None, None, None))
+    await client.call("getJobCount", request=types.JobFilter("q", 0, future=None))
+    await client.call("retryFailedJobs", request=types.RetryRequest("q", attempts=None, **none))
+    await client.call("deleteJobs", request=types.DeleteRequest("q", 3, **none))
     pending = JobFilter("q", JobState.PENDING)
     assert [arguments[-1] for _, arguments, _ in desk.operations.asked[:3]] == [
         DequeueCommand("q", 1),
@@ -676,21 +676,21 @@ async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Thrif
 
 async def test_acks_may_come_without_either_list(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    await client.call("ackDequeuedJobs", request=types.PinLaterJobAckRequest("q"))
+    await client.call("ackDequeuedJobs", request=types.AckBatch("q"))
     assert desk.operations.asked == [("acknowledge", (ME, AckBatch("q", [])), {})]
 
 
 async def test_an_old_client_s_ack_fences_nothing(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
-    info = types.PinLaterJobAckInfo("d", None, None)
-    await client.call("ackDequeuedJobs", request=types.PinLaterJobAckRequest("q", None, [info]))
+    info = types.Ack("d", None, None)
+    await client.call("ackDequeuedJobs", request=types.AckBatch("q", None, [info]))
     assert desk.operations.asked[0][1][1] == AckBatch("q", [Ack("d", False)])
 
 
 async def test_nothing_found_answers_empty_maps_and_no_order(desk: ThriftServerUnderTest) -> None:
     desk.operations.answers["dequeue"] = DequeueResult([])
     client = await desk.connect()
-    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
+    reply = await client.call("dequeueJobs", request=types.DequeueRequest("q", 1))
     assert plain(reply.value) == {"jobs": {}, "metadata": {}, "ack_outcomes": None, "order": None}
 
 
@@ -700,8 +700,8 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
     desk.operations.answers["enqueue"] = Enqueued(["a"])
     desk.operations.answers["scan"] = Scanned([])
     client = await desk.connect()
-    enqueued = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", []))
-    scanned = await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0))
+    enqueued = await client.call("enqueueJobs", request=types.EnqueueRequest("q", []))
+    scanned = await client.call("scanJobs", request=types.ScanRequest("q", 0))
     assert plain(enqueued.value) == {"descriptors": ["a"], "existing": None}
     assert plain(scanned.value) == {"jobs": [], "continuation": "-1", "incomplete": None}
 
@@ -712,7 +712,7 @@ async def test_the_order_of_jobs_is_told(desk: ThriftServerUnderTest) -> None:
         [CLAIM._replace(jobs=[CLAIMED._replace(id=number) for number in numbers])]
     )
     client = await desk.connect()
-    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 4))
+    reply = await client.call("dequeueJobs", request=types.DequeueRequest("q", 4))
     assert reply.value.order == [f"q:s1:p1:{number}" for number in numbers]
 
 
@@ -720,7 +720,7 @@ async def test_a_dry_run_s_jobs_have_no_token(desk: ThriftServerUnderTest) -> No
     shown = FromShard("1", [CLAIMED._replace(claim_deadline_ms=0)], "")
     desk.operations.answers["dequeue"] = DequeueResult([shown])
     client = await desk.connect()
-    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("emails", 4, dry_run=True))
+    reply = await client.call("dequeueJobs", request=types.DequeueRequest("emails", 4, dry_run=True))
     metadata = reply.value.metadata[DESCRIPTOR]
     assert (metadata.token, metadata.claim_deadline_ms) == (None, None)
 
@@ -731,7 +731,7 @@ async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_
     """After the claim there are turns of the loop between slices of the outcomes, and the call may be cancelled in each."""
     results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]
     desk.operations.answers["dequeue"] = DequeueResult([CLAIM], results)
-    request = types.PinLaterDequeueRequest("emails", 10)
+    request = types.DequeueRequest("emails", 10)
     arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
     call = asyncio.ensure_future(METHODS["dequeueJobs"].handle(cast(Service, desk.operations), arguments))
     while not desk.operations.asked:

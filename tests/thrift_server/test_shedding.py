@@ -16,7 +16,7 @@ from tests.thrift_server.fake_operations import Gate
 Start = Callable[..., Awaitable[ThriftServerUnderTest]]
 LIMIT_BYTES = 2_000_000
 LARGE = encode_call("createQueue", 9, context=CONTEXT, name="q" * 900_000)
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
+LONG_POLL = types.DequeueRequest("q", 1, wait_ms=60_000)
 ELSEWHERE = "127.0.0.2"
 
 

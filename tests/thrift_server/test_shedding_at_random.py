@@ -14,7 +14,7 @@ from pinlater.wire.generated import structs as types
 from tests.thrift_server.conftest import CONTEXT, Client, ThriftServerUnderTest
 
 Start = Callable[..., Awaitable[ThriftServerUnderTest]]
-LONG_POLL = types.PinLaterDequeueRequest("q", 1, wait_ms=60_000)
+LONG_POLL = types.DequeueRequest("q", 1, wait_ms=60_000)
 CALLS, CONNECTIONS = 60, 3
 SIZES = (1, 300, 600, 5_000, 70_000, 400_000)
 

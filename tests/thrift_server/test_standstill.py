@@ -13,7 +13,7 @@ from pinlater.domain.request_keys import BEGUN_WITHIN_MS, REPEATED_WITHIN_MS, RE
 from pinlater.server.thrift.server import REFUSING_S
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import encode_call
-from pinlater.wire.generated.structs import PinLaterEnqueueRequest, PinLaterJob
+from pinlater.wire.generated.structs import EnqueueRequest, Job
 from tests.thrift_server.conftest import CONTEXT, ThriftServerUnderTest
 from tests.thrift_server.fake_operations import Gate
 
@@ -110,7 +110,7 @@ async def test_an_enqueue_that_waits_behind_other_requests_knows_when_it_arrived
     gate = Gate("create_queue")
     desk.operations.before = gate
     client = await desk.connect()
-    request = PinLaterEnqueueRequest("q", [PinLaterJob(b"x")], request_key="key")
+    request = EnqueueRequest("q", [Job(b"x")], request_key="key")
     enqueue = encode_call("enqueueJobs", 2, context=CONTEXT, request=request)
     arrived_s = clock.monotonic()
     client.writer.write(create("long") + enqueue)

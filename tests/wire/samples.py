@@ -15,7 +15,7 @@ DESCRIPTOR = "emails:s1:p1:73"
 
 def full_job() -> Any:
     """A job with every field."""
-    return types.PinLaterJob(
+    return types.Job(
         body=b"\x00\xff\xfe body",
         priority=3,
         run_after_ms=1_767_225_600_000,
@@ -32,7 +32,7 @@ def full_job() -> Any:
 
 def full_ack(descriptor: str = DESCRIPTOR) -> Any:
     """An ack with every field."""
-    return types.PinLaterJobAckInfo(
+    return types.Ack(
         descriptor=descriptor,
         append_status="done",
         retry_delay_ms=1_000,
@@ -44,11 +44,11 @@ def full_ack(descriptor: str = DESCRIPTOR) -> Any:
 
 
 def _acks() -> Any:
-    return types.PinLaterJobAckRequest("emails", [full_ack()], [full_ack("emails:s1:p2:74")], True)
+    return types.AckBatch("emails", [full_ack()], [full_ack("emails:s1:p2:74")], True)
 
 
 def _checkpoint() -> Any:
-    return types.PinLaterCheckpointJobRequest(
+    return types.Checkpoint(
         descriptor=DESCRIPTOR,
         new_body=b"\xff half",
         move_to_pending=True,
@@ -65,24 +65,22 @@ def _worker() -> Any:
 
 def full_arguments() -> dict[str, dict[str, Any]]:
     """Arguments behind the context, for every method."""
-    claims = [types.ClaimRef(DESCRIPTOR, "token")]
-    checkpoints = types.PinLaterCheckpointJobsRequest("emails", [_checkpoint()], True)
+    claims = [types.Claim(DESCRIPTOR, "token")]
+    checkpoints = types.CheckpointBatch("emails", [_checkpoint()], True)
     config = types.QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5, True)
     return {
         "createQueue": {"name": "emails"},
         "deleteQueue": {"name": "emails", "password": "secret"},
-        "enqueueJobs": {"request": types.PinLaterEnqueueRequest("emails", [full_job()], "key", True)},
-        "dequeueJobs": {"request": types.PinLaterDequeueRequest("emails", 10, _acks(), True, 0.5, 250, 7, _worker())},
+        "enqueueJobs": {"request": types.EnqueueRequest("emails", [full_job()], "key", True)},
+        "dequeueJobs": {"request": types.DequeueRequest("emails", 10, _acks(), True, 0.5, 250, 7, _worker())},
         "ackDequeuedJobs": {"request": _acks()},
         "checkpointJobs": {"request": checkpoints},
-        "lookupJobs": {"request": types.PinLaterLookupJobRequest([DESCRIPTOR, "x"], True)},
-        "getJobCount": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
+        "lookupJobs": {"request": types.LookupRequest([DESCRIPTOR, "x"], True)},
+        "getJobCount": {"request": types.JobFilter("emails", 0, 2, True, "a.*b")},
         "getQueueNames": {},
-        "scanJobs": {"request": types.PinLaterScanJobsRequest("emails", 3, 1, True, "tok", 5, "re", True, True)},
-        "retryFailedJobs": {
-            "request": types.PinLaterRetryFailedJobsRequest("emails", 2, 3, 1_767_225_600_000, 5, True)
-        },
-        "deleteJobs": {"request": types.PinLaterDeleteJobsRequest("emails", 2, 3, "re", 5)},
+        "scanJobs": {"request": types.ScanRequest("emails", 3, 1, True, "tok", 5, "re", True, True)},
+        "retryFailedJobs": {"request": types.RetryRequest("emails", 2, 3, 1_767_225_600_000, 5, True)},
+        "deleteJobs": {"request": types.DeleteRequest("emails", 2, 3, "re", 5)},
         "getServerInfo": {},
         "ackJobs": {"request": _acks()},
         "checkpointJobsFenced": {"request": checkpoints},
@@ -96,7 +94,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getQueueStats": {"queues": ["emails"]},
         "changePriority": {"request": types.ChangePriorityRequest("emails", [DESCRIPTOR], 3)},
         "runJobs": {"request": types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3)},
-        "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
+        "countJobs": {"request": types.JobFilter("emails", 0, 2, True, "a.*b")},
         "getSettingsInForce": {"queue": "emails"},
         "getWaitingDequeues": {},
         "getWorkers": {"everywhere": True},

@@ -76,7 +76,7 @@ def test_calls_are_written_as_apache_writes_them() -> None:
 
 
 def test_replies_are_written_as_apache_writes_them() -> None:
-    answer = types.PinLaterEnqueueResponse(["emails:s1:p1:73"])
+    answer = types.Enqueued(["emails:s1:p1:73"])
     frame = encode_reply(METHODS_BY_NAME["enqueueJobs"], 3, answer)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert message(frame) == by_apache(
@@ -85,12 +85,12 @@ def test_replies_are_written_as_apache_writes_them() -> None:
 
 
 def test_fields_left_out_show_their_defaults_but_attempts_show_that_they_were() -> None:
-    job = types.PinLaterJob(b"x", priority=None, attempts_allowed=None, custom_status=None, unique_scope=None)
+    job = types.Job(b"x", priority=None, attempts_allowed=None, custom_status=None, unique_scope=None)
     frame = encode_call(
         "enqueueJobs",
         1,
         context=types.RequestContext("me", None),
-        request=types.PinLaterEnqueueRequest("q", [job]),
+        request=types.EnqueueRequest("q", [job]),
     )
     arguments = Decoder().call(message(frame)).arguments
     received = arguments.request.jobs[0]
@@ -100,8 +100,8 @@ def test_fields_left_out_show_their_defaults_but_attempts_show_that_they_were() 
 
 
 def test_one_job_s_fields_do_not_leak_into_the_next() -> None:
-    jobs = [full_job(), types.PinLaterJob(b"x", attempts_allowed=None)]
-    frame = encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", jobs))
+    jobs = [full_job(), types.Job(b"x", attempts_allowed=None)]
+    frame = encode_call("enqueueJobs", 1, context=CONTEXT, request=types.EnqueueRequest("q", jobs))
     second = Decoder().call(message(frame)).arguments.request.jobs[1]
     assert second.headers is None
     assert second.attempts_allowed is None
@@ -119,7 +119,7 @@ def test_unknown_fields_are_skipped() -> None:
 
 def test_bytes_come_back_as_they_were() -> None:
     body = bytes(range(256)) * 4
-    request = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body)])
+    request = types.EnqueueRequest("q", [types.Job(body)])
     call = Decoder().call(message(encode_call("enqueueJobs", 1, context=CONTEXT, request=request)))
     assert call.arguments.request.jobs[0].body == body
 
@@ -158,16 +158,14 @@ def _without(method: str, /, **arguments: object) -> bytes:
         _without("createQueue", name="q"),
         _without("getQueueNames"),
         _without("getQueueNames", context=types.RequestContext()),
-        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q")),
-        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob()])),
-        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest(None, [types.PinLaterJob(b"")])),
-        _without("dequeueJobs", context=CONTEXT, request=types.PinLaterDequeueRequest("q")),
+        _without("enqueueJobs", context=CONTEXT, request=types.EnqueueRequest("q")),
+        _without("enqueueJobs", context=CONTEXT, request=types.EnqueueRequest("q", [types.Job()])),
+        _without("enqueueJobs", context=CONTEXT, request=types.EnqueueRequest(None, [types.Job(b"")])),
+        _without("dequeueJobs", context=CONTEXT, request=types.DequeueRequest("q")),
         _without(
             "dequeueJobs",
             context=CONTEXT,
-            request=types.PinLaterDequeueRequest(
-                "q", 1, types.PinLaterJobAckRequest("q", [types.PinLaterJobAckInfo("d"), types.PinLaterJobAckInfo()])
-            ),
+            request=types.DequeueRequest("q", 1, types.AckBatch("q", [types.Ack("d"), types.Ack()])),
         ),
         _without("cancelJobs", context=CONTEXT, queue="q"),
     ],
@@ -185,7 +183,7 @@ def test_a_required_field_of_another_type_counts_as_missing() -> None:
 
 
 def test_a_list_with_elements_of_another_type_is_a_protocol_error() -> None:
-    good = message(encode_call("lookupJobs", 1, context=CONTEXT, request=types.PinLaterLookupJobRequest(["a"], None)))
+    good = message(encode_call("lookupJobs", 1, context=CONTEXT, request=types.LookupRequest(["a"], None)))
     bad = good.replace(
         b"\x0f\x00\x01\x0b\x00\x00\x00\x01\x00\x00\x00\x01a", b"\x0f\x00\x01\x08\x00\x00\x00\x01\x00\x00\x00\x01"
     )
@@ -273,7 +271,7 @@ def test_deeply_nested_unknown_fields_are_refused() -> None:
 
 # --- replies --------------------------------------------------------------------------------------------------------------
 def test_a_reply_brings_its_value() -> None:
-    answer = types.PinLaterEnqueueResponse(["a", "b"], [1])
+    answer = types.Enqueued(["a", "b"], [1])
     reply = Decoder().reply(message(encode_reply(METHODS_BY_NAME["enqueueJobs"], 8, answer)))
     assert (reply.name, reply.seqid, reply.exception, reply.application_error) == ("enqueueJobs", 8, None, None)
     assert plain(reply.value) == {"descriptors": ["a", "b"], "existing": [1]}
@@ -336,16 +334,16 @@ def test_an_invalid_reply_is_a_wire_error(frame: bytes) -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        types.PinLaterJob(b"x", priority=300),
-        types.PinLaterJob(b"x", run_after_ms=2**63),
-        types.PinLaterJob(b"x", custom_status="\ud800"),
-        types.PinLaterJob(b"x", headers={"a": 1}),
-        types.PinLaterJob(3.5),
+        types.Job(b"x", priority=300),
+        types.Job(b"x", run_after_ms=2**63),
+        types.Job(b"x", custom_status="\ud800"),
+        types.Job(b"x", headers={"a": 1}),
+        types.Job(3.5),
     ],
 )
 def test_a_value_that_can_not_be_encoded_is_a_wire_error(job: Any) -> None:
     with pytest.raises(WireError):
-        encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+        encode_call("enqueueJobs", 1, context=CONTEXT, request=types.EnqueueRequest("q", [job]))
 
 
 def in_steps(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -363,8 +361,8 @@ def in_steps(steps: Generator[None, None, Any]) -> tuple[Any, int]:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ackJobs", [types.AckOutcome(f"q:s1:p1:{number}", number % 3) for number in range(7)]),
-        ("lookupJobs", {f"q:s1:p1:{number}": types.PinLaterJobInfo(f"d{number}", 1, 2, 3) for number in range(7)}),
+        ("ackJobs", [types.AckResult(f"q:s1:p1:{number}", number % 3) for number in range(7)]),
+        ("lookupJobs", {f"q:s1:p1:{number}": types.JobInfo(f"d{number}", 1, 2, 3) for number in range(7)}),
         ("getQueueStats", [types.QueueStats(f"q{number}", False, [], 0) for number in range(7)]),
     ],
 )
@@ -381,8 +379,8 @@ def test_a_struct_with_a_list_that_is_encoded_in_steps_has_the_same_bytes(
     more: dict[str, Any], items_a_step: int
 ) -> None:
     method = METHODS_BY_NAME["scanJobs"]
-    jobs = [types.PinLaterJobInfo(f"d{number}", 1, 2, 3) for number in range(7)]
-    value = types.PinLaterScanJobsResponse(jobs, **more)
+    jobs = [types.JobInfo(f"d{number}", 1, 2, 3) for number in range(7)]
+    value = types.Scanned(jobs, **more)
     encoded, steps = in_steps(encode_struct_reply_in_steps(method, 9, value, items_a_step))
     assert encoded == encode_reply(method, 9, value)
     assert steps == -(-7 // items_a_step)
@@ -392,9 +390,9 @@ def test_a_struct_with_a_list_that_is_encoded_in_steps_has_the_same_bytes(
 class TestInPieces:
     """A decoder that gives other threads their turn in between."""
 
-    def request(self, jobs: int) -> types.PinLaterEnqueueRequest:
+    def request(self, jobs: int) -> types.EnqueueRequest:
         bodies = [bytes([number % 256]) * (number * 7 % 1_000) for number in range(jobs)]
-        return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=body, headers={"a": "é"}) for body in bodies])
+        return types.EnqueueRequest("q", [types.Job(body=body, headers={"a": "é"}) for body in bodies])
 
     @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 4_096, 10**6])
     def test_it_decodes_as_one_without(self, piece_bytes: int) -> None:
@@ -426,13 +424,13 @@ class TestInPieces:
         assert decoder.call(message(encode_call("getQueueNames", 6, context=CONTEXT))).seqid == 6
 
 
-def enqueue_frame(*jobs: types.PinLaterJob) -> bytes:
-    request = types.PinLaterEnqueueRequest("q", list(jobs))
+def enqueue_frame(*jobs: types.Job) -> bytes:
+    request = types.EnqueueRequest("q", list(jobs))
     return message(encode_call("enqueueJobs", 9, context=CONTEXT, request=request))
 
 
 def test_a_missing_field_is_named_with_the_job_that_lacks_it() -> None:
-    frame = enqueue_frame(types.PinLaterJob(b"a"), types.PinLaterJob(b"b"), types.PinLaterJob(b"gone"))
+    frame = enqueue_frame(types.Job(b"a"), types.Job(b"b"), types.Job(b"gone"))
     lacking = frame.replace(b"\x0b\x00\x01\x00\x00\x00\x04gone", b"")
     assert refused(lacking).message == "Required field request.jobs[2].body is missing"
 
@@ -440,13 +438,13 @@ def test_a_missing_field_is_named_with_the_job_that_lacks_it() -> None:
 @pytest.mark.parametrize(
     ("job", "path"),
     [
-        (types.PinLaterJob(b"", custom_status="caf?"), "request.jobs[1].customStatus"),
-        (types.PinLaterJob(b"", headers={"name": "caf?"}), "request.jobs[1].headers['name']"),
-        (types.PinLaterJob(b"", headers={"caf?": "value"}), "request.jobs[1].headers (a key)"),
+        (types.Job(b"", custom_status="caf?"), "request.jobs[1].customStatus"),
+        (types.Job(b"", headers={"name": "caf?"}), "request.jobs[1].headers['name']"),
+        (types.Job(b"", headers={"caf?": "value"}), "request.jobs[1].headers (a key)"),
     ],
 )
-def test_a_text_that_is_not_utf8_is_named_with_its_job(job: types.PinLaterJob, path: str) -> None:
-    frame = enqueue_frame(types.PinLaterJob(b""), job).replace(b"caf?", b"caf\xe9")
+def test_a_text_that_is_not_utf8_is_named_with_its_job(job: types.Job, path: str) -> None:
+    frame = enqueue_frame(types.Job(b""), job).replace(b"caf?", b"caf\xe9")
     assert refused(frame).message == f"Text that is not UTF-8 in {path}"
 
 
@@ -454,7 +452,7 @@ def test_a_text_that_is_not_utf8_is_named_with_its_job(job: types.PinLaterJob, p
 def test_a_frame_that_begins_with_a_call_that_was_not_written_to_its_end_says_so(pieces: int | None) -> None:
     """So the library of a client sends it after an error while it wrote a call. The next call may pass for the body of the job: only the
     check for bytes left over keeps a job that no program made from being stored."""
-    begun = enqueue_frame(types.PinLaterJob(b"1234"))
+    begun = enqueue_frame(types.Job(b"1234"))
     begun = begun[: begun.index(b"1234")]
     following = message(encode_call("getQueueNames", 3, context=CONTEXT))
     for cut in (len(begun), len(begun) - 4, len(begun) - 20):

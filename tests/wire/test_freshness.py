@@ -15,6 +15,7 @@ from pinlater.wire import freshness
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import SPECS
 from pinlater.wire.methods import METHODS_BY_NAME
+from pinlater.wire.names import our_class
 from tests.compiled import PinLater, constants
 from tests.compiled import ttypes as types
 
@@ -47,7 +48,8 @@ def test_released_ids_and_types_never_change(compiler: str, released: dict[str, 
 def test_a_field_that_was_not_sent_shows_its_default(struct: Any) -> None:
     """But attempts: the queue's default holds where a producer leaves them out."""
     name = struct.__name__
-    by_compiler = getattr(PinLater if name.endswith("_args") else types, name)
+    module = PinLater if name.endswith("_args") else types
+    by_compiler = next(value for word, value in vars(module).items() if our_class(word) == name)
     defaults = {entry[2]: entry[4] for entry in filter(None, by_compiler.thrift_spec)}
     for _, _, ours, _, word in filter(None, SPECS[struct]):
         expected = None if (name, word) in freshness.ABSENT_IS_NONE else defaults[word]
@@ -226,7 +228,7 @@ def test_enums_and_constants_are_the_domain_s(released: dict[str, Any]) -> None:
 def test_the_record_and_the_generated_types_agree(released: dict[str, Any]) -> None:
     """Without the compiler, too, an id can't move unseen."""
     for name, fields in released["types"].items():
-        spec = [entry for entry in SPECS[getattr(structs, name)] if entry is not None]
+        spec = [entry for entry in SPECS[getattr(structs, our_class(name))] if entry is not None]
         assert {str(entry[0]): entry[4] for entry in spec} == {
             number: text.split(" = ")[0].split()[-1] for number, text in fields.items()
         }

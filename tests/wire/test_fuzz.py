@@ -86,13 +86,9 @@ def mutated(rng: random.Random, originals: list[bytes]) -> bytes:
 
 
 def sample_replies() -> list[bytes]:
-    metadata = types.PinLaterDequeueMetadata(2, 1, "token", {"a": "b"}, 5, 6, 1)
-    dequeued = types.PinLaterDequeueResponse(
-        {"d": b"\xff"}, {"d": metadata}, [types.AckOutcome("d", 2, "h", 1, 2)], ["d"]
-    )
-    info = types.PinLaterJobInfo(
-        "d", 1, 2, 1, "s", 1, 2, 3, "c", b"b", {"a": "b"}, "k", 1, "t", "x", [types.Attempt(1)], 4
-    )
+    metadata = types.DequeueMetadata(2, 1, "token", {"a": "b"}, 5, 6, 1)
+    dequeued = types.DequeueResponse({"d": b"\xff"}, {"d": metadata}, [types.AckResult("d", 2, "h", 1, 2)], ["d"])
+    info = types.JobInfo("d", 1, 2, 1, "s", 1, 2, 3, "c", b"b", {"a": "b"}, "k", 1, "t", "x", [types.Attempt(1)], 4)
     return [
         message(encode_reply(METHODS_BY_NAME["dequeueJobs"], 1, dequeued)),
         message(encode_reply(METHODS_BY_NAME["lookupJobs"], 1, {"d": info})),

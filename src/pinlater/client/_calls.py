@@ -59,7 +59,7 @@ def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> ClientCall[values.Enqueued]:
     check_jobs(jobs, "enqueue(queue, [job])")
-    request = types.PinLaterEnqueueRequest(
+    request = types.EnqueueRequest(
         queue=queue,
         jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
         request_key=request_key,
@@ -77,7 +77,7 @@ def enqueue(
 def with_request_key(call: ClientCall[T], key: str) -> ClientCall[T]:
     """The same enqueue as a new request."""
     before = call.args[0]
-    request = types.PinLaterEnqueueRequest(queue=before.queue, jobs=before.jobs, request_key=key)
+    request = types.EnqueueRequest(queue=before.queue, jobs=before.jobs, request_key=key)
     return call._replace(args=(request,), resend=Resend.KEYED)
 
 
@@ -89,14 +89,14 @@ def check_job(job: values.Job | bytes, name: str = "job") -> None:
         check_type(job, name)
 
 
-def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
+def _job(name: str, job: values.Job | bytes) -> types.Job:
     if not isinstance(job, values.Job):
         check_type(job, name)
-        return types.PinLaterJob(body=bytes(job), attempts_allowed=None)
+        return types.Job(body=bytes(job), attempts_allowed=None)
     unique = job.unique
     if unique is not None:
         _check_unique(unique)
-    return types.PinLaterJob(
+    return types.Job(
         body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"{name}.body"),
         priority=job.priority,
         run_after_ms=_time_ms(job.run_after_ms, name, "run_after_ms"),
@@ -161,7 +161,7 @@ def dequeue(
 ) -> ClientCall[values.Dequeued]:
     check_integer("dequeue: limit", limit, 0 if acks else 1)
     check_integer("dequeue: wait_ms", wait_ms, 0)
-    request = types.PinLaterDequeueRequest(
+    request = types.DequeueRequest(
         queue=queue,
         limit=limit,
         acks=_ack_request(acks.queue, acks.acks, acks.per_item_errors) if acks else None,
@@ -172,7 +172,7 @@ def dequeue(
     if process is not None:
         request.process, request.worker = process.number, _worker_info(process)
 
-    def read(answer: types.PinLaterDequeueResponse) -> values.Dequeued:
+    def read(answer: types.DequeueResponse) -> values.Dequeued:
         dequeued = _parsing.dequeued(queue, answer)
         if acks is None or not dequeued.ack_results:
             return dequeued
@@ -187,7 +187,7 @@ def _worker_info(process: values.WorkingProcess) -> types.WorkerInfo | None:
 
 
 def acknowledge(queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool) -> ClientCall[list[values.AckResult]]:
-    def read(answer: Sequence[types.AckOutcome]) -> list[values.AckResult]:
+    def read(answer: Sequence[types.AckResult]) -> list[values.AckResult]:
         return _in_order(acks, _parsing.ack_results(answer))
 
     request = _ack_request(queue, acks, per_item_errors)
@@ -200,9 +200,9 @@ def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> ClientCall[None
     return ClientCall("ackDequeuedJobs", (request,), _nothing, all_or_nothing=len(acks) == 1)
 
 
-def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) -> types.PinLaterJobAckRequest:
+def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) -> types.AckBatch:
     try:
-        return types.PinLaterJobAckRequest(
+        return types.AckBatch(
             queue=queue,
             succeeded=[_ack(ack) for ack in acks if ack.succeeded],
             failed=[_ack(ack) for ack in acks if not ack.succeeded],
@@ -213,8 +213,8 @@ def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) 
         raise wrong_items(error, "acks", acks, values.Ack, example) from None
 
 
-def _ack(ack: values.Ack) -> types.PinLaterJobAckInfo:
-    return types.PinLaterJobAckInfo(
+def _ack(ack: values.Ack) -> types.Ack:
+    return types.Ack(
         descriptor=ack.descriptor,
         append_status=ack.append_status,
         retry_delay_ms=ack.retry_delay_ms,
@@ -255,17 +255,17 @@ def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> ClientCa
     return ClientCall("checkpointJobs", (request,), _nothing, all_or_nothing=len(items) == 1)
 
 
-def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.PinLaterCheckpointJobsRequest:
+def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.CheckpointBatch:
     try:
         requests = [_checkpoint(index, item) for index, item in enumerate(items)]
     except (AttributeError, TypeError) as error:
         example = "checkpoint(queue, [Checkpoint(job.descriptor, job.token, new_body)])"
         raise wrong_items(error, "items", items, values.Checkpoint, example) from None
-    return types.PinLaterCheckpointJobsRequest(queue=queue, requests=requests)
+    return types.CheckpointBatch(queue=queue, requests=requests)
 
 
-def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
-    return types.PinLaterCheckpointJobRequest(
+def _checkpoint(index: int, item: values.Checkpoint) -> types.Checkpoint:
+    return types.Checkpoint(
         descriptor=item.descriptor,
         new_body=None if item.new_body is None else body_of(item.new_body, f"items[{index}].new_body"),
         move_to_pending=item.move_to_pending,
@@ -276,9 +276,9 @@ def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpoint
     )
 
 
-def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
+def _claim_refs(claims: Sequence[values.Claim]) -> list[types.Claim]:
     try:
-        return [types.ClaimRef(descriptor=claim.descriptor, token=claim.token) for claim in claims]
+        return [types.Claim(descriptor=claim.descriptor, token=claim.token) for claim in claims]
     except (AttributeError, TypeError) as error:
         raise wrong_items(error, "claims", claims, values.Claim, "[Claim(job.descriptor, job.token)]") from None
 
@@ -315,9 +315,9 @@ def cancel(queue: str, descriptors: Sequence[str]) -> ClientCall[list[values.Ack
 
 
 def lookup(descriptors: Sequence[str], *, bodies: bool) -> ClientCall[dict[str, values.JobInfo]]:
-    request = types.PinLaterLookupJobRequest(descriptors=_descriptors(descriptors), include_body=bodies)
+    request = types.LookupRequest(descriptors=_descriptors(descriptors), bodies=bodies)
 
-    def read(answer: Mapping[str, types.PinLaterJobInfo]) -> dict[str, values.JobInfo]:
+    def read(answer: Mapping[str, types.JobInfo]) -> dict[str, values.JobInfo]:
         return {name: _parsing.job_info(answer[name]) for name in dict.fromkeys(descriptors) if name in answer}
 
     return ClientCall("lookupJobs", (request,), read, Resend.SAFE)
@@ -341,10 +341,8 @@ def count_jobs(
 
 def _count_request(
     queue: str, state: JobState, priority: int | None, future: bool, regex: str | None
-) -> types.PinLaterGetJobCountRequest:
-    return types.PinLaterGetJobCountRequest(
-        queue=queue, state=_state(state), priority=priority, count_future_jobs=future, regex=regex
-    )
+) -> types.JobFilter:
+    return types.JobFilter(queue=queue, state=_state(state), priority=priority, future=future, regex=regex)
 
 
 def scan(
@@ -360,16 +358,16 @@ def scan(
     bodies: bool,
     shard: str | None,
 ) -> ClientCall[values.Scanned]:
-    request = types.PinLaterScanJobsRequest(
+    request = types.ScanRequest(
         queue=queue,
         state=_state(state),
         priority=priority,
-        scan_future_jobs=future,
+        future=future,
         continuation=continuation,
         limit=limit,
         regex=regex,
         paged=True if paged else None,
-        include_body=True if bodies else None,
+        bodies=True if bodies else None,
         shard=shard,
     )
     return ClientCall("scanJobs", (request,), partial(_parsing.scanned, shard=shard), Resend.SAFE)
@@ -378,7 +376,7 @@ def scan(
 def retry_failed(
     queue: str, *, priority: int, attempts: int, run_after_ms: int | None, limit: int, cancelled: bool
 ) -> ClientCall[int]:
-    request = types.PinLaterRetryFailedJobsRequest(
+    request = types.RetryRequest(
         queue=queue,
         priority=priority,
         attempts=attempts,
@@ -404,9 +402,7 @@ def change_priority(queue: str, descriptors: Sequence[str], priority: int) -> Cl
 
 
 def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> ClientCall[int]:
-    request = types.PinLaterDeleteJobsRequest(
-        queue=queue, state=_state(state), priority=priority, regex=regex, limit=limit
-    )
+    request = types.DeleteRequest(queue=queue, state=_state(state), priority=priority, regex=regex, limit=limit)
     return ClientCall("deleteJobs", (request,), _same)
 
 

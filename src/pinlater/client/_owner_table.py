@@ -31,25 +31,25 @@ def aim_of(call: ClientCall[Any]) -> Aim | None:
     return None if aim is None else aim(call.args[0])
 
 
-def _enqueue(request: types.PinLaterEnqueueRequest) -> Aim | None:
+def _enqueue(request: types.EnqueueRequest) -> Aim | None:
     if request.repeated:
         return None
     unique_key = request.jobs[0].unique_key if request.jobs else None
     return Aim(request.queue, key=unique_key or request.request_key or "", jobs=len(request.jobs))
 
 
-def _dequeue(request: types.PinLaterDequeueRequest) -> Aim:
+def _dequeue(request: types.DequeueRequest) -> Aim:
     acks = request.acks
     shard = "" if acks is None else _first(acks.succeeded, acks.failed)
     jobs = request.limit if isinstance(request.limit, int) else 1  # another type is refused when the call is encoded
     return Aim(request.queue, shard, jobs=jobs)
 
 
-def _acks(request: types.PinLaterJobAckRequest) -> Aim:
+def _acks(request: types.AckBatch) -> Aim:
     return Aim(request.queue, _first(request.succeeded, request.failed))
 
 
-def _checkpoints(request: types.PinLaterCheckpointJobsRequest) -> Aim:
+def _checkpoints(request: types.CheckpointBatch) -> Aim:
     return Aim(request.queue, _first(request.requests))
 
 

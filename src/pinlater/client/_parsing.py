@@ -13,7 +13,7 @@ from pinlater.domain.job import Attempt, JobState, Outcome
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
 
 
-def ack_result(outcome: types.AckOutcome) -> values.AckResult:
+def ack_result(outcome: types.AckResult) -> values.AckResult:
     """What became of one job."""
     return values.AckResult(
         outcome.descriptor,
@@ -25,14 +25,14 @@ def ack_result(outcome: types.AckOutcome) -> values.AckResult:
     )
 
 
-def _error_of(outcome: types.AckOutcome) -> PinLaterError:
+def _error_of(outcome: types.AckResult) -> PinLaterError:
     detail = outcome.error_detail or ""
     message = f"{outcome.descriptor}: {detail or 'the server could not carry it out'}"
     code = ErrorCode.UNKNOWN if outcome.error_code is None else outcome.error_code
     return error_for(code, message, detail, outcome.retryable, outcome.retry_after_ms)
 
 
-def ack_results(outcomes: Sequence[types.AckOutcome] | None) -> list[values.AckResult]:
+def ack_results(outcomes: Sequence[types.AckResult] | None) -> list[values.AckResult]:
     """What became of each job."""
     return [ack_result(outcome) for outcome in outcomes or ()]
 
@@ -51,12 +51,12 @@ def moved_jobs(outcomes: Sequence[types.MovedJob]) -> list[values.MovedJob]:
     ]
 
 
-def enqueued(response: types.PinLaterEnqueueResponse) -> values.Enqueued:
+def enqueued(response: types.Enqueued) -> values.Enqueued:
     """The descriptors of an enqueue."""
     return values.Enqueued(response.descriptors, tuple(response.existing or ()))
 
 
-def dequeued(queue: str, response: types.PinLaterDequeueResponse) -> values.Dequeued:
+def dequeued(queue: str, response: types.DequeueResponse) -> values.Dequeued:
     """The jobs of a dequeue, in the order to run them: the server's, or, from an original one, by priority and id."""
     jobs = response.jobs or {}
     metadata = response.metadata or {}
@@ -75,7 +75,7 @@ def _priority_and_id(descriptor: str) -> tuple[int, int]:
     return (parsed.priority, parsed.local_id)
 
 
-def _claimed(queue: str, descriptor: str, body: bytes, meta: types.PinLaterDequeueMetadata | None) -> values.ClaimedJob:
+def _claimed(queue: str, descriptor: str, body: bytes, meta: types.DequeueMetadata | None) -> values.ClaimedJob:
     if meta is None:
         return values.ClaimedJob(descriptor, queue, body)
     return values.ClaimedJob(
@@ -93,7 +93,7 @@ def _claimed(queue: str, descriptor: str, body: bytes, meta: types.PinLaterDeque
     )
 
 
-def job_info(info: types.PinLaterJobInfo) -> values.JobInfo:
+def job_info(info: types.JobInfo) -> values.JobInfo:
     """All that a server tells of a job."""
     return values.JobInfo(
         descriptor=info.descriptor,
@@ -132,7 +132,7 @@ def _attempt(attempt: types.Attempt) -> Attempt:
     )
 
 
-def scanned(response: types.PinLaterScanJobsResponse, *, shard: str | None = None) -> values.Scanned:
+def scanned(response: types.Scanned, *, shard: str | None = None) -> values.Scanned:
     """A page of a scan. Raises `UnknownMethod` if only jobs of one shard were asked for, and the server has not read that."""
     if shard is not None and any(
         parse_descriptor(info.descriptor).shard not in (shard, shard.removeprefix("s")) for info in response.jobs

@@ -16,14 +16,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pinlater.wire.names import our_name
+from pinlater.wire.names import our_class, our_name
 
 HERE = Path(__file__).parent
 IDL = HERE / "pinlater.thrift"
 GENERATED = HERE / "generated"
 RECORD = HERE / "released_ids.json"
 # What a client left out must be told from what it set: the queue's configured default holds then, not the IDL's.
-ABSENT_IS_NONE = frozenset({("PinLaterJob", "numAttemptsAllowed")})
+ABSENT_IS_NONE = frozenset({("Job", "numAttemptsAllowed")})
 _PYTHON_TYPES = {
     "i8": "int",
     "i16": "int",
@@ -111,7 +111,7 @@ def _structs_module(description: dict[str, Any]) -> str:
         "    return tuple(by_id.get(number) for number in range(max(by_id) + 1))",
     ]
     for struct in description["structs"]:
-        lines += _struct(str(struct["name"]), struct["fields"])
+        lines += _struct(our_class(struct["name"]), struct["fields"])
     for service in description["services"]:
         for function in service["functions"]:
             arguments = [field | {"required": "required"} for field in function["arguments"]]
@@ -128,7 +128,7 @@ def _structs_module(description: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _struct(name: str, fields: list[dict[str, Any]], base: str = "Struct") -> list[str]:
+def _struct(name: str, fields: list[dict[str, Any]], base: str = "Struct, omit_defaults=True") -> list[str]:
     required = tuple(our_name(field["name"]) for field in fields if field["required"] == "required")
     keyed = {int(field["key"]): field for field in fields}
     spec = [f"    {_entry(keyed[key])}," for key in sorted(keyed)]
@@ -166,7 +166,8 @@ def _codec_type(described: dict[str, Any], name: str = "type") -> tuple[str, str
     kind = str(described[f"{name}Id"])
     detail = described.get(name, {})
     if kind in {"struct", "exception"}:
-        inner = f"[{detail['class']}, SPECS[{detail['class']}]]"
+        name = our_class(detail["class"])
+        inner = f"[{name}, SPECS[{name}]]"
     elif kind in {"list", "set"}:
         inner = f"({', '.join(_codec_type(detail, 'elemType'))}, False)"
     elif kind == "map":
@@ -183,7 +184,7 @@ def _python_type(described: dict[str, Any], name: str = "type") -> str:
         return f"{'Sequence' if kind == 'list' else 'set'}[{_python_type(detail, 'elemType')}]"
     if kind == "map":
         return f"Mapping[{_python_type(detail, 'keyType')}, {_python_type(detail, 'valueType')}]"
-    return str(detail.get("class", _PYTHON_TYPES.get(kind, kind)))
+    return our_class(detail["class"]) if "class" in detail else _PYTHON_TYPES.get(kind, kind)
 
 
 def generate(into: Path) -> None:

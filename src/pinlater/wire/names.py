@@ -1,19 +1,40 @@
-"""Our names of the IDL's fields: its words in Python's spelling, with another word where we have one. Only the generator reads this."""
+"""Our names of the IDL's structs and fields: its words in Python's spelling, with another word where we have one.
+
+Only the generator reads this.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+OTHER_CLASSES: Mapping[str, str] = {
+    "AckOutcome": "AckResult",
+    "ClaimRef": "Claim",
+    "PinLaterCheckpointJobRequest": "Checkpoint",
+    "PinLaterCheckpointJobsRequest": "CheckpointBatch",
+    "PinLaterDeleteJobsRequest": "DeleteRequest",
+    "PinLaterEnqueueResponse": "Enqueued",
+    "PinLaterException": "PinLaterException",
+    "PinLaterGetJobCountRequest": "JobFilter",
+    "PinLaterJobAckInfo": "Ack",
+    "PinLaterJobAckRequest": "AckBatch",
+    "PinLaterLookupJobRequest": "LookupRequest",
+    "PinLaterRetryFailedJobsRequest": "RetryRequest",
+    "PinLaterScanJobsRequest": "ScanRequest",
+    "PinLaterScanJobsResponse": "Scanned",
+}
 # The IDL's word, where ours is another word and no other spelling.
 OTHER_WORDS: Mapping[str, str] = {
     "appendCustomStatus": "append_status",
     "attemptsToAllow": "attempts",
     "bodyRegexToMatch": "regex",
     "claimToken": "token",
+    "countFutureJobs": "future",
     "countedAtMillis": "at_ms",
     "finalFailure": "final",
     "groupName": "group",
+    "includeBody": "bodies",
     "jobAckRequest": "acks",
     "jobDescriptor": "descriptor",
     "jobDescriptors": "descriptors",
@@ -33,11 +54,17 @@ OTHER_WORDS: Mapping[str, str] = {
     "queueName": "queue",
     "queueNames": "queues",
     "requestContext": "context",
+    "scanFutureJobs": "future",
     "scannedJobs": "jobs",
     "startedBy": "who",
 }
 _TIME = re.compile("(Timestamp)?Millis(Ago)?$")
 _CAPITAL = re.compile("(?<!^)(?=[A-Z])")
+
+
+def our_class(name: str) -> str:
+    """Returns our name of a struct."""
+    return OTHER_CLASSES.get(name) or name.removeprefix("PinLater")
 
 
 def our_name(word: str) -> str:

@@ -34,7 +34,7 @@ def _spec(*fields: tuple[int, int, str, Any, str]) -> Spec:
     return tuple(by_id.get(number) for number in range(max(by_id) + 1))
 
 
-class PinLaterException(Struct):
+class PinLaterException(Struct, omit_defaults=True):
     error_code: int = NOT_SENT
     message: str = NOT_SENT
     detail: str | None = None
@@ -52,7 +52,7 @@ SPECS[PinLaterException] = _spec(
 REQUIRED[PinLaterException] = ('error_code', 'message')
 
 
-class RequestContext(Struct):
+class RequestContext(Struct, omit_defaults=True):
     source: str = NOT_SENT
     request_id: str = ''
     auth_token: str = ''
@@ -70,7 +70,7 @@ SPECS[RequestContext] = _spec(
 REQUIRED[RequestContext] = ('source',)
 
 
-class PinLaterJob(Struct):
+class Job(Struct, omit_defaults=True):
     body: bytes = NOT_SENT
     priority: int = 1
     run_after_ms: int | None = None
@@ -84,7 +84,7 @@ class PinLaterJob(Struct):
     expires_at_ms: int | None = None
 
 
-SPECS[PinLaterJob] = _spec(
+SPECS[Job] = _spec(
     (1, STRING, "body", "BINARY", "body"),
     (2, BYTE, "priority", None, "priority"),
     (3, I64, "run_after_ms", None, "runAfterTimestampMillis"),
@@ -97,38 +97,38 @@ SPECS[PinLaterJob] = _spec(
     (104, I64, "claim_timeout_ms", None, "claimTimeoutMillis"),
     (105, I64, "expires_at_ms", None, "expiresAtMillis"),
 )
-REQUIRED[PinLaterJob] = ('body',)
+REQUIRED[Job] = ('body',)
 
 
-class PinLaterEnqueueRequest(Struct):
+class EnqueueRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
-    jobs: Sequence[PinLaterJob] = NOT_SENT
+    jobs: Sequence[Job] = NOT_SENT
     request_key: str | None = None
     repeated: bool | None = None
 
 
-SPECS[PinLaterEnqueueRequest] = _spec(
+SPECS[EnqueueRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
-    (2, LIST, "jobs", (STRUCT, [PinLaterJob, SPECS[PinLaterJob]], False), "jobs"),
+    (2, LIST, "jobs", (STRUCT, [Job, SPECS[Job]], False), "jobs"),
     (100, STRING, "request_key", "UTF8", "requestKey"),
     (101, BOOL, "repeated", None, "repeated"),
 )
-REQUIRED[PinLaterEnqueueRequest] = ('queue', 'jobs')
+REQUIRED[EnqueueRequest] = ('queue', 'jobs')
 
 
-class PinLaterEnqueueResponse(Struct):
+class Enqueued(Struct, omit_defaults=True):
     descriptors: Sequence[str] = NOT_SENT
     existing: Sequence[int] | None = None
 
 
-SPECS[PinLaterEnqueueResponse] = _spec(
+SPECS[Enqueued] = _spec(
     (1, LIST, "descriptors", (STRING, "UTF8", False), "jobDescriptors"),
     (100, LIST, "existing", (I32, None, False), "existing"),
 )
-REQUIRED[PinLaterEnqueueResponse] = ('descriptors',)
+REQUIRED[Enqueued] = ('descriptors',)
 
 
-class PinLaterJobAckInfo(Struct):
+class Ack(Struct, omit_defaults=True):
     descriptor: str = NOT_SENT
     append_status: str = ''
     retry_delay_ms: int = 0
@@ -138,7 +138,7 @@ class PinLaterJobAckInfo(Struct):
     error_text: str | None = None
 
 
-SPECS[PinLaterJobAckInfo] = _spec(
+SPECS[Ack] = _spec(
     (1, STRING, "descriptor", "UTF8", "jobDescriptor"),
     (2, STRING, "append_status", "UTF8", "appendCustomStatus"),
     (3, I64, "retry_delay_ms", None, "retryDelayMillis"),
@@ -147,26 +147,26 @@ SPECS[PinLaterJobAckInfo] = _spec(
     (102, STRING, "error_type", "UTF8", "errorType"),
     (103, STRING, "error_text", "UTF8", "errorText"),
 )
-REQUIRED[PinLaterJobAckInfo] = ('descriptor',)
+REQUIRED[Ack] = ('descriptor',)
 
 
-class PinLaterJobAckRequest(Struct):
+class AckBatch(Struct, omit_defaults=True):
     queue: str = NOT_SENT
-    succeeded: Sequence[PinLaterJobAckInfo] | None = None
-    failed: Sequence[PinLaterJobAckInfo] | None = None
+    succeeded: Sequence[Ack] | None = None
+    failed: Sequence[Ack] | None = None
     per_item_errors: bool | None = None
 
 
-SPECS[PinLaterJobAckRequest] = _spec(
+SPECS[AckBatch] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
-    (2, LIST, "succeeded", (STRUCT, [PinLaterJobAckInfo, SPECS[PinLaterJobAckInfo]], False), "jobsSucceeded"),
-    (3, LIST, "failed", (STRUCT, [PinLaterJobAckInfo, SPECS[PinLaterJobAckInfo]], False), "jobsFailed"),
+    (2, LIST, "succeeded", (STRUCT, [Ack, SPECS[Ack]], False), "jobsSucceeded"),
+    (3, LIST, "failed", (STRUCT, [Ack, SPECS[Ack]], False), "jobsFailed"),
     (100, BOOL, "per_item_errors", None, "perItemErrors"),
 )
-REQUIRED[PinLaterJobAckRequest] = ('queue',)
+REQUIRED[AckBatch] = ('queue',)
 
 
-class AckOutcome(Struct):
+class AckResult(Struct, omit_defaults=True):
     descriptor: str = NOT_SENT
     outcome: int = NOT_SENT
     holder: str | None = None
@@ -178,7 +178,7 @@ class AckOutcome(Struct):
     retry_after_ms: int | None = None
 
 
-SPECS[AckOutcome] = _spec(
+SPECS[AckResult] = _spec(
     (1, STRING, "descriptor", "UTF8", "descriptor"),
     (2, I32, "outcome", None, "outcome"),
     (3, STRING, "holder", "UTF8", "holder"),
@@ -189,10 +189,10 @@ SPECS[AckOutcome] = _spec(
     (8, BOOL, "retryable", None, "retryable"),
     (9, I64, "retry_after_ms", None, "retryAfterMillis"),
 )
-REQUIRED[AckOutcome] = ('descriptor', 'outcome')
+REQUIRED[AckResult] = ('descriptor', 'outcome')
 
 
-class MovedJob(Struct):
+class MovedJob(Struct, omit_defaults=True):
     descriptor: str = NOT_SENT
     outcome: int = NOT_SENT
     moved_to: str | None = None
@@ -210,7 +210,7 @@ SPECS[MovedJob] = _spec(
 REQUIRED[MovedJob] = ('descriptor', 'outcome')
 
 
-class WorkerInfo(Struct):
+class WorkerInfo(Struct, omit_defaults=True):
     library: str | None = None
     version: str | None = None
     host: str | None = None
@@ -231,10 +231,10 @@ SPECS[WorkerInfo] = _spec(
 )
 
 
-class PinLaterDequeueRequest(Struct):
+class DequeueRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     limit: int = NOT_SENT
-    acks: PinLaterJobAckRequest | None = None
+    acks: AckBatch | None = None
     dry_run: bool = False
     coverage: float = 1.0
     wait_ms: int | None = None
@@ -242,20 +242,20 @@ class PinLaterDequeueRequest(Struct):
     worker: WorkerInfo | None = None
 
 
-SPECS[PinLaterDequeueRequest] = _spec(
+SPECS[DequeueRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
     (2, I32, "limit", None, "limit"),
-    (3, STRUCT, "acks", [PinLaterJobAckRequest, SPECS[PinLaterJobAckRequest]], "jobAckRequest"),
+    (3, STRUCT, "acks", [AckBatch, SPECS[AckBatch]], "jobAckRequest"),
     (4, BOOL, "dry_run", None, "dryRun"),
     (5, DOUBLE, "coverage", None, "coverage"),
     (100, I32, "wait_ms", None, "waitMillis"),
     (140, I32, "process", None, "process"),
     (141, STRUCT, "worker", [WorkerInfo, SPECS[WorkerInfo]], "worker"),
 )
-REQUIRED[PinLaterDequeueRequest] = ('queue', 'limit')
+REQUIRED[DequeueRequest] = ('queue', 'limit')
 
 
-class PinLaterDequeueMetadata(Struct):
+class DequeueMetadata(Struct, omit_defaults=True):
     attempts_allowed: int | None = None
     attempts_remaining: int | None = None
     token: str | None = None
@@ -266,7 +266,7 @@ class PinLaterDequeueMetadata(Struct):
     body_masked: bool | None = None
 
 
-SPECS[PinLaterDequeueMetadata] = _spec(
+SPECS[DequeueMetadata] = _spec(
     (1, I32, "attempts_allowed", None, "attemptsAllowed"),
     (2, I32, "attempts_remaining", None, "attemptsRemaining"),
     (100, STRING, "token", "UTF8", "claimToken"),
@@ -278,22 +278,22 @@ SPECS[PinLaterDequeueMetadata] = _spec(
 )
 
 
-class PinLaterDequeueResponse(Struct):
+class DequeueResponse(Struct, omit_defaults=True):
     jobs: Mapping[str, bytes] | None = None
-    metadata: Mapping[str, PinLaterDequeueMetadata] | None = None
-    ack_outcomes: Sequence[AckOutcome] | None = None
+    metadata: Mapping[str, DequeueMetadata] | None = None
+    ack_outcomes: Sequence[AckResult] | None = None
     order: Sequence[str] | None = None
 
 
-SPECS[PinLaterDequeueResponse] = _spec(
+SPECS[DequeueResponse] = _spec(
     (1, MAP, "jobs", (STRING, "UTF8", STRING, "BINARY", False), "jobs"),
-    (2, MAP, "metadata", (STRING, "UTF8", STRUCT, [PinLaterDequeueMetadata, SPECS[PinLaterDequeueMetadata]], False), "jobMetadata"),
-    (100, LIST, "ack_outcomes", (STRUCT, [AckOutcome, SPECS[AckOutcome]], False), "ackOutcomes"),
+    (2, MAP, "metadata", (STRING, "UTF8", STRUCT, [DequeueMetadata, SPECS[DequeueMetadata]], False), "jobMetadata"),
+    (100, LIST, "ack_outcomes", (STRUCT, [AckResult, SPECS[AckResult]], False), "ackOutcomes"),
     (101, LIST, "order", (STRING, "UTF8", False), "jobOrder"),
 )
 
 
-class PinLaterCheckpointJobRequest(Struct):
+class Checkpoint(Struct, omit_defaults=True):
     descriptor: str = NOT_SENT
     new_body: bytes | None = None
     move_to_pending: bool = False
@@ -303,7 +303,7 @@ class PinLaterCheckpointJobRequest(Struct):
     token: str | None = None
 
 
-SPECS[PinLaterCheckpointJobRequest] = _spec(
+SPECS[Checkpoint] = _spec(
     (1, STRING, "descriptor", "UTF8", "jobDescriptor"),
     (2, STRING, "new_body", "BINARY", "newBody"),
     (3, BOOL, "move_to_pending", None, "moveToPending"),
@@ -312,36 +312,36 @@ SPECS[PinLaterCheckpointJobRequest] = _spec(
     (6, STRING, "prepend_status", "UTF8", "prependCustomStatus"),
     (100, STRING, "token", "UTF8", "claimToken"),
 )
-REQUIRED[PinLaterCheckpointJobRequest] = ('descriptor',)
+REQUIRED[Checkpoint] = ('descriptor',)
 
 
-class PinLaterCheckpointJobsRequest(Struct):
+class CheckpointBatch(Struct, omit_defaults=True):
     queue: str = NOT_SENT
-    requests: Sequence[PinLaterCheckpointJobRequest] = NOT_SENT
+    requests: Sequence[Checkpoint] = NOT_SENT
     per_item_errors: bool | None = None
 
 
-SPECS[PinLaterCheckpointJobsRequest] = _spec(
+SPECS[CheckpointBatch] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
-    (2, LIST, "requests", (STRUCT, [PinLaterCheckpointJobRequest, SPECS[PinLaterCheckpointJobRequest]], False), "requests"),
+    (2, LIST, "requests", (STRUCT, [Checkpoint, SPECS[Checkpoint]], False), "requests"),
     (100, BOOL, "per_item_errors", None, "perItemErrors"),
 )
-REQUIRED[PinLaterCheckpointJobsRequest] = ('queue', 'requests')
+REQUIRED[CheckpointBatch] = ('queue', 'requests')
 
 
-class PinLaterLookupJobRequest(Struct):
+class LookupRequest(Struct, omit_defaults=True):
     descriptors: Sequence[str] = NOT_SENT
-    include_body: bool = False
+    bodies: bool = False
 
 
-SPECS[PinLaterLookupJobRequest] = _spec(
+SPECS[LookupRequest] = _spec(
     (1, LIST, "descriptors", (STRING, "UTF8", False), "jobDescriptors"),
-    (2, BOOL, "include_body", None, "includeBody"),
+    (2, BOOL, "bodies", None, "includeBody"),
 )
-REQUIRED[PinLaterLookupJobRequest] = ('descriptors',)
+REQUIRED[LookupRequest] = ('descriptors',)
 
 
-class Attempt(Struct):
+class Attempt(Struct, omit_defaults=True):
     number: int = NOT_SENT
     claimed_by: str | None = None
     claimed_at_ms: int | None = None
@@ -363,7 +363,7 @@ SPECS[Attempt] = _spec(
 REQUIRED[Attempt] = ('number',)
 
 
-class PinLaterJobInfo(Struct):
+class JobInfo(Struct, omit_defaults=True):
     descriptor: str = NOT_SENT
     state: int = NOT_SENT
     attempts_allowed: int = NOT_SENT
@@ -387,7 +387,7 @@ class PinLaterJobInfo(Struct):
     failure_group: str | None = None
 
 
-SPECS[PinLaterJobInfo] = _spec(
+SPECS[JobInfo] = _spec(
     (1, STRING, "descriptor", "UTF8", "jobDescriptor"),
     (2, I32, "state", None, "jobState"),
     (3, I32, "attempts_remaining", None, "attemptsRemaining"),
@@ -410,70 +410,70 @@ SPECS[PinLaterJobInfo] = _spec(
     (130, BOOL, "body_masked", None, "bodyMasked"),
     (131, STRING, "failure_group", "UTF8", "failureGroup"),
 )
-REQUIRED[PinLaterJobInfo] = ('descriptor', 'state', 'attempts_allowed', 'attempts_remaining', 'custom_status', 'created_at_ms')
+REQUIRED[JobInfo] = ('descriptor', 'state', 'attempts_allowed', 'attempts_remaining', 'custom_status', 'created_at_ms')
 
 
-class PinLaterGetJobCountRequest(Struct):
+class JobFilter(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     state: int = NOT_SENT
     priority: int | None = None
-    count_future_jobs: bool = False
+    future: bool = False
     regex: str | None = None
 
 
-SPECS[PinLaterGetJobCountRequest] = _spec(
+SPECS[JobFilter] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
     (2, I32, "state", None, "jobState"),
     (3, BYTE, "priority", None, "priority"),
-    (4, BOOL, "count_future_jobs", None, "countFutureJobs"),
+    (4, BOOL, "future", None, "countFutureJobs"),
     (5, STRING, "regex", "UTF8", "bodyRegexToMatch"),
 )
-REQUIRED[PinLaterGetJobCountRequest] = ('queue', 'state')
+REQUIRED[JobFilter] = ('queue', 'state')
 
 
-class PinLaterScanJobsRequest(Struct):
+class ScanRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     state: int = NOT_SENT
     priority: int | None = None
-    scan_future_jobs: bool = False
+    future: bool = False
     continuation: str = '0'
     limit: int = 100
     regex: str | None = None
     paged: bool | None = None
-    include_body: bool | None = None
+    bodies: bool | None = None
     shard: str | None = None
 
 
-SPECS[PinLaterScanJobsRequest] = _spec(
+SPECS[ScanRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
     (2, I32, "state", None, "jobState"),
     (3, BYTE, "priority", None, "priority"),
-    (4, BOOL, "scan_future_jobs", None, "scanFutureJobs"),
+    (4, BOOL, "future", None, "scanFutureJobs"),
     (5, STRING, "continuation", "UTF8", "continuation"),
     (6, I32, "limit", None, "limit"),
     (7, STRING, "regex", "UTF8", "bodyRegexToMatch"),
     (100, BOOL, "paged", None, "paged"),
-    (101, BOOL, "include_body", None, "includeBody"),
+    (101, BOOL, "bodies", None, "includeBody"),
     (102, STRING, "shard", "UTF8", "shard"),
 )
-REQUIRED[PinLaterScanJobsRequest] = ('queue', 'state')
+REQUIRED[ScanRequest] = ('queue', 'state')
 
 
-class PinLaterScanJobsResponse(Struct):
-    jobs: Sequence[PinLaterJobInfo] = NOT_SENT
+class Scanned(Struct, omit_defaults=True):
+    jobs: Sequence[JobInfo] = NOT_SENT
     continuation: str = '-1'
     incomplete: bool | None = None
 
 
-SPECS[PinLaterScanJobsResponse] = _spec(
-    (1, LIST, "jobs", (STRUCT, [PinLaterJobInfo, SPECS[PinLaterJobInfo]], False), "scannedJobs"),
+SPECS[Scanned] = _spec(
+    (1, LIST, "jobs", (STRUCT, [JobInfo, SPECS[JobInfo]], False), "scannedJobs"),
     (2, STRING, "continuation", "UTF8", "continuation"),
     (100, BOOL, "incomplete", None, "incomplete"),
 )
-REQUIRED[PinLaterScanJobsResponse] = ('jobs',)
+REQUIRED[Scanned] = ('jobs',)
 
 
-class PinLaterRetryFailedJobsRequest(Struct):
+class RetryRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     priority: int = 1
     attempts: int = 1
@@ -482,7 +482,7 @@ class PinLaterRetryFailedJobsRequest(Struct):
     skip_cancelled: bool | None = None
 
 
-SPECS[PinLaterRetryFailedJobsRequest] = _spec(
+SPECS[RetryRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
     (2, BYTE, "priority", None, "priority"),
     (3, I32, "attempts", None, "attemptsToAllow"),
@@ -490,10 +490,10 @@ SPECS[PinLaterRetryFailedJobsRequest] = _spec(
     (5, I32, "limit", None, "limit"),
     (100, BOOL, "skip_cancelled", None, "skipCancelled"),
 )
-REQUIRED[PinLaterRetryFailedJobsRequest] = ('queue',)
+REQUIRED[RetryRequest] = ('queue',)
 
 
-class PinLaterDeleteJobsRequest(Struct):
+class DeleteRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     state: int = NOT_SENT
     priority: int = 1
@@ -501,17 +501,17 @@ class PinLaterDeleteJobsRequest(Struct):
     limit: int = 1000
 
 
-SPECS[PinLaterDeleteJobsRequest] = _spec(
+SPECS[DeleteRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
     (2, I32, "state", None, "jobState"),
     (3, BYTE, "priority", None, "priority"),
     (4, STRING, "regex", "UTF8", "bodyRegexToMatch"),
     (5, I32, "limit", None, "limit"),
 )
-REQUIRED[PinLaterDeleteJobsRequest] = ('queue', 'state')
+REQUIRED[DeleteRequest] = ('queue', 'state')
 
 
-class RunJobsRequest(Struct):
+class RunJobsRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     descriptors: Sequence[str] = NOT_SENT
     run_after_ms: int | None = None
@@ -527,7 +527,7 @@ SPECS[RunJobsRequest] = _spec(
 REQUIRED[RunJobsRequest] = ('queue', 'descriptors')
 
 
-class ChangePriorityRequest(Struct):
+class ChangePriorityRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     descriptors: Sequence[str] = NOT_SENT
     priority: int = NOT_SENT
@@ -541,21 +541,21 @@ SPECS[ChangePriorityRequest] = _spec(
 REQUIRED[ChangePriorityRequest] = ('queue', 'descriptors', 'priority')
 
 
-class ClaimRef(Struct):
+class Claim(Struct, omit_defaults=True):
     descriptor: str = NOT_SENT
     token: str = NOT_SENT
 
 
-SPECS[ClaimRef] = _spec(
+SPECS[Claim] = _spec(
     (1, STRING, "descriptor", "UTF8", "jobDescriptor"),
     (2, STRING, "token", "UTF8", "claimToken"),
 )
-REQUIRED[ClaimRef] = ('descriptor', 'token')
+REQUIRED[Claim] = ('descriptor', 'token')
 
 
-class ClaimsRequest(Struct):
+class ClaimsRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
-    claims: Sequence[ClaimRef] = NOT_SENT
+    claims: Sequence[Claim] = NOT_SENT
     per_item_errors: bool | None = None
     process: int | None = None
     worker: WorkerInfo | None = None
@@ -563,7 +563,7 @@ class ClaimsRequest(Struct):
 
 SPECS[ClaimsRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
-    (2, LIST, "claims", (STRUCT, [ClaimRef, SPECS[ClaimRef]], False), "claims"),
+    (2, LIST, "claims", (STRUCT, [Claim, SPECS[Claim]], False), "claims"),
     (3, BOOL, "per_item_errors", None, "perItemErrors"),
     (4, I32, "process", None, "process"),
     (5, STRUCT, "worker", [WorkerInfo, SPECS[WorkerInfo]], "worker"),
@@ -571,23 +571,23 @@ SPECS[ClaimsRequest] = _spec(
 REQUIRED[ClaimsRequest] = ('queue', 'claims')
 
 
-class ReleaseRequest(Struct):
+class ReleaseRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
-    claims: Sequence[ClaimRef] = NOT_SENT
+    claims: Sequence[Claim] = NOT_SENT
     delay_ms: int = 0
     per_item_errors: bool | None = None
 
 
 SPECS[ReleaseRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
-    (2, LIST, "claims", (STRUCT, [ClaimRef, SPECS[ClaimRef]], False), "claims"),
+    (2, LIST, "claims", (STRUCT, [Claim, SPECS[Claim]], False), "claims"),
     (3, I64, "delay_ms", None, "delayMillis"),
     (4, BOOL, "per_item_errors", None, "perItemErrors"),
 )
 REQUIRED[ReleaseRequest] = ('queue', 'claims')
 
 
-class QueueConfig(Struct):
+class QueueConfig(Struct, omit_defaults=True):
     max_jobs_per_second: float | None = None
     claim_timeout_ms: int | None = None
     succeeded_ttl_ms: int | None = None
@@ -612,7 +612,7 @@ SPECS[QueueConfig] = _spec(
 )
 
 
-class QueueCounts(Struct):
+class QueueCounts(Struct, omit_defaults=True):
     priority: int = NOT_SENT
     pending: int = NOT_SENT
     future: int = NOT_SENT
@@ -644,7 +644,7 @@ SPECS[QueueCounts] = _spec(
 REQUIRED[QueueCounts] = ('priority', 'pending', 'future', 'in_progress', 'succeeded', 'failed', 'enqueued_total', 'claimed_total', 'succeeded_total', 'failed_total', 'retried_total')
 
 
-class QueueRates(Struct):
+class QueueRates(Struct, omit_defaults=True):
     enqueued: float = NOT_SENT
     claimed: float = NOT_SENT
     succeeded: float = NOT_SENT
@@ -662,7 +662,7 @@ SPECS[QueueRates] = _spec(
 REQUIRED[QueueRates] = ('enqueued', 'claimed', 'succeeded', 'failed', 'retried')
 
 
-class QueueStats(Struct):
+class QueueStats(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     paused: bool = NOT_SENT
     counts: Sequence[QueueCounts] = NOT_SENT
@@ -686,7 +686,7 @@ SPECS[QueueStats] = _spec(
 REQUIRED[QueueStats] = ('queue', 'paused', 'counts', 'rates', 'waiting_dequeues')
 
 
-class FailureGroup(Struct):
+class FailureGroup(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     name: str = NOT_SENT
     task: str = NOT_SENT
@@ -716,7 +716,7 @@ SPECS[FailureGroup] = _spec(
 REQUIRED[FailureGroup] = ('queue', 'name', 'task', 'error_type', 'pattern', 'failures', 'first_ms', 'last_ms', 'sample_descriptor', 'hours')
 
 
-class BulkFilter(Struct):
+class BulkFilter(Struct, omit_defaults=True):
     state: int = NOT_SENT
     priority: int | None = None
     regex: str | None = None
@@ -746,7 +746,7 @@ SPECS[BulkFilter] = _spec(
 REQUIRED[BulkFilter] = ('state',)
 
 
-class BulkOrder(Struct):
+class BulkOrder(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     action: int = NOT_SENT
     filter: BulkFilter = NOT_SENT
@@ -770,7 +770,7 @@ SPECS[BulkOrder] = _spec(
 REQUIRED[BulkOrder] = ('queue', 'action', 'filter')
 
 
-class BulkRun(Struct):
+class BulkRun(Struct, omit_defaults=True):
     id: str = NOT_SENT
     order: BulkOrder = NOT_SENT
     who: str = NOT_SENT
@@ -808,7 +808,7 @@ SPECS[BulkRun] = _spec(
 REQUIRED[BulkRun] = ('id', 'order', 'who', 'started_ms', 'state', 'looked', 'changed', 'news_ms')
 
 
-class BulkRunsRequest(Struct):
+class BulkRunsRequest(Struct, omit_defaults=True):
     queues: Sequence[str] = NOT_SENT
 
 
@@ -818,7 +818,7 @@ SPECS[BulkRunsRequest] = _spec(
 REQUIRED[BulkRunsRequest] = ('queues',)
 
 
-class BulkRunsResponse(Struct):
+class BulkRunsResponse(Struct, omit_defaults=True):
     runs: Sequence[BulkRun] = NOT_SENT
     incomplete: bool | None = None
     missing_shards: Sequence[str] | None = None
@@ -832,7 +832,7 @@ SPECS[BulkRunsResponse] = _spec(
 REQUIRED[BulkRunsResponse] = ('runs',)
 
 
-class FailureMute(Struct):
+class FailureMute(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     name: str = NOT_SENT
     until_ms: int | None = None
@@ -846,7 +846,7 @@ SPECS[FailureMute] = _spec(
 REQUIRED[FailureMute] = ('queue', 'name')
 
 
-class FailuresRequest(Struct):
+class FailuresRequest(Struct, omit_defaults=True):
     queues: Sequence[str] = NOT_SENT
 
 
@@ -856,7 +856,7 @@ SPECS[FailuresRequest] = _spec(
 REQUIRED[FailuresRequest] = ('queues',)
 
 
-class FailuresResponse(Struct):
+class FailuresResponse(Struct, omit_defaults=True):
     groups: Sequence[FailureGroup] = NOT_SENT
     incomplete: bool | None = None
 
@@ -868,7 +868,7 @@ SPECS[FailuresResponse] = _spec(
 REQUIRED[FailuresResponse] = ('groups',)
 
 
-class Percentiles(Struct):
+class Percentiles(Struct, omit_defaults=True):
     number: int = NOT_SENT
     p50_ms: int = NOT_SENT
     p90_ms: int = NOT_SENT
@@ -884,7 +884,7 @@ SPECS[Percentiles] = _spec(
 REQUIRED[Percentiles] = ('number', 'p50_ms', 'p90_ms', 'p99_ms')
 
 
-class HistoryPoint(Struct):
+class HistoryPoint(Struct, omit_defaults=True):
     at_ms: int = NOT_SENT
     enqueued: int = NOT_SENT
     claimed: int = NOT_SENT
@@ -918,7 +918,7 @@ SPECS[HistoryPoint] = _spec(
 REQUIRED[HistoryPoint] = ('at_ms', 'enqueued', 'claimed', 'succeeded', 'failed', 'timed_out', 'expired')
 
 
-class QueueHistory(Struct):
+class QueueHistory(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     points: Sequence[HistoryPoint] = NOT_SENT
 
@@ -930,7 +930,7 @@ SPECS[QueueHistory] = _spec(
 REQUIRED[QueueHistory] = ('queue', 'points')
 
 
-class QueueHistoryRequest(Struct):
+class QueueHistoryRequest(Struct, omit_defaults=True):
     queues: Sequence[str] = NOT_SENT
     from_ms: int = NOT_SENT
     until_ms: int | None = None
@@ -946,7 +946,7 @@ SPECS[QueueHistoryRequest] = _spec(
 REQUIRED[QueueHistoryRequest] = ('queues', 'from_ms')
 
 
-class DeployMark(Struct):
+class DeployMark(Struct, omit_defaults=True):
     at_ms: int = NOT_SENT
     text: str = NOT_SENT
     queue: str | None = None
@@ -960,7 +960,7 @@ SPECS[DeployMark] = _spec(
 REQUIRED[DeployMark] = ('at_ms', 'text')
 
 
-class QueueHistoryResponse(Struct):
+class QueueHistoryResponse(Struct, omit_defaults=True):
     queues: Sequence[QueueHistory] = NOT_SENT
     marks: Sequence[DeployMark] = NOT_SENT
     step_s: int = NOT_SENT
@@ -980,7 +980,7 @@ SPECS[QueueHistoryResponse] = _spec(
 REQUIRED[QueueHistoryResponse] = ('queues', 'marks', 'step_s', 'from_ms', 'until_ms')
 
 
-class JobCount(Struct):
+class JobCount(Struct, omit_defaults=True):
     jobs: int = NOT_SENT
     incomplete: bool | None = None
 
@@ -992,7 +992,7 @@ SPECS[JobCount] = _spec(
 REQUIRED[JobCount] = ('jobs',)
 
 
-class UniqueKeyRequest(Struct):
+class UniqueKeyRequest(Struct, omit_defaults=True):
     queues: Sequence[str] = NOT_SENT
     unique_key: str = NOT_SENT
 
@@ -1004,19 +1004,19 @@ SPECS[UniqueKeyRequest] = _spec(
 REQUIRED[UniqueKeyRequest] = ('queues', 'unique_key')
 
 
-class KeyHolders(Struct):
-    jobs: Sequence[PinLaterJobInfo] = NOT_SENT
+class KeyHolders(Struct, omit_defaults=True):
+    jobs: Sequence[JobInfo] = NOT_SENT
     incomplete: bool | None = None
 
 
 SPECS[KeyHolders] = _spec(
-    (1, LIST, "jobs", (STRUCT, [PinLaterJobInfo, SPECS[PinLaterJobInfo]], False), "jobs"),
+    (1, LIST, "jobs", (STRUCT, [JobInfo, SPECS[JobInfo]], False), "jobs"),
     (2, BOOL, "incomplete", None, "incomplete"),
 )
 REQUIRED[KeyHolders] = ('jobs',)
 
 
-class SettingsInForce(Struct):
+class SettingsInForce(Struct, omit_defaults=True):
     values: QueueConfig = NOT_SENT
     origins: Mapping[str, str] = NOT_SENT
 
@@ -1028,7 +1028,7 @@ SPECS[SettingsInForce] = _spec(
 REQUIRED[SettingsInForce] = ('values', 'origins')
 
 
-class WaitingDequeues(Struct):
+class WaitingDequeues(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     source: str = NOT_SENT
     number: int = NOT_SENT
@@ -1042,7 +1042,7 @@ SPECS[WaitingDequeues] = _spec(
 REQUIRED[WaitingDequeues] = ('queue', 'source', 'number')
 
 
-class WorkerQueue(Struct):
+class WorkerQueue(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     asked_ms: int | None = None
     handed_out: int = NOT_SENT
@@ -1066,7 +1066,7 @@ SPECS[WorkerQueue] = _spec(
 REQUIRED[WorkerQueue] = ('queue', 'handed_out', 'timed_out', 'late', 'timed_out_lately', 'late_lately')
 
 
-class LostClaim(Struct):
+class LostClaim(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     descriptor: str = NOT_SENT
     ended_ms: int = NOT_SENT
@@ -1080,7 +1080,7 @@ SPECS[LostClaim] = _spec(
 REQUIRED[LostClaim] = ('queue', 'descriptor', 'ended_ms')
 
 
-class WorkerStatus(Struct):
+class WorkerStatus(Struct, omit_defaults=True):
     source: str = NOT_SENT
     process: int | None = None
     heard_ms: int | None = None
@@ -1104,7 +1104,7 @@ SPECS[WorkerStatus] = _spec(
 REQUIRED[WorkerStatus] = ('source', 'queues', 'lost')
 
 
-class ServerWorkers(Struct):
+class ServerWorkers(Struct, omit_defaults=True):
     workers: Sequence[WorkerStatus] = NOT_SENT
     waiting: Sequence[WaitingDequeues] = NOT_SENT
     server_id: str = NOT_SENT
@@ -1126,7 +1126,7 @@ SPECS[ServerWorkers] = _spec(
 REQUIRED[ServerWorkers] = ('workers', 'waiting', 'server_id', 'servers', 'now_ms', 'up_ms', 'forgotten')
 
 
-class AuditRequest(Struct):
+class AuditRequest(Struct, omit_defaults=True):
     queue: str | None = None
     who: str | None = None
     operation: str | None = None
@@ -1147,7 +1147,7 @@ SPECS[AuditRequest] = _spec(
 )
 
 
-class AuditEntry(Struct):
+class AuditEntry(Struct, omit_defaults=True):
     id: str = NOT_SENT
     at_ms: int = NOT_SENT
     who: str = NOT_SENT
@@ -1181,7 +1181,7 @@ SPECS[AuditEntry] = _spec(
 REQUIRED[AuditEntry] = ('id', 'at_ms', 'who', 'roles', 'source', 'address', 'operation', 'queue', 'arguments', 'outcome', 'detail', 'server')
 
 
-class AuditPage(Struct):
+class AuditPage(Struct, omit_defaults=True):
     entries: Sequence[AuditEntry] = NOT_SENT
     continuation: str | None = None
     incomplete: bool | None = None
@@ -1195,7 +1195,7 @@ SPECS[AuditPage] = _spec(
 REQUIRED[AuditPage] = ('entries',)
 
 
-class ClusterServer(Struct):
+class ClusterServer(Struct, omit_defaults=True):
     address: str = NOT_SENT
     name: str | None = None
     slots: Mapping[str, int] = NOT_SENT
@@ -1231,7 +1231,7 @@ SPECS[ClusterServer] = _spec(
 REQUIRED[ClusterServer] = ('address', 'slots', 'answers', 'heard', 'usable', 'unanswered_calls', 'items_sent', 'items_taken')
 
 
-class ShardLane(Struct):
+class ShardLane(Struct, omit_defaults=True):
     kind: str = NOT_SENT
     waiting: int = NOT_SENT
     running: int = NOT_SENT
@@ -1255,7 +1255,7 @@ SPECS[ShardLane] = _spec(
 REQUIRED[ShardLane] = ('kind', 'waiting', 'running', 'calls', 'requests')
 
 
-class ShardJobs(Struct):
+class ShardJobs(Struct, omit_defaults=True):
     at_ms: int = NOT_SENT
     due: int = NOT_SENT
     scheduled: int = NOT_SENT
@@ -1277,7 +1277,7 @@ SPECS[ShardJobs] = _spec(
 REQUIRED[ShardJobs] = ('at_ms', 'due', 'scheduled', 'in_progress', 'succeeded', 'failed')
 
 
-class ShardSize(Struct):
+class ShardSize(Struct, omit_defaults=True):
     used_bytes: int | None = None
     log_bytes: int | None = None
     limit_bytes: int | None = None
@@ -1294,7 +1294,7 @@ SPECS[ShardSize] = _spec(
 )
 
 
-class ShardDrain(Struct):
+class ShardDrain(Struct, omit_defaults=True):
     since_ms: int = NOT_SENT
     leaving: bool = NOT_SENT
     live_at_first: int | None = None
@@ -1312,7 +1312,7 @@ SPECS[ShardDrain] = _spec(
 REQUIRED[ShardDrain] = ('since_ms', 'leaving')
 
 
-class ShardMemory(Struct):
+class ShardMemory(Struct, omit_defaults=True):
     jobs: int = NOT_SENT
     bytes: int = NOT_SENT
     claims: int = NOT_SENT
@@ -1328,7 +1328,7 @@ SPECS[ShardMemory] = _spec(
 REQUIRED[ShardMemory] = ('jobs', 'bytes', 'claims', 'stale_claims')
 
 
-class ShardDetails(Struct):
+class ShardDetails(Struct, omit_defaults=True):
     kind: str = NOT_SENT
     address: str | None = None
     takes_enqueues: bool = NOT_SENT
@@ -1366,7 +1366,7 @@ SPECS[ShardDetails] = _spec(
 REQUIRED[ShardDetails] = ('kind', 'takes_enqueues', 'since_ms', 'probing', 'stalled', 'size', 'lanes')
 
 
-class ClusterShard(Struct):
+class ClusterShard(Struct, omit_defaults=True):
     name: str = NOT_SENT
     in_reach: bool = NOT_SENT
     version: int = NOT_SENT
@@ -1386,7 +1386,7 @@ SPECS[ClusterShard] = _spec(
 REQUIRED[ClusterShard] = ('name', 'in_reach', 'version', 'owners', 'misplaced')
 
 
-class ForwardedCalls(Struct):
+class ForwardedCalls(Struct, omit_defaults=True):
     kind: str = NOT_SENT
     calls_sent: int = NOT_SENT
     items_sent: int = NOT_SENT
@@ -1404,7 +1404,7 @@ SPECS[ForwardedCalls] = _spec(
 REQUIRED[ForwardedCalls] = ('kind', 'calls_sent', 'items_sent', 'calls_taken', 'items_taken')
 
 
-class FrontProcess(Struct):
+class FrontProcess(Struct, omit_defaults=True):
     number: int = NOT_SENT
     calls_taken: int = NOT_SENT
     calls_under_way: int = NOT_SENT
@@ -1422,7 +1422,7 @@ SPECS[FrontProcess] = _spec(
 REQUIRED[FrontProcess] = ('number', 'calls_taken', 'calls_under_way', 'waiting_calls', 'untaken_bytes')
 
 
-class ClusterStatus(Struct):
+class ClusterStatus(Struct, omit_defaults=True):
     address: str = NOT_SENT
     servers: Sequence[ClusterServer] = NOT_SENT
     shards: Sequence[ClusterShard] = NOT_SENT
@@ -1446,7 +1446,7 @@ SPECS[ClusterStatus] = _spec(
 REQUIRED[ClusterStatus] = ('address', 'servers', 'shards', 'forwarded', 'moves', 'answers_lost')
 
 
-class CallerRights(Struct):
+class CallerRights(Struct, omit_defaults=True):
     token_name: str | None = None
     roles: Sequence[str] = NOT_SENT
     queues: Sequence[str] = NOT_SENT
@@ -1464,7 +1464,7 @@ SPECS[CallerRights] = _spec(
 REQUIRED[CallerRights] = ('roles', 'queues')
 
 
-class JobsAhead(Struct):
+class JobsAhead(Struct, omit_defaults=True):
     jobs: int = NOT_SENT
     at_least: bool = NOT_SENT
     incomplete: bool = NOT_SENT
@@ -1478,7 +1478,7 @@ SPECS[JobsAhead] = _spec(
 REQUIRED[JobsAhead] = ('jobs', 'at_least', 'incomplete')
 
 
-class QueueFacts(Struct):
+class QueueFacts(Struct, omit_defaults=True):
     paused: bool = NOT_SENT
     paused_at_ms: int | None = None
     paused_by: str | None = None
@@ -1508,7 +1508,7 @@ SPECS[QueueFacts] = _spec(
 REQUIRED[QueueFacts] = ('paused', 'claimed_per_second', 'in_progress', 'waiting_dequeues', 'server_started_at_ms', 'servers')
 
 
-class ShardFacts(Struct):
+class ShardFacts(Struct, omit_defaults=True):
     name: str = NOT_SENT
     in_reach: bool = NOT_SENT
     drains: bool = NOT_SENT
@@ -1522,9 +1522,9 @@ SPECS[ShardFacts] = _spec(
 REQUIRED[ShardFacts] = ('name', 'in_reach', 'drains')
 
 
-class JobExplanation(Struct):
+class JobExplanation(Struct, omit_defaults=True):
     descriptor: str = NOT_SENT
-    job: PinLaterJobInfo | None = None
+    job: JobInfo | None = None
     now_ms: int = NOT_SENT
     shard: ShardFacts = NOT_SENT
     queue: QueueFacts = NOT_SENT
@@ -1533,7 +1533,7 @@ class JobExplanation(Struct):
 
 SPECS[JobExplanation] = _spec(
     (1, STRING, "descriptor", "UTF8", "jobDescriptor"),
-    (2, STRUCT, "job", [PinLaterJobInfo, SPECS[PinLaterJobInfo]], "job"),
+    (2, STRUCT, "job", [JobInfo, SPECS[JobInfo]], "job"),
     (3, I64, "now_ms", None, "nowMillis"),
     (4, STRUCT, "shard", [ShardFacts, SPECS[ShardFacts]], "shard"),
     (5, STRUCT, "queue", [QueueFacts, SPECS[QueueFacts]], "queue"),
@@ -1542,7 +1542,7 @@ SPECS[JobExplanation] = _spec(
 REQUIRED[JobExplanation] = ('descriptor', 'now_ms', 'shard', 'queue')
 
 
-class ServerInfo(Struct):
+class ServerInfo(Struct, omit_defaults=True):
     version: str = NOT_SENT
     features: Sequence[str] = NOT_SENT
     store_kind: str = NOT_SENT
@@ -1578,7 +1578,7 @@ SPECS[ServerInfo] = _spec(
 REQUIRED[ServerInfo] = ('version', 'features', 'store_kind', 'now_ms', 'started_at_ms', 'priority_levels', 'max_body_bytes', 'max_frame_bytes', 'max_jobs_per_request', 'max_descriptors_per_request', 'max_wait_ms')
 
 
-class OwningServer(Struct):
+class OwningServer(Struct, omit_defaults=True):
     id: str = NOT_SENT
     address: str | None = None
 
@@ -1590,7 +1590,7 @@ SPECS[OwningServer] = _spec(
 REQUIRED[OwningServer] = ('id',)
 
 
-class OwnedShard(Struct):
+class OwnedShard(Struct, omit_defaults=True):
     name: str = NOT_SENT
     takes_enqueues: bool = NOT_SENT
     owners: Sequence[int] = NOT_SENT
@@ -1604,7 +1604,7 @@ SPECS[OwnedShard] = _spec(
 REQUIRED[OwnedShard] = ('name', 'takes_enqueues', 'owners')
 
 
-class QueueOwners(Struct):
+class QueueOwners(Struct, omit_defaults=True):
     servers: Sequence[OwningServer] = NOT_SENT
     shards: Sequence[OwnedShard] = NOT_SENT
 
@@ -1646,38 +1646,38 @@ RESULTS["deleteQueue"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLa
 
 class enqueueJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterEnqueueRequest = NOT_SENT
+    request: EnqueueRequest = NOT_SENT
 
 
 SPECS[enqueueJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterEnqueueRequest, SPECS[PinLaterEnqueueRequest]], "request"),
+    (2, STRUCT, "request", [EnqueueRequest, SPECS[EnqueueRequest]], "request"),
 )
 REQUIRED[enqueueJobs_args] = ('context', 'request')
-RESULTS["enqueueJobs"] = ((0, STRUCT, "success", [PinLaterEnqueueResponse, SPECS[PinLaterEnqueueResponse]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["enqueueJobs"] = ((0, STRUCT, "success", [Enqueued, SPECS[Enqueued]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class dequeueJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterDequeueRequest = NOT_SENT
+    request: DequeueRequest = NOT_SENT
 
 
 SPECS[dequeueJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterDequeueRequest, SPECS[PinLaterDequeueRequest]], "request"),
+    (2, STRUCT, "request", [DequeueRequest, SPECS[DequeueRequest]], "request"),
 )
 REQUIRED[dequeueJobs_args] = ('context', 'request')
-RESULTS["dequeueJobs"] = ((0, STRUCT, "success", [PinLaterDequeueResponse, SPECS[PinLaterDequeueResponse]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["dequeueJobs"] = ((0, STRUCT, "success", [DequeueResponse, SPECS[DequeueResponse]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class ackDequeuedJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterJobAckRequest = NOT_SENT
+    request: AckBatch = NOT_SENT
 
 
 SPECS[ackDequeuedJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterJobAckRequest, SPECS[PinLaterJobAckRequest]], "request"),
+    (2, STRUCT, "request", [AckBatch, SPECS[AckBatch]], "request"),
 )
 REQUIRED[ackDequeuedJobs_args] = ('context', 'request')
 RESULTS["ackDequeuedJobs"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
@@ -1685,12 +1685,12 @@ RESULTS["ackDequeuedJobs"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[P
 
 class checkpointJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterCheckpointJobsRequest = NOT_SENT
+    request: CheckpointBatch = NOT_SENT
 
 
 SPECS[checkpointJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterCheckpointJobsRequest, SPECS[PinLaterCheckpointJobsRequest]], "request"),
+    (2, STRUCT, "request", [CheckpointBatch, SPECS[CheckpointBatch]], "request"),
 )
 REQUIRED[checkpointJobs_args] = ('context', 'request')
 RESULTS["checkpointJobs"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
@@ -1698,25 +1698,25 @@ RESULTS["checkpointJobs"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[Pi
 
 class lookupJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterLookupJobRequest = NOT_SENT
+    request: LookupRequest = NOT_SENT
 
 
 SPECS[lookupJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterLookupJobRequest, SPECS[PinLaterLookupJobRequest]], "request"),
+    (2, STRUCT, "request", [LookupRequest, SPECS[LookupRequest]], "request"),
 )
 REQUIRED[lookupJobs_args] = ('context', 'request')
-RESULTS["lookupJobs"] = ((0, MAP, "success", (STRING, "UTF8", STRUCT, [PinLaterJobInfo, SPECS[PinLaterJobInfo]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["lookupJobs"] = ((0, MAP, "success", (STRING, "UTF8", STRUCT, [JobInfo, SPECS[JobInfo]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class getJobCount_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterGetJobCountRequest = NOT_SENT
+    request: JobFilter = NOT_SENT
 
 
 SPECS[getJobCount_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterGetJobCountRequest, SPECS[PinLaterGetJobCountRequest]], "request"),
+    (2, STRUCT, "request", [JobFilter, SPECS[JobFilter]], "request"),
 )
 REQUIRED[getJobCount_args] = ('context', 'request')
 RESULTS["getJobCount"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
@@ -1735,25 +1735,25 @@ RESULTS["getQueueNames"] = ((0, SET, "success", (STRING, "UTF8", False), "succes
 
 class scanJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterScanJobsRequest = NOT_SENT
+    request: ScanRequest = NOT_SENT
 
 
 SPECS[scanJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterScanJobsRequest, SPECS[PinLaterScanJobsRequest]], "request"),
+    (2, STRUCT, "request", [ScanRequest, SPECS[ScanRequest]], "request"),
 )
 REQUIRED[scanJobs_args] = ('context', 'request')
-RESULTS["scanJobs"] = ((0, STRUCT, "success", [PinLaterScanJobsResponse, SPECS[PinLaterScanJobsResponse]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["scanJobs"] = ((0, STRUCT, "success", [Scanned, SPECS[Scanned]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class retryFailedJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterRetryFailedJobsRequest = NOT_SENT
+    request: RetryRequest = NOT_SENT
 
 
 SPECS[retryFailedJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterRetryFailedJobsRequest, SPECS[PinLaterRetryFailedJobsRequest]], "request"),
+    (2, STRUCT, "request", [RetryRequest, SPECS[RetryRequest]], "request"),
 )
 REQUIRED[retryFailedJobs_args] = ('context', 'request')
 RESULTS["retryFailedJobs"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
@@ -1761,12 +1761,12 @@ RESULTS["retryFailedJobs"] = ((0, I32, "success", None, "success"), (1, STRUCT, 
 
 class deleteJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterDeleteJobsRequest = NOT_SENT
+    request: DeleteRequest = NOT_SENT
 
 
 SPECS[deleteJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterDeleteJobsRequest, SPECS[PinLaterDeleteJobsRequest]], "request"),
+    (2, STRUCT, "request", [DeleteRequest, SPECS[DeleteRequest]], "request"),
 )
 REQUIRED[deleteJobs_args] = ('context', 'request')
 RESULTS["deleteJobs"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
@@ -1785,28 +1785,28 @@ RESULTS["getServerInfo"] = ((0, STRUCT, "success", [ServerInfo, SPECS[ServerInfo
 
 class ackJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterJobAckRequest = NOT_SENT
+    request: AckBatch = NOT_SENT
 
 
 SPECS[ackJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterJobAckRequest, SPECS[PinLaterJobAckRequest]], "request"),
+    (2, STRUCT, "request", [AckBatch, SPECS[AckBatch]], "request"),
 )
 REQUIRED[ackJobs_args] = ('context', 'request')
-RESULTS["ackJobs"] = ((0, LIST, "success", (STRUCT, [AckOutcome, SPECS[AckOutcome]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["ackJobs"] = ((0, LIST, "success", (STRUCT, [AckResult, SPECS[AckResult]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class checkpointJobsFenced_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterCheckpointJobsRequest = NOT_SENT
+    request: CheckpointBatch = NOT_SENT
 
 
 SPECS[checkpointJobsFenced_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterCheckpointJobsRequest, SPECS[PinLaterCheckpointJobsRequest]], "request"),
+    (2, STRUCT, "request", [CheckpointBatch, SPECS[CheckpointBatch]], "request"),
 )
 REQUIRED[checkpointJobsFenced_args] = ('context', 'request')
-RESULTS["checkpointJobsFenced"] = ((0, LIST, "success", (STRUCT, [AckOutcome, SPECS[AckOutcome]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["checkpointJobsFenced"] = ((0, LIST, "success", (STRUCT, [AckResult, SPECS[AckResult]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class heartbeatClaims_args(Arguments):
@@ -1819,7 +1819,7 @@ SPECS[heartbeatClaims_args] = _spec(
     (2, STRUCT, "request", [ClaimsRequest, SPECS[ClaimsRequest]], "request"),
 )
 REQUIRED[heartbeatClaims_args] = ('context', 'request')
-RESULTS["heartbeatClaims"] = ((0, LIST, "success", (STRUCT, [AckOutcome, SPECS[AckOutcome]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["heartbeatClaims"] = ((0, LIST, "success", (STRUCT, [AckResult, SPECS[AckResult]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class releaseJobs_args(Arguments):
@@ -1832,7 +1832,7 @@ SPECS[releaseJobs_args] = _spec(
     (2, STRUCT, "request", [ReleaseRequest, SPECS[ReleaseRequest]], "request"),
 )
 REQUIRED[releaseJobs_args] = ('context', 'request')
-RESULTS["releaseJobs"] = ((0, LIST, "success", (STRUCT, [AckOutcome, SPECS[AckOutcome]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["releaseJobs"] = ((0, LIST, "success", (STRUCT, [AckResult, SPECS[AckResult]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class cancelJobs_args(Arguments):
@@ -1847,7 +1847,7 @@ SPECS[cancelJobs_args] = _spec(
     (3, LIST, "descriptors", (STRING, "UTF8", False), "jobDescriptors"),
 )
 REQUIRED[cancelJobs_args] = ('context', 'queue', 'descriptors')
-RESULTS["cancelJobs"] = ((0, LIST, "success", (STRUCT, [AckOutcome, SPECS[AckOutcome]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["cancelJobs"] = ((0, LIST, "success", (STRUCT, [AckResult, SPECS[AckResult]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class configureQueue_args(Arguments):
@@ -1927,7 +1927,7 @@ SPECS[runJobs_args] = _spec(
     (2, STRUCT, "request", [RunJobsRequest, SPECS[RunJobsRequest]], "request"),
 )
 REQUIRED[runJobs_args] = ('context', 'request')
-RESULTS["runJobs"] = ((0, LIST, "success", (STRUCT, [AckOutcome, SPECS[AckOutcome]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+RESULTS["runJobs"] = ((0, LIST, "success", (STRUCT, [AckResult, SPECS[AckResult]], False), "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class changePriority_args(Arguments):
@@ -1945,12 +1945,12 @@ RESULTS["changePriority"] = ((0, LIST, "success", (STRUCT, [MovedJob, SPECS[Move
 
 class countJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: PinLaterGetJobCountRequest = NOT_SENT
+    request: JobFilter = NOT_SENT
 
 
 SPECS[countJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [PinLaterGetJobCountRequest, SPECS[PinLaterGetJobCountRequest]], "request"),
+    (2, STRUCT, "request", [JobFilter, SPECS[JobFilter]], "request"),
 )
 REQUIRED[countJobs_args] = ('context', 'request')
 RESULTS["countJobs"] = ((0, STRUCT, "success", [JobCount, SPECS[JobCount]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))

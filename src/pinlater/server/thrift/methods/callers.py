@@ -21,7 +21,7 @@ def named_source(context: structs.RequestContext) -> str:
     return f"{context.source[:_SOURCE_SHOWN]} for {address} (unverified)" if address else context.source
 
 
-def worker(context: structs.RequestContext, request: structs.PinLaterDequeueRequest | structs.ClaimsRequest) -> Caller:
+def worker(context: structs.RequestContext, request: structs.DequeueRequest | structs.ClaimsRequest) -> Caller:
     """Returns the caller of a dequeue or a heartbeat, with what it says of its process."""
     said = request.worker
     info = None if said is None else _worker_info(said)

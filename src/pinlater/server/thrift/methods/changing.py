@@ -28,7 +28,7 @@ def _named_jobs(call: Any) -> Fields:
     return {"queue": call.queue, "named": len(call.descriptors)}
 
 
-async def _cancel_jobs(service: Service, call: structs.cancelJobs_args) -> list[structs.AckOutcome]:
+async def _cancel_jobs(service: Service, call: structs.cancelJobs_args) -> list[structs.AckResult]:
     results = await service.claimed_jobs.cancel(call.queue, call.descriptors)
     return await in_turns(results, ack_outcomes)
 
@@ -58,7 +58,7 @@ def _retry_asked(call: Any) -> Fields:
     }
 
 
-async def _run_jobs(service: Service, call: structs.runJobs_args) -> list[structs.AckOutcome]:
+async def _run_jobs(service: Service, call: structs.runJobs_args) -> list[structs.AckResult]:
     request = call.request
     results = await service.bulk.run_jobs(request.queue, request.descriptors, request.attempts, request.run_after_ms)
     return await in_turns(results, ack_outcomes)

@@ -27,7 +27,7 @@ _SCOPES = {int(scope): scope for scope in UniqueScope}
 
 
 # --- enqueue ------------------------------------------------------------------------------------------------------------------
-async def _enqueue_jobs(service: Service, call: structs.enqueueJobs_args) -> structs.PinLaterEnqueueResponse:
+async def _enqueue_jobs(service: Service, call: structs.enqueueJobs_args) -> structs.Enqueued:
     request = call.request
     stored = await service.enqueuing.enqueue(
         request.queue,
@@ -39,7 +39,7 @@ async def _enqueue_jobs(service: Service, call: structs.enqueueJobs_args) -> str
     return _enqueued(stored)
 
 
-def jobs_to_enqueue(jobs: Sequence[structs.PinLaterJob]) -> list[Job]:
+def jobs_to_enqueue(jobs: Sequence[structs.Job]) -> list[Job]:
     """Returns the jobs as a producer described them. Attempts that were not said stay None: the queue's default holds."""
     make = tuple.__new__  # quicker than a class's own call
     return [
@@ -61,7 +61,7 @@ def jobs_to_enqueue(jobs: Sequence[structs.PinLaterJob]) -> list[Job]:
     ]
 
 
-def _unique(job: structs.PinLaterJob) -> UniqueKey | None:
+def _unique(job: structs.Job) -> UniqueKey | None:
     """An empty key counts as none."""
     if not job.unique_key:
         return None
@@ -71,8 +71,8 @@ def _unique(job: structs.PinLaterJob) -> UniqueKey | None:
     return UniqueKey(job.unique_key, scope, job.unique_for_ms or 0)
 
 
-def _enqueued(value: Enqueued) -> structs.PinLaterEnqueueResponse:
-    return structs.PinLaterEnqueueResponse(value.descriptors, value.existing or None)
+def _enqueued(value: Enqueued) -> structs.Enqueued:
+    return structs.Enqueued(value.descriptors, value.existing or None)
 
 
 async def _enqueue_in_span(tracing: Tracing, handle: Handler, service: Service, call: Any) -> Any:
@@ -86,21 +86,21 @@ async def _enqueue_in_span(tracing: Tracing, handle: Handler, service: Service, 
 
 # --- dequeue ------------------------------------------------------------------------------------------------------------------
 class DequeueAnswer:
-    """A `PinLaterDequeueResponse` that remembers what it hands out, in case it can't be written."""
+    """A `DequeueResponse` that remembers what it hands out, in case it can't be written."""
 
     __slots__ = ("ack_outcomes", "claimed", "jobs", "metadata", "order", "queue")
 
-    def __init__(self, queue: str, dequeued: DequeueResult, outcomes: list[structs.AckOutcome] | None = None) -> None:
+    def __init__(self, queue: str, dequeued: DequeueResult, outcomes: list[structs.AckResult] | None = None) -> None:
         self.queue = queue
         self.claimed = dequeued.claimed
         bodies: dict[str, bytes] = {}
-        metadata: dict[str, structs.PinLaterDequeueMetadata] = {}
+        metadata: dict[str, structs.DequeueMetadata] = {}
         for shard, jobs, token in dequeued.claimed:
             prefix = descriptor_prefix(queue, shard)
             for job in jobs:
                 descriptor = f"{prefix}{job.priority}:{job.id}"
                 bodies[descriptor] = job.body
-                metadata[descriptor] = structs.PinLaterDequeueMetadata(
+                metadata[descriptor] = structs.DequeueMetadata(
                     job.attempts_allowed,
                     job.attempts_remaining,
                     token or None,
@@ -110,7 +110,7 @@ class DequeueAnswer:
                     job.attempt,
                 )
         self.jobs: dict[str, bytes] | None = bodies
-        self.metadata: dict[str, structs.PinLaterDequeueMetadata] | None = metadata
+        self.metadata: dict[str, structs.DequeueMetadata] | None = metadata
         self.ack_outcomes = outcomes
         if outcomes is None and dequeued.ack_results:
             self.ack_outcomes = ack_outcomes(dequeued.ack_results)
@@ -136,7 +136,7 @@ async def _dequeue_jobs(service: Service, call: structs.dequeueJobs_args) -> Deq
     return DequeueAnswer(queue, dequeued, outcomes)
 
 
-async def _dequeue_command(request: structs.PinLaterDequeueRequest) -> DequeueCommand:
+async def _dequeue_command(request: structs.DequeueRequest) -> DequeueCommand:
     riding = request.acks
     return DequeueCommand(
         request.queue,
@@ -190,14 +190,14 @@ async def _ack_dequeued_jobs(service: Service, call: structs.ackDequeuedJobs_arg
     await service.claimed_jobs.acknowledge(caller(call.context), batch)
 
 
-async def _ack_jobs(service: Service, call: structs.ackJobs_args) -> list[structs.AckOutcome]:
+async def _ack_jobs(service: Service, call: structs.ackJobs_args) -> list[structs.AckResult]:
     request = call.request
     batch = await _ack_batch(request, per_item_errors=bool(request.per_item_errors))
     results = await service.claimed_jobs.acknowledge(caller(call.context), batch)
     return await in_turns(results, ack_outcomes)
 
 
-async def _ack_batch(request: structs.PinLaterJobAckRequest, *, per_item_errors: bool) -> AckBatch:
+async def _ack_batch(request: structs.AckBatch, *, per_item_errors: bool) -> AckBatch:
     """Acks in the order of their outcomes: succeeded ones first."""
     succeeded, failed = request.succeeded or (), request.failed or ()
     if len(succeeded) + len(failed) <= ITEMS_A_TURN:
@@ -209,15 +209,15 @@ async def _ack_batch(request: structs.PinLaterJobAckRequest, *, per_item_errors:
     return AckBatch(request.queue, items, per_item_errors)
 
 
-def _succeeded(infos: Sequence[structs.PinLaterJobAckInfo]) -> list[Ack]:
+def _succeeded(infos: Sequence[structs.Ack]) -> list[Ack]:
     return _acks(infos, succeeded=True)
 
 
-def _failed(infos: Sequence[structs.PinLaterJobAckInfo]) -> list[Ack]:
+def _failed(infos: Sequence[structs.Ack]) -> list[Ack]:
     return _acks(infos, succeeded=False)
 
 
-def _acks(infos: Sequence[structs.PinLaterJobAckInfo], *, succeeded: bool) -> list[Ack]:
+def _acks(infos: Sequence[structs.Ack], *, succeeded: bool) -> list[Ack]:
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
@@ -237,19 +237,19 @@ def _acks(infos: Sequence[structs.PinLaterJobAckInfo], *, succeeded: bool) -> li
     ]
 
 
-def ack_outcomes(results: Sequence[AckResult]) -> list[structs.AckOutcome]:
+def ack_outcomes(results: Sequence[AckResult]) -> list[structs.AckResult]:
     """Returns what became of each item, in order."""
     return [
-        structs.AckOutcome(descriptor, outcome, holder or None, held_since_ms, deadline_ms)
+        structs.AckResult(descriptor, outcome, holder or None, held_since_ms, deadline_ms)
         if error is None
         else _not_carried_out(descriptor, outcome, error)
         for descriptor, outcome, holder, held_since_ms, deadline_ms, error in results
     ]
 
 
-def _not_carried_out(descriptor: str, outcome: Outcome, error: PinLaterError) -> structs.AckOutcome:
+def _not_carried_out(descriptor: str, outcome: Outcome, error: PinLaterError) -> structs.AckResult:
     """Without the error's message, which could be as long as all else in the answer."""
-    return structs.AckOutcome(
+    return structs.AckResult(
         descriptor,
         outcome,
         error_code=int(code_of(error)),
@@ -266,9 +266,7 @@ async def _checkpoint_jobs(service: Service, call: structs.checkpointJobs_args) 
     )
 
 
-async def _checkpoint_jobs_fenced(
-    service: Service, call: structs.checkpointJobsFenced_args
-) -> list[structs.AckOutcome]:
+async def _checkpoint_jobs_fenced(service: Service, call: structs.checkpointJobsFenced_args) -> list[structs.AckResult]:
     request = call.request
     results = await service.claimed_jobs.checkpoint(
         caller(call.context),
@@ -279,7 +277,7 @@ async def _checkpoint_jobs_fenced(
     return await in_turns(results, ack_outcomes)
 
 
-def _checkpoints(requests: Sequence[structs.PinLaterCheckpointJobRequest]) -> list[Checkpoint]:
+def _checkpoints(requests: Sequence[structs.Checkpoint]) -> list[Checkpoint]:
     return [
         Checkpoint(
             one.descriptor,
@@ -294,7 +292,7 @@ def _checkpoints(requests: Sequence[structs.PinLaterCheckpointJobRequest]) -> li
     ]
 
 
-async def _heartbeat_claims(service: Service, call: structs.heartbeatClaims_args) -> list[structs.AckOutcome]:
+async def _heartbeat_claims(service: Service, call: structs.heartbeatClaims_args) -> list[structs.AckResult]:
     request = call.request
     results = await service.claimed_jobs.heartbeat(
         request.queue,
@@ -305,7 +303,7 @@ async def _heartbeat_claims(service: Service, call: structs.heartbeatClaims_args
     return await in_turns(results, ack_outcomes)
 
 
-async def _release_jobs(service: Service, call: structs.releaseJobs_args) -> list[structs.AckOutcome]:
+async def _release_jobs(service: Service, call: structs.releaseJobs_args) -> list[structs.AckResult]:
     request = call.request
     results = await service.claimed_jobs.release(
         request.queue,
@@ -317,7 +315,7 @@ async def _release_jobs(service: Service, call: structs.releaseJobs_args) -> lis
     return await in_turns(results, ack_outcomes)
 
 
-def _claims(claims: Sequence[structs.ClaimRef]) -> list[Claim]:
+def _claims(claims: Sequence[structs.Claim]) -> list[Claim]:
     return [Claim(claim.descriptor, claim.token) for claim in claims]
 
 

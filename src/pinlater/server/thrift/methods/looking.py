@@ -55,9 +55,9 @@ def cost_of_search(bounds: MemoryBounds, call: Any) -> int:
 
 
 # --- jobs as the wire shows them ----------------------------------------------------------------------------------------------
-def job_info(job: JobInfo) -> structs.PinLaterJobInfo:
+def job_info(job: JobInfo) -> structs.JobInfo:
     """Returns all that the wire shows of a job."""
-    return structs.PinLaterJobInfo(
+    return structs.JobInfo(
         descriptor=job.descriptor,
         state=job.state,
         attempts_allowed=job.attempts_allowed,
@@ -92,18 +92,18 @@ def _attempt(attempt: Attempt) -> structs.Attempt:
     )
 
 
-def _job_infos(jobs: Sequence[JobInfo]) -> list[structs.PinLaterJobInfo]:
+def _job_infos(jobs: Sequence[JobInfo]) -> list[structs.JobInfo]:
     return [job_info(job) for job in jobs]
 
 
 # --- by descriptor ------------------------------------------------------------------------------------------------------------
-async def _lookup_jobs(service: Service, call: structs.lookupJobs_args) -> dict[str, structs.PinLaterJobInfo]:
+async def _lookup_jobs(service: Service, call: structs.lookupJobs_args) -> dict[str, structs.JobInfo]:
     request = call.request
-    found = await service.job_queries.lookup(request.descriptors, bodies=request.include_body)
+    found = await service.job_queries.lookup(request.descriptors, bodies=request.bodies)
     return dict(await in_turns(found, _looked_up))
 
 
-def _looked_up(jobs: Sequence[tuple[str, JobInfo]]) -> list[tuple[str, structs.PinLaterJobInfo]]:
+def _looked_up(jobs: Sequence[tuple[str, JobInfo]]) -> list[tuple[str, structs.JobInfo]]:
     return [(descriptor, job_info(job)) for descriptor, job in jobs]
 
 
@@ -112,7 +112,7 @@ def _queues_of_descriptors(call: Any) -> Collection[str]:
 
 
 def _with_bodies(call: Any) -> str | None:
-    return BODIES if call.request.include_body else None
+    return BODIES if call.request.bodies else None
 
 
 async def _mask_looked_up(masks: BodyMasks, call: Any, answer: Any) -> None:
@@ -123,7 +123,7 @@ async def _mask_looked_up(masks: BodyMasks, call: Any, answer: Any) -> None:
 
 
 def _cost_of_lookup(bounds: MemoryBounds, call: Any) -> int:
-    return bounds.shown(len(call.request.descriptors), bodies=call.request.include_body)
+    return bounds.shown(len(call.request.descriptors), bodies=call.request.bodies)
 
 
 # --- by unique key ------------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ async def _find_unique_key(service: Service, call: structs.findUniqueKey_args) -
     return _key_holders(found, await in_turns(found.jobs, _job_infos, JOBS_A_TURN))
 
 
-def _key_holders(value: KeyHolders, jobs: list[structs.PinLaterJobInfo]) -> structs.KeyHolders:
+def _key_holders(value: KeyHolders, jobs: list[structs.JobInfo]) -> structs.KeyHolders:
     return structs.KeyHolders(jobs, value.incomplete or None)
 
 
@@ -155,16 +155,16 @@ def _cost_of_holders(bounds: MemoryBounds, call: Any) -> int:
 
 
 # --- scans and counts ---------------------------------------------------------------------------------------------------------
-async def _scan_jobs(service: Service, call: structs.scanJobs_args) -> structs.PinLaterScanJobsResponse:
+async def _scan_jobs(service: Service, call: structs.scanJobs_args) -> structs.Scanned:
     found = await service.job_queries.scan(_scan_command(call.request))
     jobs = await in_turns(found.jobs, _job_infos, JOBS_A_TURN)
-    return structs.PinLaterScanJobsResponse(jobs, found.continuation, found.incomplete or None)
+    return structs.Scanned(jobs, found.continuation, found.incomplete or None)
 
 
-def _scan_command(request: structs.PinLaterScanJobsRequest) -> ScanCommand:
+def _scan_command(request: structs.ScanRequest) -> ScanCommand:
     state = state_of(request.state)
-    jobs = JobFilter(request.queue, state, request.priority, request.scan_future_jobs, request.regex)
-    paged, bodies = bool(request.paged), bool(request.include_body)
+    jobs = JobFilter(request.queue, state, request.priority, request.future, request.regex)
+    paged, bodies = bool(request.paged), bool(request.bodies)
     return ScanCommand(jobs, request.limit, request.continuation, paged, bodies, request.shard or "")
 
 
@@ -176,10 +176,10 @@ async def _mask_scanned(masks: BodyMasks, call: Any, answer: Any) -> None:
 
 def _cost_of_scan(bounds: MemoryBounds, call: Any) -> int:
     request = call.request
-    shown = bounds.shown(request.limit, bodies=request.include_body)
+    shown = bounds.shown(request.limit, bodies=request.bodies)
     if request.regex is not None:
         return shown + PAGES_BYTES_MAX
-    return shown + bounds.read(request.limit) if request.include_body else shown
+    return shown + bounds.read(request.limit) if request.bodies else shown
 
 
 async def _get_job_count(service: Service, call: structs.getJobCount_args) -> int:
@@ -191,9 +191,9 @@ async def _count_jobs(service: Service, call: structs.countJobs_args) -> structs
     return structs.JobCount(count.jobs, count.incomplete or None)
 
 
-def _count_filter(request: structs.PinLaterGetJobCountRequest) -> JobFilter:
+def _count_filter(request: structs.JobFilter) -> JobFilter:
     state = state_of(request.state)
-    return JobFilter(request.queue, state, request.priority, request.count_future_jobs, request.regex)
+    return JobFilter(request.queue, state, request.priority, request.future, request.regex)
 
 
 METHODS = [
