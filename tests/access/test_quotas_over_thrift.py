@@ -17,11 +17,11 @@ from pinlater.client.errors import QuotaExceeded
 from pinlater.domain.access import Role
 from pinlater.domain.job import JobState
 from pinlater.server.access.quotas import OwnQuota, Quota
-from pinlater.server.operations.values import JobFilter
 from pinlater.server.thrift.methods import METHODS
 from pinlater.tls.settings import TlsSettings
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import structs as types
+from pinlater.wire.generated.structs import JobFilter
 from tests.access.conftest import GuardedServer
 from tests.access.quota_callers import LONG_POLL, QUEUE, TokenCaller, connect, jobs_of, until
 from tests.access.test_roles_over_thrift import arguments

@@ -68,19 +68,18 @@ from pinlater.client import (
     ShardDetails,
     ShardMemory,
 )
+from pinlater.client.jobs import JobCount
 from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
+from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts
+from pinlater.client.workers import JobInHand, KnownWorker, Trouble, WorkersFound
 from pinlater.domain.access import Role
 from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.calls import (
-    JobCount,
-    SettingsInForce,
-)
+from pinlater.domain.calls import SettingsInForce
 from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.job import Attempt, Outcome
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
 from pinlater.domain.slices import SLICES
-from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
-from pinlater.domain.workers import JobInHand, KnownWorker, Trouble, WorkerInfo, WorkersFound, WorkerStatus
+from pinlater.domain.workers import WorkerInfo, WorkerStatus
 from pinlater.import_original.copy import CopyCounts
 from pinlater.server.access.tokens import Token, change_tokens
 from pinlater.server.config.shard_entry import ConfiguredShard

@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack, cast
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import HandedOutJob, Holder, JobInfo, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import PriorityCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.interface import Shard, SharedShard
@@ -37,6 +37,7 @@ from pinlater.server.storage.values import (
     TimeToLive,
     raise_error,
 )
+from pinlater.wire.generated.structs import JobInfo
 
 QUEUE = "emails"
 TIMEOUT_MS = 60_000

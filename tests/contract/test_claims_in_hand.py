@@ -176,7 +176,7 @@ async def test_a_waiting_job_can_be_cancelled(desk: Desk) -> None:
     assert (job.state, job.attempts_remaining) == (JobState.FAILED, 0)
     assert job.custom_status == "so far cancelled"
     assert (job.finished_at_ms, job.claim_descriptor) == (desk.now, None)
-    assert list(job.attempts) == []
+    assert job.attempts is None
     assert await desk.claim() == []
     await desk.assert_counters_exact()
 
@@ -197,7 +197,7 @@ async def test_a_job_in_hand_can_be_cancelled_and_its_holder_learns_of_it(desk: 
     job = await desk.look(held.key)
     assert (job.state, job.attempts_remaining, job.claim_deadline_ms) == (JobState.FAILED, 0, None)
     assert job.claim_descriptor == held.holder.descriptor
-    assert [one.outcome for one in job.attempts] == ["cancelled"]
+    assert [one.outcome for one in job.attempts or ()] == ["cancelled"]
     assert (await desk.heartbeat(held.ref)).outcome is Outcome.ALREADY_FINAL
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.ALREADY_FINAL
     assert (await desk.look(held.key)) == job

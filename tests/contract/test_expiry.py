@@ -20,7 +20,7 @@ async def test_an_expired_job_fails_instead_of_being_handed_out(desk: Desk) -> N
     assert claimed.expired == 1
     job = await desk.look(expiring)
     assert (job.state, job.custom_status, job.finished_at_ms) == (JobState.FAILED, "s expired", desk.now)
-    assert (job.attempts_remaining, job.claim_descriptor, list(job.attempts)) == (0, None, [])
+    assert (job.attempts_remaining, job.claim_descriptor, job.attempts) == (0, None, None)
     await desk.assert_counters_exact()
 
 

@@ -62,8 +62,8 @@ async def test_texts_come_back_as_they_were(desk: Desk, text: str) -> None:
     assert job.custom_status == text + desk.status_rule.after_ack(text, text)
     assert job.headers == {text: text, "other": ""}
     assert job.unique_key == text
-    assert (job.error_type, job.error_text) == (text, text)
-    assert [(one.error_type, one.error_text) for one in job.attempts] == [(text, text)]
+    assert (job.error_type, job.error_text) == (text or None, text or None)
+    assert [(one.error_type, one.error_text) for one in job.attempts or ()] == [(text or None, text or None)]
 
 
 @pytest.mark.parametrize("run_after_ms", [I64_MIN, -1, 0, 1])

@@ -24,7 +24,7 @@ async def test_a_stored_job_comes_back_as_it_was_given(desk: Desk) -> None:
     assert job.claim_descriptor is None
     assert job.claim_deadline_ms is None
     assert job.finished_at_ms is None
-    assert (job.error_type, job.error_text, list(job.attempts)) == ("", "", [])
+    assert (job.error_type, job.error_text, job.attempts) == (None, None, None)
 
 
 async def test_ids_come_back_in_the_order_of_the_jobs(desk: Desk) -> None:

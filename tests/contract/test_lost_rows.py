@@ -163,7 +163,7 @@ async def look(desk: Desk, pairs: Sequence[Pair]) -> dict[bytes, JobState]:
     found = [await desk.look(other) for _, other in pairs]
     for victim, _ in pairs:
         await desk.find(victim)
-    return {job.body: job.state for job in found if job.body is not None}
+    return {job.body: JobState(job.state) for job in found if job.body is not None}
 
 
 async def look_after(desk: Desk) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from pinlater.domain.job import TASK_HEADER, JobInfo, JobState, Outcome, UniqueScope
+from pinlater.domain.job import TASK_HEADER, JobState, Outcome, UniqueScope
 from pinlater.domain.queue import PriorityCounts
 from pinlater.server.storage.values import Acked, JobCheckpoint, JobKey, Page
+from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 
 WAITS, FAILED = JobState.PENDING, JobState.FAILED
@@ -26,7 +28,7 @@ async def counted(desk: Desk, priority: int) -> tuple[int, int, int]:
 
 def without_name(job: JobInfo) -> JobInfo:
     """What a move leaves as it was."""
-    return job._replace(descriptor="", updated_at_ms=0)
+    return replace(job, descriptor="", updated_at_ms=0)
 
 
 @pytest.mark.parametrize("state", [WAITS, FAILED])
@@ -55,7 +57,7 @@ async def test_a_moved_job_keeps_all_but_its_name(desk: Desk, state: JobState) -
     assert without_name(after) == without_name(before)
     assert after.descriptor == moved(key, 3).on(desk.shard.name)
     assert after.updated_at_ms == (desk.now if state is WAITS else before.updated_at_ms)
-    assert (after.state, after.body, after.error_type, len(after.attempts)) == (state, b"second", "OSError", 1)
+    assert (after.state, after.body, after.error_type, len(after.attempts or ())) == (state, b"second", "OSError", 1)
     assert await desk.find(key) is None
     await desk.assert_counters_exact()
     if desk.shard.capabilities.durable:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, JobInfo, JobState, Outcome, quarantine_text
+from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, JobState, Outcome, quarantine_text
 from pinlater.server.storage.values import Swept
+from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob
 
 
@@ -74,7 +75,7 @@ async def test_a_tasks_job_is_given_up_after_its_claims_have_timed_out_in_a_row(
     held = await desk.put_and_take(attempts=9, headers={TASK_HEADER: "load"})
     job = await time_outs(desk, held, 9, quarantine_after)
     assert (job.state, job.attempts_remaining, job.finished_at_ms) == (JobState.FAILED, 0, desk.now)
-    assert [attempt.outcome for attempt in job.attempts] == ["timed_out"] * quarantine_after
+    assert [attempt.outcome for attempt in job.attempts or ()] == ["timed_out"] * quarantine_after
     assert (job.error_type, job.error_text) == (QUARANTINED, quarantine_text(quarantine_after))
     await desk.assert_counters_exact()
 
@@ -86,7 +87,7 @@ async def test_other_jobs_get_all_their_attempts(
     """A client of the original expects that."""
     held = await desk.put_and_take(attempts=5, headers=headers)
     job = await time_outs(desk, held, 9, quarantine_after)
-    assert (job.state, len(job.attempts), job.error_type) == (JobState.FAILED, 5, "")
+    assert (job.state, len(job.attempts or ()), job.error_type) == (JobState.FAILED, 5, None)
 
 
 async def test_an_attempt_that_ends_otherwise_in_between_counts_anew(desk: Desk) -> None:
@@ -96,9 +97,9 @@ async def test_an_attempt_that_ends_otherwise_in_between_counts_anew(desk: Desk)
     await desk.fail(held.key, error=("OSError", "no disk"))
     held = await desk.take()
     job = await time_outs(desk, held, 2, 3)
-    assert (job.state, len(job.attempts), job.error_type) == (JobState.PENDING, 5, "OSError")
+    assert (job.state, len(job.attempts or ()), job.error_type) == (JobState.PENDING, 5, "OSError")
     job = await time_outs(desk, await desk.take(), 1, 3)
-    assert (job.state, len(job.attempts), job.error_type) == (JobState.FAILED, 6, QUARANTINED)
+    assert (job.state, len(job.attempts or ()), job.error_type) == (JobState.FAILED, 6, QUARANTINED)
 
 
 async def test_time_outs_of_another_day_do_not_count(desk: Desk) -> None:
@@ -106,7 +107,7 @@ async def test_time_outs_of_another_day_do_not_count(desk: Desk) -> None:
     await time_outs(desk, held, 2, 3)
     desk.clock.advance(ms=QUARANTINE_MS)
     job = await time_outs(desk, await desk.take(), 2, 3)
-    assert (job.state, len(job.attempts), job.error_type) == (JobState.PENDING, 4, "")
+    assert (job.state, len(job.attempts or ()), job.error_type) == (JobState.PENDING, 4, None)
 
 
 async def test_a_quarantined_job_that_is_retried_runs_again(desk: Desk) -> None:

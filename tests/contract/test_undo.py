@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from pinlater.domain.job import JobInfo, JobState, UniqueScope
+from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
     UNDONE_STEP_S,
@@ -16,6 +17,7 @@ from pinlater.server.storage.values import (
     RestoreOrder,
     SampleRange,
 )
+from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk, unique
 
 STATES = list(JobState)
@@ -46,7 +48,7 @@ async def restore_all(desk: Desk, of: CopiesOf = RUN) -> list[Restored]:
 
 def without_claim(job: JobInfo) -> JobInfo:
     """What stays of a job that a worker had."""
-    return job._replace(claim_descriptor=None, claim_deadline_ms=None)
+    return replace(job, claim_descriptor=None, claim_deadline_ms=None)
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.SUCCEEDED, JobState.FAILED])
@@ -84,7 +86,7 @@ async def test_attempts_errors_and_the_newest_body_come_back(desk: Desk) -> None
     await restore_all(desk)
 
     assert await desk.look(held.key) == before
-    assert (before.body, before.error_type, len(before.attempts)) == (b"second", "OSError", 1)
+    assert (before.body, before.error_type, len(before.attempts or ())) == (b"second", "OSError", 1)
     desk.clock.advance(seconds=7)
     found = (await desk.take()).job
     assert (found.body, found.attempts_remaining, found.attempt) == (b"second", 2, 2)
@@ -99,7 +101,7 @@ async def test_a_job_that_a_worker_had_waits_until_its_claim_would_have_ended(de
 
     assert (answer.restored, answer.due, answer.next_due_ms) == (1, 0, desk.now + TIMEOUT_MS)
     after = await desk.look(held.key)
-    assert after == without_claim(before)._replace(state=JobState.PENDING, run_after_ms=desk.now + TIMEOUT_MS)
+    assert after == replace(without_claim(before), state=JobState.PENDING, run_after_ms=desk.now + TIMEOUT_MS)
     assert await desk.claim() == []
     desk.clock.advance(ms=TIMEOUT_MS)
     assert (await desk.take()).key == held.key

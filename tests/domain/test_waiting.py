@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import QUARANTINED, Attempt, JobInfo, JobState, quarantine_text
-from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts, not_due, reasons
+from pinlater.client.jobs import JobInfo
+from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts, not_due, reasons
+from pinlater.domain.job import QUARANTINED, Attempt, JobState, quarantine_text
 
 NOW = 1_767_225_600_000  # 2026-01-01
 MINUTE = 60_000

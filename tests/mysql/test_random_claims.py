@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import HandedOutJob, JobInfo, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey
+from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import About, Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.mysql.test_claims_from_memory import bytes_that_are_here, cache_of, desk_by

@@ -13,6 +13,7 @@ from random import Random
 import psutil  # type: ignore[import-untyped]
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from pinlater.domain.errors import InvalidArgument, TooManyWaiting
 from pinlater.domain.job import JobState
@@ -26,7 +27,7 @@ from pinlater.server.operations.body_search import (
     SearchUnavailable,
 )
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.wire.generated.structs import JobFilter, ScanRequest
 from tests.service.conftest import ServiceUnderTest
 
 DEADLINE_S = 30.0
@@ -210,7 +211,7 @@ async def test_where_no_process_can_be_started_searches_are_refused_and_all_else
     monkeypatch.setattr(searches_module, "_command", lambda: ["/nowhere/python"])
     await world.enqueue(b"x")
     with pytest.raises(SearchUnavailable, match="could not be started"):
-        await world.service.job_queries.count(PENDING._replace(body_regex="x"))
+        await world.service.job_queries.count(replace(PENDING, regex="x"))
     assert await world.service.job_queries.count(PENDING) == 1
     assert len((await world.dequeue(1)).jobs) == 1
 
@@ -221,7 +222,7 @@ async def test_without_its_package_a_search_is_refused_and_the_log_says_what_to_
     """A test server may run where only the SDK is installed. Callers get no path of the server's machine."""
     monkeypatch.setattr(searches_module, "find_spec", lambda _: None)
     with pytest.raises(SearchNotInstalled, match="needs google-re2") as raised:
-        await world.service.job_queries.count(PENDING._replace(body_regex="x"))
+        await world.service.job_queries.count(replace(PENDING, regex="x"))
     assert (raised.value.retryable, "/" in raised.value.message) == (False, False)
     (said,) = [vars(record) for record in caplog.records if "install" in vars(record)]
     assert re.fullmatch(r"pip install .*\[regex\]'", said["install"])
@@ -233,12 +234,15 @@ async def test_a_search_over_its_steps_is_refused_before_it_starts(world: Servic
     budget = JobSettings(regex_steps_max=1_000_000)
     inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
     inspect._settings = budget
-    costly = PENDING._replace(body_regex="a.{900}c")
-    for refused in (world.service.job_queries.count(costly), world.service.job_queries.scan(ScanCommand(costly))):
+    costly = replace(PENDING, regex="a.{900}c")
+    for refused in (
+        world.service.job_queries.count(costly),
+        world.service.job_queries.scan(ScanRequest("q", JobState.PENDING, regex=costly.regex)),
+    ):
         with pytest.raises(InvalidArgument, match=r"program of \d+ instructions.*regex_steps_max") as error:
             await refused
         assert error.value.detail == "REGEX_TOO_COSTLY"
-    assert await world.service.job_queries.count(PENDING._replace(body_regex="ab")) == 2
+    assert await world.service.job_queries.count(replace(PENDING, regex="ab")) == 2
 
 
 async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(world: ServiceUnderTest) -> None:
@@ -249,11 +253,9 @@ async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(w
         world.clock.advance(ms=10)
     inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
     inspect._settings = JobSettings(regex_steps_max=1_000)
-    every = PENDING._replace(body_regex="[abce]+")
-    page = await world.service.job_queries.scan(ScanCommand(every, bodies=True, paged=True))
+    every = ScanRequest("q", JobState.PENDING, regex="[abce]+", paged=True, bodies=True)
+    page = await world.service.job_queries.scan(every)
     assert [job.body for job in page.jobs] == [b"a", b"b", b"c"]
     assert page.incomplete
     with pytest.raises(InvalidArgument, match="regex_steps_max"):
-        await world.service.job_queries.scan(
-            ScanCommand(every, continuation=page.continuation, bodies=True, paged=True)
-        )
+        await world.service.job_queries.scan(replace(every, continuation=page.continuation))

@@ -35,9 +35,10 @@ from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
 from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
-from pinlater.server.operations.values import ScanCommand, ScannedPage
+from pinlater.server.operations.values import ScannedPage
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
+from pinlater.wire.generated.structs import LookupRequest, RunJobsRequest, ScanRequest
 from tests.assembly import open_core
 from tests.service.conftest import CALLER, ServiceUnderTest
 
@@ -79,7 +80,7 @@ async def ended(bulk: BulkRuns, run: BulkRun) -> BulkRun:
 
 async def states(world: ServiceUnderTest, names: list[str]) -> list[str]:
     """The states of these jobs that exist."""
-    return [job.state.name for _, job in await world.service.job_queries.lookup(names, bodies=False)]
+    return [JobState(job.state).name for job in (await world.service.job_queries.lookup(LookupRequest(names))).values()]
 
 
 async def test_it_changes_the_jobs_that_fit_and_tells_how_many(world: ServiceUnderTest, bulk: BulkRuns) -> None:
@@ -137,7 +138,7 @@ async def test_a_job_that_becomes_due_in_between_is_changed(world: ServiceUnderT
     names = await world.enqueue(b"soon", run_after_ms=world.clock.now_ms() + 1_000)
     scan = world.service.job_queries.scan_page
 
-    async def scanned(command: ScanCommand) -> ScannedPage:
+    async def scanned(command: ScanRequest) -> ScannedPage:
         page = await scan(command)
         world.clock.advance(seconds=2)
         return page
@@ -153,7 +154,7 @@ async def test_a_waiting_job_that_is_claimed_meanwhile_is_not_cancelled(
     names = await world.enqueue(b"x")
     scan = world.service.job_queries.scan_page
 
-    async def scanned(command: ScanCommand) -> ScannedPage:
+    async def scanned(command: ScanRequest) -> ScannedPage:
         page = await scan(command)
         if page.jobs:
             await world.dequeue(1)
@@ -174,7 +175,7 @@ async def test_a_job_whose_state_has_changed_meanwhile_stays(
 
     async def scanned(command: object) -> object:
         page = await scan(command)  # type: ignore[arg-type]
-        await world.service.bulk.run_jobs("q", [name], 1, None)
+        await world.service.bulk.run_jobs(RunJobsRequest("q", [name]))
         return page
 
     with patch.object(world.service.job_queries, "scan_page", scanned):
@@ -436,7 +437,7 @@ async def test_the_end_that_another_server_told_stays(servers: Servers, error: P
     one = await servers.start("a", go=lambda: True)
     scan = servers.cores[0].service.job_queries.scan_page
 
-    async def frozen(command: ScanCommand) -> ScannedPage:
+    async def frozen(command: ScanRequest) -> ScannedPage:
         reading.set()
         await thawed.wait()
         if error is not None:

@@ -30,6 +30,7 @@ from pinlater.server.storage.values import (
     SampleRange,
     StoredSample,
 )
+from pinlater.wire.generated.structs import LookupRequest
 from tests.assembly import open_core
 from tests.service.conftest import ServiceUnderTest
 from tests.service.test_bulk_runs import (
@@ -59,7 +60,7 @@ async def deleted(bulk: BulkRuns, order: BulkOrder = DELETE) -> BulkRun:
 
 async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     names = await failed(world, 3)
-    before = await world.service.job_queries.lookup(names, bodies=True)
+    before = await world.service.job_queries.lookup(LookupRequest(names, True))
     run = await deleted(bulk, DELETE._replace(criteria=JobCriteria(error="boom")))
     assert await states(world, names) == []
     assert run.undo_until_ms == run.started_ms + UNDO_MS
@@ -69,7 +70,7 @@ async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk
     assert (undone.state, undone.looked, undone.changed, undone.detail) == (BulkState.DONE, 3, 3, "")
     assert (undone.who, undone.order.undoes, undone.order.criteria) == ("boss", run.id, run.order.criteria)
     assert undone.undo_until_ms is None
-    assert await world.service.job_queries.lookup(names, bodies=True) == before
+    assert await world.service.job_queries.lookup(LookupRequest(names, True)) == before
 
 
 async def test_many_jobs_come_back_at_the_rate_meant(world: ServiceUnderTest, bulk: BulkRuns) -> None:

@@ -18,6 +18,7 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.values import DequeueCommand
+from pinlater.wire.generated.structs import LookupRequest
 from tests.service.conftest import CALLER, ServiceUnderTest
 
 
@@ -106,8 +107,8 @@ async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world:
     await world.service.queues.set_paused("q", paused=True)
     with pytest.raises(DequeueRateLimited):
         await world.dequeue(acks=AckBatch("q", [Ack(descriptor, succeeded=True)]))
-    [(_, job)] = await world.service.job_queries.lookup([descriptor], bodies=False)
-    assert job.state is JobState.SUCCEEDED
+    [job] = (await world.service.job_queries.lookup(LookupRequest([descriptor]))).values()
+    assert job.state == JobState.SUCCEEDED
 
 
 async def test_a_malformed_riding_ack_refuses_the_whole_call(world: ServiceUnderTest) -> None:
@@ -117,8 +118,8 @@ async def test_a_malformed_riding_ack_refuses_the_whole_call(world: ServiceUnder
     acks = AckBatch("q", [Ack(descriptor, succeeded=True), Ack("nonsense", succeeded=True)])
     with pytest.raises(DescriptorInvalid):
         await world.dequeue(acks=acks)
-    [(_, job)] = await world.service.job_queries.lookup([descriptor], bodies=False)
-    assert job.state is JobState.IN_PROGRESS
+    [job] = (await world.service.job_queries.lookup(LookupRequest([descriptor]))).values()
+    assert job.state == JobState.IN_PROGRESS
     assert len((await world.dequeue()).jobs) == 1
 
 

@@ -19,7 +19,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.values import JobFilter
+from pinlater.wire.generated.structs import JobFilter, LookupRequest
 from tests.service.conftest import ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -29,8 +29,8 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnde
     jobs = [Job(b"%d" % i, priority=1 + i % 3) for i in range(20)]
     enqueued = await world.service.enqueuing.enqueue("q", jobs)
     assert [parse_descriptor(text).priority for text in enqueued.descriptors] == [job.priority for job in jobs]
-    found = await world.service.job_queries.lookup(enqueued.descriptors, bodies=True)
-    assert [job.body for _, job in found] == [job.body for job in jobs]
+    found = await world.service.job_queries.lookup(LookupRequest(enqueued.descriptors, True))
+    assert [job.body for job in found.values()] == [job.body for job in jobs]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_the_queues_defaults_hold_where_a_job_says_nothing(world: ServiceU
     await world.service.queues.configure_queue("q", QueueConfig(default_attempts=7, default_expiry_ms=1000))
     descriptors = await world.enqueue(b"a")
     descriptors += await world.enqueue(b"b", attempts_allowed=3)
-    jobs = [job for _, job in await world.service.job_queries.lookup(descriptors, bodies=False)]
+    jobs = list((await world.service.job_queries.lookup(LookupRequest(descriptors))).values())
     assert [job.attempts_allowed for job in jobs] == [7, 3]
     world.clock.advance(seconds=2)
     assert not (await world.dequeue()).jobs

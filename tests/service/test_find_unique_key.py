@@ -10,12 +10,13 @@ import pytest
 from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
-from pinlater.domain.job import JobInfo, JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.server.operations.job_queries import HOLDERS_MAX
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobKey, KeyHolder, UniqueRef
+from pinlater.wire.generated.structs import ChangePriorityRequest, JobInfo
 from tests.assembly import open_core
 from tests.service.conftest import ServiceUnderTest
 from tests.sharding.sharded_server import ShardedServer, on_shards
@@ -88,7 +89,7 @@ async def test_a_holder_that_gets_another_priority_meanwhile_is_found(
 
     async def move_first(shard: MemoryShard, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
         monkeypatch.setattr(MemoryShard, "lookup_jobs", look_up)
-        await world.service.bulk.change_priority("q", [name], 3)
+        await world.service.bulk.change_priority(ChangePriorityRequest("q", [name], 3))
         return await look_up(shard, keys, bodies=bodies)
 
     monkeypatch.setattr(MemoryShard, "lookup_jobs", move_first)
@@ -117,7 +118,7 @@ async def test_each_shard_is_asked_and_one_that_is_unreachable_makes_the_answer_
     find = server.service.job_queries.find_unique_key
     for number, name in enumerate(named):
         found = await find(("q",), f"key {number}")
-        assert ([job.descriptor for job in found.jobs], found.incomplete) == ([name], False)
+        assert ([job.descriptor for job in found.jobs], found.incomplete) == ([name], None)
     server.store("2").dead = "gone"
     await server.pass_time(3_000)
 

@@ -8,37 +8,37 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
-from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.job import JobState
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
-from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.storage.values import JobKey, Page
+from pinlater.wire.generated.structs import DeleteRequest, JobFilter, JobInfo, LookupRequest, RetryRequest, ScanRequest
 from tests.service.conftest import CALLER, ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
 
 
-async def _bodies(world: ServiceUnderTest, **more: object) -> list[bytes | None]:
-    waiting = JobFilter("q", JobState.PENDING, body_regex=more.pop("body_regex", None))  # type: ignore[arg-type]
-    command = ScanCommand(waiting, bodies=True, **more)  # type: ignore[arg-type]
+async def _bodies(world: ServiceUnderTest, **more: Any) -> list[bytes | None]:
+    command = ScanRequest("q", JobState.PENDING, bodies=True, **more)
     return [job.body for job in (await world.service.job_queries.scan(command)).jobs]
 
 
 async def test_a_regex_searches_in_utf8_and_case_matters(world: ServiceUnderTest) -> None:
     await world.enqueue("schön".encode(), b"SCHOEN", b"\xff\xfe", b"x schoen y")
-    assert await _bodies(world, body_regex="sch.n") == ["schön".encode()]
-    assert await world.service.job_queries.count(PENDING._replace(body_regex="^scho")) == 0
-    assert await world.service.job_queries.count(PENDING._replace(body_regex="scho")) == 1
+    assert await _bodies(world, regex="sch.n") == ["schön".encode()]
+    assert await world.service.job_queries.count(replace(PENDING, regex="^scho")) == 0
+    assert await world.service.job_queries.count(replace(PENDING, regex="scho")) == 1
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", "a{5000}", "x" * 1001, r"\1"])
 async def test_an_invalid_regex_gets_a_clear_error(world: ServiceUnderTest, pattern: str) -> None:
     await world.enqueue(b"x")
     with pytest.raises(InvalidArgument, match="regex"):
-        await world.service.job_queries.count(PENDING._replace(body_regex=pattern))
+        await world.service.job_queries.count(replace(PENDING, regex=pattern))
 
 
 async def test_a_scan_is_newest_first_over_all_priorities(world: ServiceUnderTest) -> None:
@@ -54,7 +54,9 @@ async def test_a_paged_scan_sees_each_job_once(world: ServiceUnderTest) -> None:
     seen: list[bytes] = []
     continuation = "0"
     while continuation != "-1":
-        page = await world.service.job_queries.scan(ScanCommand(PENDING, 7, continuation, paged=True, bodies=True))
+        page = await world.service.job_queries.scan(
+            ScanRequest("q", JobState.PENDING, None, False, continuation, 7, paged=True, bodies=True)
+        )
         seen += [job.body or b"" for job in page.jobs]
         continuation = page.continuation
     assert sorted(seen) == sorted(b"%d" % i for i in range(25))
@@ -65,29 +67,29 @@ async def test_a_continuation_that_is_not_ours_is_refused(
     world: ServiceUnderTest, continuation: str, paged: bool
 ) -> None:
     with pytest.raises(ContinuationInvalid):
-        await world.service.job_queries.scan(ScanCommand(PENDING, continuation=continuation, paged=paged))
+        await world.service.job_queries.scan(ScanRequest("q", JobState.PENDING, continuation=continuation, paged=paged))
 
 
 async def test_future_jobs_count_only_with_the_flag_and_only_they_then(world: ServiceUnderTest) -> None:
     await world.enqueue(b"now")
     await world.enqueue(b"later", b"later", run_after_ms=world.clock.now_ms() + 60_000)
     assert await world.service.job_queries.count(PENDING) == 1
-    assert await world.service.job_queries.count(PENDING._replace(future=True)) == 2
+    assert await world.service.job_queries.count(replace(PENDING, future=True)) == 2
 
 
 async def test_a_limit_of_nothing_does_nothing(world: ServiceUnderTest) -> None:
     """The original took 0 for everything, and with a regex never ended."""
     await world.enqueue(b"x", b"y")
-    assert await world.service.bulk.delete_jobs(PENDING, 0) == 0
-    assert await world.service.bulk.delete_jobs(PENDING._replace(body_regex="x"), 0) == 0
-    assert await world.service.bulk.retry_failed("q", 1, 1, None, 0) == 0
+    assert await world.service.bulk.delete_jobs(DeleteRequest("q", JobState.PENDING, limit=0)) == 0
+    assert await world.service.bulk.delete_jobs(DeleteRequest("q", JobState.PENDING, regex="x", limit=0)) == 0
+    assert await world.service.bulk.retry_failed(RetryRequest("q", limit=0)) == 0
     assert await world.service.job_queries.count(PENDING) == 2
 
 
 async def test_deleting_by_regex_takes_only_what_matches(world: ServiceUnderTest) -> None:
     await world.enqueue(b"keep", b"drop 1", b"drop 2")
     await world.enqueue(b"drop later", run_after_ms=world.clock.now_ms() + 1000)
-    assert await world.service.bulk.delete_jobs(PENDING._replace(priority=1, body_regex="^drop"), 10) == 3
+    assert await world.service.bulk.delete_jobs(DeleteRequest("q", JobState.PENDING, regex="^drop", limit=10)) == 3
     assert await _bodies(world) == [b"keep"]
 
 
@@ -96,7 +98,7 @@ async def test_failed_jobs_can_be_retried(world: ServiceUnderTest) -> None:
     await world.dequeue()
     await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in descriptors]))
     assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == 2
-    assert await world.service.bulk.retry_failed("q", 1, 2, None, 1000) == 2
+    assert await world.service.bulk.retry_failed(RetryRequest("q", attempts=2)) == 2
     assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
 
 
@@ -110,21 +112,21 @@ async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(w
         assert len((await world.dequeue(650)).jobs) == 650
     await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in failed]))
 
-    assert await world.service.bulk.retry_failed("q", 1, 1, None, 1_250, skip_cancelled=True) == 1_250
-    assert await world.service.bulk.retry_failed("q", 1, 1, None, 1_250, skip_cancelled=True) == 50
+    assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 1_250
+    assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 50
     assert await world.service.job_queries.count(PENDING) == len(failed)
     assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == len(cancelled)
 
 
 async def test_bad_numbers_are_refused(world: ServiceUnderTest) -> None:
     with pytest.raises(InvalidArgument):
-        await world.service.bulk.delete_jobs(PENDING, -1)
+        await world.service.bulk.delete_jobs(DeleteRequest("q", JobState.PENDING, limit=-1))
     with pytest.raises(InvalidArgument):
-        await world.service.bulk.retry_failed("q", 1, 0, None, 10)
+        await world.service.bulk.retry_failed(RetryRequest("q", attempts=0))
     with pytest.raises(PriorityNotSupported):
-        await world.service.job_queries.count(PENDING._replace(priority=9))
+        await world.service.job_queries.count(replace(PENDING, priority=9))
     with pytest.raises(InvalidArgument):
-        await world.service.job_queries.scan(ScanCommand(PENDING, -5))
+        await world.service.job_queries.scan(ScanRequest("q", JobState.PENDING, limit=-5))
 
 
 async def test_deleting_a_queue_needs_the_password(world: ServiceUnderTest) -> None:
@@ -173,10 +175,10 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
         descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
     read = count_lookups(world, monkeypatch)
     with pytest.raises(InvalidArgument, match="max_answer_bytes"):
-        await world.service.job_queries.lookup(descriptors, bodies=True)
+        await world.service.job_queries.lookup(LookupRequest(descriptors, True))
     assert sum(read) < 3_000
-    found = await world.service.job_queries.lookup(descriptors[:70], bodies=True)
-    assert [descriptor for descriptor, _ in found] == descriptors[:70]
+    found = await world.service.job_queries.lookup(LookupRequest(descriptors[:70], True))
+    assert list(found) == descriptors[:70]
 
 
 async def test_a_job_that_is_named_many_times_is_read_once(
@@ -187,8 +189,8 @@ async def test_a_job_that_is_named_many_times_is_read_once(
     read = count_lookups(world, monkeypatch)
     for bodies in (True, False):
         read.clear()
-        found = await world.service.job_queries.lookup([one] * 10_000 + [other] + [one] * 10_000, bodies=bodies)
-        assert [descriptor for descriptor, _ in found] == [one, other]
+        found = await world.service.job_queries.lookup(LookupRequest([one] * 10_000 + [other] + [one] * 10_000, bodies))
+        assert list(found) == [one, other]
         assert sum(read) == 2
 
 
@@ -212,7 +214,7 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
 
     counting = asyncio.create_task(count_turns())
     for call in (
-        world.service.job_queries.lookup(names, bodies=False),
+        world.service.job_queries.lookup(LookupRequest(names)),
         world.service.claimed_jobs.checkpoint(CALLER, "q", items),
         world.service.claimed_jobs.cancel("q", names[1:]),
         world.service.bulk.delete_jobs_by_descriptor("q", names[1:]),
@@ -244,3 +246,14 @@ async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibyt
     assert len(await _bodies(world)) == 3
     assert asked[0].priorities == range(1, 4)
     assert {page.max_bytes for page in asked} == {PAGES_BYTES_MAX}
+
+
+@pytest.mark.parametrize("state", [-1, 4, 2**31 - 1])
+async def test_an_unknown_state_is_an_error(world: ServiceUnderTest, state: int) -> None:
+    for refused in (
+        world.service.job_queries.count(JobFilter("q", state)),
+        world.service.job_queries.scan(ScanRequest("q", state)),
+        world.service.bulk.delete_jobs(DeleteRequest("q", state)),
+    ):
+        with pytest.raises(InvalidArgument, match="not a job state"):
+            await refused

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinlater.domain.calls import MovedJob
 from pinlater.domain.errors import (
     DescriptorInvalid,
     InvalidArgument,
@@ -18,6 +17,7 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.values import Claimed, ClaimOrder
+from pinlater.wire.generated.structs import ChangePriorityRequest, MovedJob
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 
@@ -31,7 +31,7 @@ async def dequeued(server: ShardedServer) -> list[str]:
 
 
 async def change(server: ShardedServer, priority: int, *descriptors: str) -> list[MovedJob]:
-    return list(await server.service.bulk.change_priority("q", descriptors, priority))
+    return list(await server.service.bulk.change_priority(ChangePriorityRequest("q", descriptors, priority)))
 
 
 @on_shards()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.domain.waiting import JobsAhead
+from pinlater.wire.generated.structs import JobsAhead
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 
@@ -13,7 +13,7 @@ async def test_the_jobs_of_all_shards_come_before(server: ShardedServer) -> None
     server.clock.advance(ms=1)
     last = await server.put("1")
 
-    assert (await server.service.explaining.explain("q", last)).ahead == JobsAhead(3)
+    assert (await server.service.explaining.explain("q", last)).jobs_ahead == JobsAhead(3, False, False)
 
 
 @on_shards(shards=("1", "2"))
@@ -25,9 +25,9 @@ async def test_a_job_on_an_unreachable_shard_is_not_known_and_others_are_counted
     await server.pass_time(3_000)
 
     found = await server.service.explaining.explain("q", away)
-    assert (found.job, found.shard.in_reach, found.ahead) == (None, False, None)
-    counted = (await server.service.explaining.explain("q", mine)).ahead
-    assert (counted, first) == (JobsAhead(1, incomplete=True), first)
+    assert (found.job, found.shard.in_reach, found.jobs_ahead) == (None, False, None)
+    counted = (await server.service.explaining.explain("q", mine)).jobs_ahead
+    assert (counted, first) == (JobsAhead(1, False, True), first)
 
 
 @on_shards(shards=("1", "2"))

@@ -12,10 +12,11 @@ from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey
-from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
+from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
+from pinlater.wire.generated.structs import JobFilter
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
 from tests.sharding.faulty import FaultyShard

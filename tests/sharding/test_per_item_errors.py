@@ -12,9 +12,9 @@ from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.addressing import KEYS_A_CALL
-from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage import values as stored
 from pinlater.server.storage.values import Acked
+from pinlater.wire.generated.structs import JobFilter
 from tests.handed_out import HandedOut
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, shard_of
 

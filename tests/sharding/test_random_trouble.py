@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import JobState
-from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.wire.generated.structs import ScanRequest
 from tests.sharding.sharded_server import ShardedServer, run_on_shards
 
 NAMES = "1234"
@@ -123,7 +123,7 @@ async def stored(server: ShardedServer) -> Counter[bytes]:
     for state in JobState:
         for future in (False, True) if state is JobState.PENDING else (False,):
             scanned = await server.service.job_queries.scan(
-                ScanCommand(JobFilter("q", state, future=future), 10_000, bodies=True)
+                ScanRequest("q", state, future=future, limit=10_000, bodies=True)
             )
             found += [job.body or b"" for job in scanned.jobs]
     return Counter(found)

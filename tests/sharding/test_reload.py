@@ -13,8 +13,8 @@ from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.addressing import address
-from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.wire.generated.structs import JobFilter, LookupRequest
 from tests.contract.desk import Desk
 from tests.sharding.faulty import FaultyShard
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
@@ -114,7 +114,7 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(se
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
     await server.service.claimed_jobs.heartbeat("q", [Claim(job, token)])
     await server.ack(job)
-    assert (await server.service.job_queries.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
+    assert (await server.service.job_queries.lookup(LookupRequest([job])))[job].state is JobState.SUCCEEDED
     change = await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
     assert change.taking_enqueues == ["2"]
     await server.put("2")
@@ -227,7 +227,7 @@ async def test_a_lost_shard_goes_at_once_and_its_unique_keys_and_requests_are_fr
     assert (shards_of(again) == ["2"], again.existing) == (False, ())
     assert again.descriptors != first.descriptors
     assert "2" not in shards_of(await server.enqueue(b"x", key=key, repeat=True))
-    assert list(await server.service.job_queries.lookup([job], bodies=False)) == []
+    assert list(await server.service.job_queries.lookup(LookupRequest([job]))) == []
     [result] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job)]))
     assert result.outcome.name == "NOT_FOUND"
 
@@ -292,7 +292,7 @@ async def test_a_lookup_of_a_job_on_a_removed_shard_finds_nothing(server: Sharde
     await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False), server.desired("3"))
     server.clock.advance(seconds=GRACE_S)
     await server.replace(server.desired("1"), server.desired("3"))
-    assert list(await server.service.job_queries.lookup([job], bodies=False)) == []
+    assert list(await server.service.job_queries.lookup(LookupRequest([job]))) == []
 
 
 @pytest.mark.parametrize("names", [(), ("1", "1")])
@@ -372,7 +372,7 @@ async def test_a_failover_to_an_address_that_does_not_answer_yet(server: Sharded
     for _ in range(20):
         assert "2" not in shards_of(await server.enqueue(b"x"))
     with pytest.raises(ShardConnectionFailed):
-        await server.service.job_queries.lookup(["q:s2:p1:5"], bodies=False)
+        await server.service.job_queries.lookup(LookupRequest(["q:s2:p1:5"]))
     assert {name: number for name, number in old.calls.items() if name != "close"} == calls
     server.store("2").dead = None
     await server.pass_time(8_000)

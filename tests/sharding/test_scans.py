@@ -10,7 +10,7 @@ from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.operations.merged_rows import ScanPosition
-from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.wire.generated.structs import JobFilter, ScanRequest
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards
 
 _NAMES = ("1", "2", "10", "3d2")
@@ -35,7 +35,11 @@ async def listed(server: ShardedServer, filter: JobFilter, limit: int) -> list[s
     found: list[str] = []
     continuation = "0"
     while continuation != "-1":
-        page = await server.service.job_queries.scan(ScanCommand(filter, limit, continuation, paged=True))
+        page = await server.service.job_queries.scan(
+            ScanRequest(
+                filter.queue, filter.state, future=filter.future, continuation=continuation, limit=limit, paged=True
+            )
+        )
         assert not page.incomplete
         found += [job.descriptor for job in page.jobs]
         continuation = page.continuation
@@ -72,13 +76,13 @@ async def test_a_scan_of_one_shard_shows_the_jobs_of_that_shard_page_by_page(ser
         found: list[str] = []
         continuation = "0"
         while continuation != "-1":
-            command = ScanCommand(JobFilter("q", JobState.PENDING), 7, continuation, paged=True, shard=name)
+            command = ScanRequest("q", JobState.PENDING, limit=7, continuation=continuation, paged=True, shard=name)
             page = await server.service.job_queries.scan(command)
             found += [job.descriptor for job in page.jobs]
             continuation = page.continuation
             assert not page.incomplete
         assert (len(found), set(found)) == (len(expected), expected)
-        whole = ScanCommand(JobFilter("q", JobState.PENDING), 1_000, shard=f"s{name}")
+        whole = ScanRequest("q", JobState.PENDING, limit=1_000, shard=f"s{name}")
         assert {job.descriptor for job in (await server.service.job_queries.scan(whole)).jobs} == expected
 
 
@@ -89,10 +93,10 @@ async def test_a_scan_of_one_shard_does_not_depend_on_the_others(server: Sharded
     here, away = ("1", "2") if ":s1:" in descriptor else ("2", "1")
     server.lanes(away).put_out_of_use("test")
     scan = server.service.job_queries.scan
-    found = await scan(ScanCommand(JobFilter("q", JobState.PENDING), shard=here))
-    assert ([job.descriptor for job in found.jobs], found.incomplete) == ([descriptor], False)
+    found = await scan(ScanRequest("q", JobState.PENDING, shard=here))
+    assert ([job.descriptor for job in found.jobs], found.incomplete) == ([descriptor], None)
     with pytest.raises(ShardConnectionFailed, match=f"Shard {away} is unreachable"):
-        await scan(ScanCommand(JobFilter("q", JobState.PENDING), shard=away))
+        await scan(ScanRequest("q", JobState.PENDING, shard=away))
 
 
 @on_shards(shards=("1", "2"))
@@ -100,7 +104,7 @@ async def test_a_scan_of_a_shard_that_does_not_exist_is_refused_with_the_names_o
     server: ShardedServer,
 ) -> None:
     with pytest.raises(InvalidArgument, match="There is no shard '9'; this server has 1, 2") as refused:
-        await server.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), shard="9"))
+        await server.service.job_queries.scan(ScanRequest("q", JobState.PENDING, shard="9"))
     assert refused.value.detail == "SHARD_NOT_FOUND"
 
 
@@ -110,10 +114,10 @@ async def test_a_continuation_of_an_older_server_leaves_no_job_out(server: Shard
     expected = await fill(server, 1)
     whole = await listed(server, JobFilter("q", JobState.PENDING), _JOBS + 10)
     for end in range(1, len(expected), 7):
-        page = await server.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
+        page = await server.service.job_queries.scan(ScanRequest("q", JobState.PENDING, limit=end, paged=True))
         old = ".".join(page.continuation.split(".")[:2])
         rest = await server.service.job_queries.scan(
-            ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True)
+            ScanRequest("q", JobState.PENDING, limit=1000, continuation=old, paged=True)
         )
         assert set(whole[end:]) <= {job.descriptor for job in rest.jobs}
         assert len(rest.jobs) < len(whole) - end + len(_NAMES) + 1
@@ -124,7 +128,7 @@ async def test_one_shards_continuations_are_what_older_servers_read(server: Shar
     """Servers of both versions may answer a client's pages while a new version is rolled out."""
     for _ in range(10):
         await server.enqueue(b"x")
-    page = await server.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
+    page = await server.service.job_queries.scan(ScanRequest("q", JobState.PENDING, limit=3, paged=True))
     time, _, job_id = page.continuation.partition(".")
     assert int(time) > 0
     assert int(job_id) > 0

@@ -10,8 +10,8 @@ import pytest
 from pinlater.domain.errors import Draining, OutcomeUnknown, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.wire.generated.structs import JobFilter
 from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards, shards_of
 
 

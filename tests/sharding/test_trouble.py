@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
-from pinlater.domain.calls import Checkpoint, Claim, JobCount
+from pinlater.domain.calls import Checkpoint, Claim
 from pinlater.domain.errors import (
     EnqueueRejected,
     NoHealthyShards,
@@ -19,7 +20,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.wire.generated.structs import DeleteRequest, JobCount, JobFilter, LookupRequest, ScanRequest
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
 
@@ -391,7 +392,7 @@ async def test_calls_that_need_an_unreachable_shard_fail_at_once(server: Sharded
     server.lanes("2").put_out_of_use("test")
     both = [jobs["2"], jobs["3"]]
     calls = (
-        server.service.job_queries.lookup(both, bodies=True),
+        server.service.job_queries.lookup(LookupRequest(both, True)),
         server.service.claimed_jobs.heartbeat("q", [Claim(jobs["2"], tokens["2"])]),
         server.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
         server.service.claimed_jobs.release("q", [Claim(jobs["2"], tokens["2"])], 0),
@@ -419,7 +420,9 @@ async def test_thousands_of_heartbeats_share_a_few_calls(server: ShardedServer) 
     await asyncio.gather(*(each(job) for job in jobs))
     for method in ("extend_claims", "checkpoint_jobs", "release_jobs"):
         assert server.store("1").calls[method] <= 3
-    assert {job.body for _, job in await server.service.job_queries.lookup(jobs, bodies=True)} == {b"half"}
+    assert {job.body for job in (await server.service.job_queries.lookup(LookupRequest(jobs, True))).values()} == {
+        b"half"
+    }
 
 
 # --- everything else --------------------------------------------------------------------------------------------------------------
@@ -433,14 +436,12 @@ async def test_counts_scans_and_deletes_answer_for_the_rest_when_a_shard_fails_o
         await server.put(name)
     server.store("2").dead = "gone"
     assert await server.service.job_queries.count(_PENDING) == 2
-    scanned = await server.service.job_queries.scan(ScanCommand(_PENDING))
+    scanned = await server.service.job_queries.scan(ScanRequest("q", JobState.PENDING))
     assert (len(scanned.jobs), scanned.incomplete) == (2, True)
-    assert await server.service.job_queries.count(_PENDING._replace(body_regex="x")) == 2
+    assert await server.service.job_queries.count(replace(_PENDING, regex="x")) == 2
     assert await server.service.job_queries.count_jobs(_PENDING) == JobCount(2, incomplete=True)
-    assert await server.service.job_queries.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(
-        2, incomplete=True
-    )
-    assert await server.service.bulk.delete_jobs(_PENDING._replace(priority=1), 10) == 2
+    assert await server.service.job_queries.count_jobs(replace(_PENDING, regex="x")) == JobCount(2, incomplete=True)
+    assert await server.service.bulk.delete_jobs(DeleteRequest("q", JobState.PENDING, limit=10)) == 2
     [stats] = await server.service.queues.queue_stats(["q"])
     assert stats.incomplete
     assert sum(row.pending for row in stats.counts) == 0

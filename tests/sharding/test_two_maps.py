@@ -15,6 +15,7 @@ from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.sharding.map_reader import MapReader
+from pinlater.wire.generated.structs import LookupRequest
 from tests.sharding.faulty import FaultyShard
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
@@ -117,7 +118,7 @@ async def test_a_lookup_finds_a_job_on_a_shard_that_its_server_does_not_know(ser
     other = await ahead_of(server)
     server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
     job = await other.put("3")
-    [(descriptor, _)] = await server.service.job_queries.lookup([job], bodies=False)
+    [descriptor] = await server.service.job_queries.lookup(LookupRequest([job]))
     assert descriptor == job
     await other.close()
 

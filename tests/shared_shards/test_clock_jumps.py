@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Job
-from pinlater.domain.job import Outcome
+from pinlater.domain.job import JobState, Outcome
 from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.databases.clock import FakeClock
@@ -186,7 +186,7 @@ async def test_two_servers_that_get_one_slot_after_a_clock_jump_lose_no_job(
     await one.reopen()
     await one.put(b"one's")
     assert sorted(job.job.body for job in await successor.claim(10)) == [b"one's", b"successor's"]
-    assert (await successor.look(held.key)).state.name == "SUCCEEDED"
+    assert (await successor.look(held.key)).state == JobState.SUCCEEDED
     await database.assert_consistent()
 
 

@@ -9,23 +9,13 @@ from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
-from pinlater.domain.calls import (
-    AckResult,
-    Enqueued,
-    JobCount,
-    KeyHolders,
-    MovedJob,
-    QueueStats,
-    Scanned,
-    SettingsInForce,
-)
+from pinlater.domain.calls import AckResult, Enqueued, QueueStats, SettingsInForce
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.history import DeployMark, Histories, HistoryPoint, QueueHistory, SpanPercentiles
-from pinlater.domain.job import Attempt, HandedOutJob, JobInfo, JobState, Outcome
+from pinlater.domain.job import HandedOutJob, JobState, Outcome
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
-from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import DequeueResult
@@ -36,7 +26,7 @@ DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = HandedOutJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
 CLAIM = FromShard("1", [CLAIMED], "token")
-JOB = JobInfo(
+JOB = structs.JobInfo(
     descriptor=DESCRIPTOR,
     state=JobState.FAILED,
     attempts_allowed=5,
@@ -54,7 +44,7 @@ JOB = JobInfo(
     unique_key="key",
     error_type="ValueError",
     error_text="no",
-    attempts=(Attempt(1, "h:1:2:me:3", 10, 20, "failed", "ValueError", "no"),),
+    attempts=[structs.Attempt(1, "h:1:2:me:3", 10, 20, "failed", "ValueError", "no")],
     progress="40 % row 2",
 )
 OUTCOMES = (
@@ -63,9 +53,9 @@ OUTCOMES = (
     AckResult("emails:s2:p1:75", Outcome.ERROR, error=ShardConnectionFailed("gone", retry_after_ms=1_000)),
 )
 MOVED = (
-    MovedJob("emails:s1:p2:9", Outcome.APPLIED, "emails:s1:p3:9"),
-    MovedJob("emails:s1:p3:8", Outcome.APPLIED, "emails:s1:p3:8"),
-    MovedJob("emails:s1:p2:7", Outcome.STALE_CLAIM, holder="h", held_since_ms=4),
+    structs.MovedJob("emails:s1:p2:9", Outcome.APPLIED, "emails:s1:p3:9"),
+    structs.MovedJob("emails:s1:p3:8", Outcome.APPLIED, "emails:s1:p3:8"),
+    structs.MovedJob("emails:s1:p2:7", Outcome.STALE_CLAIM, holder="h", held_since_ms=4),
 )
 COUNTS = PriorityCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
 BULK_ORDER = BulkOrder(
@@ -126,11 +116,11 @@ ANSWERS: dict[str, Any] = {
     "heartbeat": OUTCOMES,
     "release": OUTCOMES,
     "cancel": OUTCOMES,
-    "lookup": [(DESCRIPTOR, JOB)],
-    "count": 2**40,
-    "count_jobs": JobCount(2**40, True),
-    "scan": Scanned([JOB], "next", True),
-    "find_unique_key": KeyHolders([JOB], incomplete=True),
+    "lookup": {DESCRIPTOR: JOB},
+    "count": 2**31 - 1,
+    "count_jobs": structs.JobCount(2**40, True),
+    "scan": structs.Scanned([JOB], "next", True),
+    "find_unique_key": structs.KeyHolders([JOB], incomplete=True),
     "retry_failed": 4,
     "run_jobs": OUTCOMES,
     "change_priority": MOVED,
@@ -163,13 +153,13 @@ ANSWERS: dict[str, Any] = {
             2**44,
         )
     ],
-    "explain": JobExplanation(
+    "explain": structs.JobExplanation(
         DESCRIPTOR,
-        9,
         JOB,
-        ShardFacts("1", in_reach=False, drains=True),
-        QueueFacts(True, 1, "ops", 2.5, 3, 4.5, 2**40, 6, 7, 8, 10),
-        JobsAhead(2**40, at_least=True, incomplete=True),
+        9,
+        structs.ShardFacts("1", in_reach=False, drains=True),
+        structs.QueueFacts(True, 1, "ops", 2.5, 3, 4.5, 2**40, 6, 7, 8, 10),
+        structs.JobsAhead(2**40, at_least=True, incomplete=True),
     ),
     "queue_history": Histories(
         60,

@@ -82,19 +82,6 @@ async def test_after_a_failure_the_connection_goes_on(desk: ThriftServerUnderTes
     assert (await client.call("getQueueNames")).value == {"emails", "images"}
 
 
-@pytest.mark.parametrize("state", [-1, 4, 2**31 - 1])
-async def test_an_unknown_state_is_an_error(desk: ThriftServerUnderTest, state: int) -> None:
-    client = await desk.connect()
-    for method, request in (
-        ("getJobCount", types.JobFilter("q", state)),
-        ("scanJobs", types.ScanRequest("q", state)),
-        ("deleteJobs", types.DeleteRequest("q", state)),
-    ):
-        exception = (await client.call(method, request=request)).exception
-        assert (exception.error_code, exception.detail) == (500, "INVALID_ARGUMENT")
-    assert desk.operations.asked == []
-
-
 async def test_an_unknown_unique_scope_is_an_error(desk: ThriftServerUnderTest) -> None:
     job = types.Job(b"x", unique_key="k", unique_scope=3)
     client = await desk.connect()

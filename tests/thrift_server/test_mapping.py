@@ -10,15 +10,16 @@ from unittest.mock import ANY
 import pytest
 
 from pinlater.domain.audit import AuditFilter
-from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job, Scanned
+from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand
+from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
 from pinlater.server.thrift.methods import METHODS
+from pinlater.wire.generated.structs import JobFilter
 from tests import structs as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESCRIPTOR, HEADERS
@@ -55,12 +56,12 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "dequeueJobs": ("dequeue", (WORKER, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
     "ackDequeuedJobs": ("acknowledge", (ME, ACKS._replace(per_item_errors=False)), {}),
     "checkpointJobs": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
-    "lookupJobs": ("lookup", ([DESCRIPTOR, "x"],), {"bodies": True}),
+    "lookupJobs": ("lookup", (types.LookupRequest([DESCRIPTOR, "x"], True),), {}),
     "getJobCount": ("count", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getQueueNames": ("queue_names", (), {}),
-    "scanJobs": ("scan", (ScanCommand(JobFilter("emails", JobState.FAILED, 1, True, "re"), 5, "tok", True, True),), {}),
-    "retryFailedJobs": ("retry_failed", ("emails", 2, 3, 1_767_225_600_000, 5), {"skip_cancelled": True}),
-    "deleteJobs": ("delete_jobs", (JobFilter("emails", JobState.SUCCEEDED, 3, False, "re"), 5), {}),
+    "scanJobs": ("scan", (types.ScanRequest("emails", 3, 1, True, "tok", 5, "re", True, True),), {}),
+    "retryFailedJobs": ("retry_failed", (types.RetryRequest("emails", 2, 3, 1_767_225_600_000, 5, True),), {}),
+    "deleteJobs": ("delete_jobs", (types.DeleteRequest("emails", 2, 3, "re", 5),), {}),
     "getServerInfo": ("server_info", (), {}),
     "ackJobs": ("acknowledge", (ME, ACKS), {}),
     "checkpointJobsFenced": ("checkpoint", (ME, "emails", CHECKPOINTS), {"per_item_errors": True}),
@@ -72,8 +73,8 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "pauseQueue": ("set_paused", ("emails", True, ME.source), {}),
     "resumeQueue": ("set_paused", ("emails", False), {}),
     "getQueueStats": ("queue_stats", (["emails"],), {}),
-    "changePriority": ("change_priority", ("emails", [DESCRIPTOR], 3), {}),
-    "runJobs": ("run_jobs", ("emails", [DESCRIPTOR], 3, 1_767_225_600_000), {}),
+    "changePriority": ("change_priority", (types.ChangePriorityRequest("emails", [DESCRIPTOR], 3),), {}),
+    "runJobs": ("run_jobs", (types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3),), {}),
     "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getSettingsInForce": ("in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
@@ -664,14 +665,13 @@ async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Thrif
     await client.call("getJobCount", request=types.JobFilter("q", 0, future=None))
     await client.call("retryFailedJobs", request=types.RetryRequest("q", attempts=None, **none))
     await client.call("deleteJobs", request=types.DeleteRequest("q", 3, **none))
-    pending = JobFilter("q", JobState.PENDING)
     assert [arguments[-1] for _, arguments, _ in desk.operations.asked[:3]] == [
         DequeueCommand("q", 1),
-        ScanCommand(pending),
-        pending,
+        types.ScanRequest("q", JobState.PENDING),
+        JobFilter("q", JobState.PENDING),
     ]
-    assert desk.operations.asked[3][1] == ("q", 1, 1, None, 1000)
-    assert desk.operations.asked[4][1] == (JobFilter("q", JobState.FAILED, 1), 1000)
+    assert desk.operations.asked[3][1] == (types.RetryRequest("q", 1, 1, None, 1000),)
+    assert desk.operations.asked[4][1] == (types.DeleteRequest("q", 3, 1, None, 1000),)
 
 
 async def test_acks_may_come_without_either_list(desk: ThriftServerUnderTest) -> None:
@@ -698,7 +698,7 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
     desk: ThriftServerUnderTest,
 ) -> None:
     desk.operations.answers["enqueue"] = Enqueued(["a"])
-    desk.operations.answers["scan"] = Scanned([])
+    desk.operations.answers["scan"] = types.Scanned([])
     client = await desk.connect()
     enqueued = await client.call("enqueueJobs", request=types.EnqueueRequest("q", []))
     scanned = await client.call("scanJobs", request=types.ScanRequest("q", 0))

@@ -20,8 +20,9 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from pinlater.cli import exits, notes, tables
+from pinlater.client import waiting
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo, MovedJob
-from pinlater.domain import waiting, wording
+from pinlater.domain import wording
 from pinlater.domain.body_masks import MASKED_VALUE
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import (

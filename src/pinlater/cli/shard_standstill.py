@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pinlater.cli.shard_queries import Seen, find_live_jobs
+from pinlater.client._parsing import job_info
+from pinlater.client.jobs import JobInfo
+from pinlater.client.waiting import QueueFacts, known_to_store
 from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import JobInfo
-from pinlater.domain.waiting import QueueFacts, known_to_store
 
 if TYPE_CHECKING:
     from pinlater.domain.queue import Queue
@@ -52,16 +53,15 @@ async def why_jobs_remain(seen: Sequence[Seen], settings: Settings) -> list[str]
             continue
         if found.jobs:
             names.append(shard.place.name)
-        lines += [f"- {job.descriptor}: {_why(job, found.queues.get(_queue_of(job)))}" for job in found.jobs]
+        lines += [
+            f"- {job.descriptor}: {_why(job_info(job), found.queues.get(job.descriptor.partition(':')[0]))}"
+            for job in found.jobs
+        ]
     if not lines:
         return []
     head = f"The number has not changed for {STANDS_STILL_S:.0f} s. Jobs that remain, and why:"
     scans = f"`pinlater scan --shard {names[0]}` lists the due jobs of the shard, with --future those that are due later, and with "
     return [head, *lines, f"{scans}`--state in_progress` those that workers have"]
-
-
-def _queue_of(job: JobInfo) -> str:
-    return job.descriptor.partition(":")[0]
 
 
 def _why(job: JobInfo, queue: Queue | None) -> str:

@@ -22,6 +22,17 @@ from pinlater.client.cluster import ShardJobs as ShardJobs
 from pinlater.client.cluster import ShardLane as ShardLane
 from pinlater.client.cluster import ShardMemory as ShardMemory
 from pinlater.client.cluster import ShardSize as ShardSize
+from pinlater.client.jobs import JobCount as JobCount
+from pinlater.client.jobs import JobInfo as JobInfo
+from pinlater.client.jobs import KeyHolders as KeyHolders
+from pinlater.client.jobs import MovedJob as MovedJob
+from pinlater.client.jobs import Scanned as Scanned
+from pinlater.client.waiting import JobExplanation as JobExplanation
+from pinlater.client.waiting import JobsAhead as JobsAhead
+from pinlater.client.waiting import QueueFacts as QueueFacts
+from pinlater.client.waiting import Reason as Reason
+from pinlater.client.waiting import ShardFacts as ShardFacts
+from pinlater.client.workers import WorkingProcess as WorkingProcess
 from pinlater.domain.audit import AuditEntry as AuditEntry
 from pinlater.domain.audit import AuditFilter as AuditFilter
 from pinlater.domain.audit import AuditPage as AuditPage
@@ -37,11 +48,7 @@ from pinlater.domain.calls import Checkpoint as Checkpoint
 from pinlater.domain.calls import Claim as Claim
 from pinlater.domain.calls import Enqueued as Enqueued
 from pinlater.domain.calls import Job as Job
-from pinlater.domain.calls import JobCount as JobCount
-from pinlater.domain.calls import KeyHolders as KeyHolders
-from pinlater.domain.calls import MovedJob as MovedJob
 from pinlater.domain.calls import QueueStats as QueueStats
-from pinlater.domain.calls import Scanned as Scanned
 from pinlater.domain.calls import SettingsInForce as SettingsInForce
 from pinlater.domain.failures import FailureGroup as FailureGroup
 from pinlater.domain.failures import FailureGroups as FailureGroups
@@ -51,7 +58,6 @@ from pinlater.domain.history import HistoryPoint as HistoryPoint
 from pinlater.domain.history import QueueHistory as QueueHistory
 from pinlater.domain.history import SpanPercentiles as SpanPercentiles
 from pinlater.domain.job import Attempt as Attempt
-from pinlater.domain.job import JobInfo as JobInfo
 from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome
 from pinlater.domain.job import UniqueKey as UniqueKey
@@ -61,18 +67,12 @@ from pinlater.domain.queue import PriorityCounts as PriorityCounts
 from pinlater.domain.queue import QueueConfig as QueueConfig
 from pinlater.domain.queue import Rates as Rates
 from pinlater.domain.servers import ServerFacts as ServerFacts
-from pinlater.domain.waiting import JobExplanation as JobExplanation
-from pinlater.domain.waiting import JobsAhead as JobsAhead
-from pinlater.domain.waiting import QueueFacts as QueueFacts
-from pinlater.domain.waiting import Reason as Reason
-from pinlater.domain.waiting import ShardFacts as ShardFacts
 from pinlater.domain.workers import LostClaim as LostClaim
 from pinlater.domain.workers import ServerWorkers as ServerWorkers
 from pinlater.domain.workers import WaitingDequeues as WaitingDequeues
 from pinlater.domain.workers import WorkerInfo as WorkerInfo
 from pinlater.domain.workers import WorkerQueue as WorkerQueue
 from pinlater.domain.workers import WorkerStatus as WorkerStatus
-from pinlater.domain.workers import WorkingProcess as WorkingProcess
 
 
 class ClaimedJob(NamedTuple):

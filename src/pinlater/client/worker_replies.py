@@ -7,8 +7,8 @@ import asyncio
 from pinlater.client._servers import ServerAddress
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, ServerUnreachable, UnknownMethod
-from pinlater.domain.worker_judgement import misses_servers
-from pinlater.domain.workers import ServerReply
+from pinlater.client.worker_judgement import misses_servers
+from pinlater.client.workers import ServerReply
 
 
 async def worker_replies(client: AsyncClient, timeout_s: float) -> list[ServerReply]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import JobInfo, Outcome, UniqueKey
+from pinlater.domain.job import Outcome, UniqueKey
 from pinlater.domain.queue import PriorityCounts, QueueConfig, Rates
 
 
@@ -96,44 +96,6 @@ class AckResult(NamedTuple):
     def applied(self) -> bool:
         """Whether it took effect."""
         return self.outcome is Outcome.APPLIED
-
-
-class MovedJob(NamedTuple):
-    """What became of a job that was to get another priority. `moved_to`: with APPLIED, its descriptor from now on, which is `descriptor`
-    itself if it had that priority already. With STALE_CLAIM: who holds the job, and since when."""
-
-    descriptor: str
-    outcome: Outcome
-    moved_to: str = ""
-    holder: str = ""
-    held_since_ms: int | None = None
-
-    @property
-    def applied(self) -> bool:
-        """Whether it has the new priority."""
-        return self.outcome is Outcome.APPLIED
-
-
-class Scanned(NamedTuple):
-    """A page of jobs, newest first. `continuation` is '-1' at the end; `incomplete`: a shard or a time budget cut it short."""
-
-    jobs: Sequence[JobInfo]
-    continuation: str = "-1"
-    incomplete: bool = False
-
-
-class KeyHolders(NamedTuple):
-    """The jobs that hold a unique key now, without bodies. `incomplete`: a shard was unreachable, or there are more of them."""
-
-    jobs: Sequence[JobInfo]
-    incomplete: bool = False
-
-
-class JobCount(NamedTuple):
-    """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted."""
-
-    jobs: int
-    incomplete: bool = False
 
 
 class QueueStats(NamedTuple):

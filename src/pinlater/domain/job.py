@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pinlater.domain.durations import YEAR_MS
 
@@ -124,6 +124,44 @@ class Attempt(NamedTuple):
     error_text: str = ""
 
 
+class ShownAttempt(Protocol):
+    """An attempt, as a store, a server or a client has it."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def ended_at_ms(self) -> int | None: ...
+    @property
+    def outcome(self) -> str | None: ...
+
+
+class ShownJob(Protocol):
+    """What criteria look at: a job as a server shows it, or as a client has it."""
+
+    @property
+    def state(self) -> int: ...
+    @property
+    def attempts_allowed(self) -> int: ...
+    @property
+    def attempts_remaining(self) -> int: ...
+    @property
+    def custom_status(self) -> str: ...
+    @property
+    def created_at_ms(self) -> int: ...
+    @property
+    def finished_at_ms(self) -> int | None: ...
+    @property
+    def headers(self) -> Mapping[str, str] | None: ...
+    @property
+    def error_type(self) -> str | None: ...
+    @property
+    def error_text(self) -> str | None: ...
+    @property
+    def attempts(self) -> Sequence[ShownAttempt] | None: ...
+    @property
+    def failure_group(self) -> str | None: ...
+
+
 class Holder(NamedTuple):
     """The holder of a claim. `descriptor` is what the wire shows; `token` fences; `source` is what bare checkpoints compare."""
 
@@ -145,32 +183,3 @@ class HandedOutJob(NamedTuple):
     created_at_ms: int
     run_after_ms: int
     claim_deadline_ms: int
-
-
-class JobInfo(NamedTuple):
-    """All that a server tells of a job. `body` is None unless it was asked for. `body_masked`: the roles of the caller do not let it see
-    the body, or parts of it: `body` is empty, or JSON with `[masked]` in the place of values. `progress`: what the job said last of how far
-    it is (`40 % row 2`); '' if it said nothing. `failure_group`: its group of failures, if its texts are masked, so that the caller can't
-    compute it. What an original server does not say is None or empty."""
-
-    descriptor: str
-    state: JobState
-    attempts_allowed: int
-    attempts_remaining: int
-    custom_status: str
-    created_at_ms: int
-    run_after_ms: int | None = None
-    updated_at_ms: int | None = None
-    claim_descriptor: str | None = None
-    body: bytes | None = None
-    headers: Mapping[str, str] = {}
-    unique_key: str | None = None
-    claim_deadline_ms: int | None = None
-    error_type: str = ""
-    error_text: str = ""
-    attempts: Sequence[Attempt] = ()
-    finished_at_ms: int | None = None
-    expires_at_ms: int | None = None
-    progress: str = ""
-    body_masked: bool = False
-    failure_group: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pinlater.domain.failures import CLAIM_TIMED_OUT, failure_of
-from pinlater.domain.job import TASK_HEADER, TIMED_OUT, JobInfo, JobState
+from pinlater.domain.job import TASK_HEADER, TIMED_OUT, JobState, ShownJob
 from pinlater.domain.transitions import was_cancelled
 
 _FOLDED_MAX = 3  # characters that one becomes at most without its case
@@ -36,41 +36,44 @@ class JobCriteria(NamedTuple):
     def fits_all(self) -> bool:
         return self.of_any_job and not self.skip_cancelled
 
-    def fits(self, job: JobInfo) -> bool:
+    def fits(self, job: ShownJob) -> bool:
         last_attempt = job.attempts[-1] if job.attempts else None
         if self.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, last_attempt):
             return False
-        if self.tasks and job.headers.get(TASK_HEADER) not in self.tasks:
+        headers = job.headers or {}
+        if self.tasks and headers.get(TASK_HEADER) not in self.tasks:
             return False
-        if not all(job.headers.get(name) == value for name, value in self.headers.items()):
+        if not all(headers.get(name) == value for name, value in self.headers.items()):
             return False
         if self.group and group_of(job) != self.group:
             return False
         return self._fits_error(job) and self._fits_attempts(job) and self._fits_age(job)
 
-    def _fits_error(self, job: JobInfo) -> bool:
+    def _fits_error(self, job: ShownJob) -> bool:
         if not self.error:
             return True
-        text = f"{job.error_type}: {job.error_text}"
+        text = f"{job.error_type or ''}: {job.error_text or ''}"
         # A text that can't be in it is not read for each of many jobs.
         return len(self.error) <= _FOLDED_MAX * len(text) and self.error.casefold() in text.casefold()
 
-    def _fits_attempts(self, job: JobInfo) -> bool:
+    def _fits_attempts(self, job: ShownJob) -> bool:
         return self.min_attempts <= 0 or attempts_begun(job) >= self.min_attempts
 
-    def _fits_age(self, job: JobInfo) -> bool:
+    def _fits_age(self, job: ShownJob) -> bool:
         if self.enqueued_from_ms is not None and job.created_at_ms < self.enqueued_from_ms:
             return False
         return self.enqueued_before_ms is None or job.created_at_ms < self.enqueued_before_ms
 
 
-def group_of(job: JobInfo) -> str:
+def group_of(job: ShownJob) -> str:
     """The name of the group in which its last failed attempt was counted. Of a failure without an error the status tells, which may have
     more in it."""
     if job.failure_group:
         return job.failure_group
     outcome = job.attempts[-1].outcome if job.attempts else ""
-    return group_of_texts(job.headers, outcome, job.error_type, job.error_text, job.custom_status)
+    return group_of_texts(
+        job.headers or {}, outcome or "", job.error_type or "", job.error_text or "", job.custom_status
+    )
 
 
 def group_of_texts(
@@ -84,8 +87,8 @@ def group_of_texts(
     return failure_of(headers, TASK_HEADER, error_type, error_text).group
 
 
-def attempts_begun(job: JobInfo) -> int:
+def attempts_begun(job: ShownJob) -> int:
     """All of them, also those before a retry by hand, which gives a job new ones; a final failure leaves none."""
     if job.attempts:
-        return job.attempts[-1].number + (job.state is JobState.IN_PROGRESS)
+        return job.attempts[-1].number + (job.state == JobState.IN_PROGRESS)
     return job.attempts_allowed - job.attempts_remaining

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from pinlater.domain.job import PROGRESS_MARK, Attempt, JobState, progress_lines, without_progress
+from pinlater.domain.job import PROGRESS_MARK, JobState, ShownAttempt, progress_lines, without_progress
 
 # A member by its class takes a call of Python in 3.11: code that runs for each job uses these.
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED
@@ -100,7 +100,7 @@ def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS
     return (addition + status)[:chars_max]
 
 
-def given_up(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
+def given_up(status: str, finished_at_ms: int | None, last_attempt: ShownAttempt | None) -> str:
     """Why a FAILED job was given up: `STATUS_CANCELLED` or `STATUS_EXPIRED`, with which its custom status ends; '' if its attempts failed.
 
     A job whose last attempt failed or timed out as the job finished was neither cancelled nor expired: that word is its producer's.
@@ -110,12 +110,12 @@ def given_up(status: str, finished_at_ms: int | None, last_attempt: Attempt | No
     return next((word for word in (STATUS_CANCELLED, STATUS_EXPIRED) if status.endswith(word)), "")
 
 
-def was_cancelled(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> bool:
+def was_cancelled(status: str, finished_at_ms: int | None, last_attempt: ShownAttempt | None) -> bool:
     """Whether a FAILED job is FAILED because it was cancelled."""
     return given_up(status, finished_at_ms, last_attempt) == STATUS_CANCELLED
 
 
-def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
+def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: ShownAttempt | None) -> str:
     """Custom status of a FAILED job that waits again: without what its cancel or expiry has appended, which is no longer so."""
     word = given_up(status, finished_at_ms, last_attempt)
     return status.removesuffix(word).removesuffix(_BEFORE_WORD) if word else status

@@ -66,7 +66,7 @@ async def expect(shard: SqliteShard) -> None:
     assert retried
     assert waiting
     assert (failed.error_type, failed.error_text, failed.attempts_remaining) == ("ValueError", "no", 0)
-    assert (retried.custom_status, retried.run_after_ms, len(retried.attempts)) == ("again;", NOW + 1_003, 1)
+    assert (retried.custom_status, retried.run_after_ms, len(retried.attempts or ())) == ("again;", NOW + 1_003, 1)
     assert (waiting.custom_status, waiting.headers, waiting.unique_key) == ("new;", {"trace": "ä"}, "order-5")
     await _expect_queues(shard)
     await _expect_keys(shard)

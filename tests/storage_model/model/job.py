@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobInfo, JobState, NewJob, UniqueKey, progress_of
+from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, NewJob, UniqueKey, progress_of
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.values import JobKey
+from pinlater.wire.generated import structs
+from pinlater.wire.generated.structs import JobInfo
 
 
 @dataclass(slots=True)
@@ -112,11 +114,15 @@ class ModelJob:
             claim_deadline_ms=self.claim.deadline_ms if self.claim else None,
             finished_at_ms=self.finished_at_ms,
             body=self.body if body else None,
-            headers=self.headers or {},
+            headers=self.headers or None,
             unique_key=self.unique.key if self.unique else None,
             expires_at_ms=self.expires_at_ms,
-            error_type=self.error_type,
-            error_text=self.error_text,
-            attempts=tuple(self.attempts),
-            progress=progress_of(self.custom_status),
+            error_type=self.error_type or None,
+            error_text=self.error_text or None,
+            attempts=[_shown(each) for each in self.attempts] or None,
+            progress=progress_of(self.custom_status) or None,
         )
+
+
+def _shown(attempt: Attempt) -> structs.Attempt:
+    return structs.Attempt(*attempt[:5], attempt.error_type or None, attempt.error_text or None)

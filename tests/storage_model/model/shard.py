@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.values import (
@@ -30,6 +30,7 @@ from pinlater.server.storage.values import (
     Swept,
     TimeToLive,
 )
+from pinlater.wire.generated.structs import JobInfo
 from tests.storage_model.model import inserting, many, named
 from tests.storage_model.model.job import ModelJob
 from tests.storage_model.model.queue import ModelQueue

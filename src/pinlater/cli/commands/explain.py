@@ -9,9 +9,9 @@ from pinlater.cli import exits, options, output, unique_key_argument
 from pinlater.cli.missing_queue import say_if_missing
 from pinlater.client import AsyncClient, JobExplanation, QueueFacts
 from pinlater.client.errors import PinLaterError, QueueNotFound
+from pinlater.client.waiting import ASKS_NOW_MS
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT
-from pinlater.domain.waiting import ASKS_NOW_MS
 
 
 def explain(

@@ -8,8 +8,7 @@ import typer
 
 from pinlater.cli import exits, options, output, unique_key_argument
 from pinlater.cli.missing_queue import say_if_missing
-from pinlater.client import AsyncClient, JobInfo
-from pinlater.domain import waiting
+from pinlater.client import AsyncClient, JobInfo, waiting
 from pinlater.domain.job import JobState
 
 _FINISHED = (JobState.SUCCEEDED, JobState.FAILED)

@@ -11,11 +11,11 @@ from pinlater.cli import options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, JobState
 from pinlater.client.errors import UnknownMethod
+from pinlater.client.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
 from pinlater.client.worker_replies import worker_replies
+from pinlater.client.workers import JobInHand, KnownWorker, WorkersFound
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.history import HOUR_MS, QUEUES_MAX, TEN_MINUTES_S
-from pinlater.domain.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
-from pinlater.domain.workers import JobInHand, KnownWorker, WorkersFound
 
 _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
 _PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not tell servers what it is

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from pinlater.client import AsyncClient, JobInfo, JobState, QueueStats, WorkerStatus
 from pinlater.client.errors import UnknownMethod
+from pinlater.client.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
 from pinlater.client.worker_replies import worker_replies
+from pinlater.client.workers import JobInHand, KnownWorker, WorkersFound
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import like
 from pinlater.console.shapes.fields import Nothing
@@ -19,8 +21,6 @@ from pinlater.console.shapes.workers import (
     WorkersQuery,
 )
 from pinlater.domain.history import HOUR_MS, TEN_MINUTES_S
-from pinlater.domain.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
-from pinlater.domain.workers import JobInHand, KnownWorker, WorkersFound
 
 QUEUES_MAX, JOBS_MAX = 10, 100  # that are searched for jobs in hand: the queues with the most, and jobs of each
 WORKERS_MAX = 1_000

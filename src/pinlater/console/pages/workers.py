@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinlater.client.errors import UnknownMethod
+from pinlater.client.workers import SILENT_MS
 from pinlater.console.endpoints.failures import get_failures
 from pinlater.console.endpoints.queues import get_stats
 from pinlater.console.endpoints.workers import get_workers
@@ -17,7 +18,6 @@ from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.queues import StatsQuery
 from pinlater.console.shapes.workers import WorkerItem, WorkerProcessItem, WorkersAnswer, WorkersQuery
 from pinlater.domain.failures import CLAIM_TIMED_OUT, PROCESS_DIED, QUEUES_MAX
-from pinlater.domain.workers import SILENT_MS
 
 ROWS, PROCESSES, GROUPS = 200, 5, 10
 _LOSES_WORKERS = frozenset({CLAIM_TIMED_OUT, PROCESS_DIED})

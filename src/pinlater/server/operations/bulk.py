@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from pinlater.domain.calls import AckResult, MovedJob
+from msgspec.structs import replace
+
+from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import due_fault
@@ -22,11 +24,10 @@ from pinlater.server.operations.addressing import (
     on_each_shard,
     one_after_another,
 )
-from pinlater.server.operations.job_queries import JobQueries, check_priority
+from pinlater.server.operations.job_queries import JobQueries, check_priority, check_state
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import pairs_in_turns
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import (
     NOT_FOUND,
@@ -42,6 +43,14 @@ from pinlater.server.storage.values import (
     raise_error,
 )
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import (
+    ChangePriorityRequest,
+    DeleteRequest,
+    JobFilter,
+    MovedJob,
+    RetryRequest,
+    RunJobsRequest,
+)
 
 _ROWS_A_TRANSACTION = 1_000
 
@@ -86,54 +95,42 @@ class Bulk:
         self._clock = clock
         self._settings = settings
 
-    async def retry_failed(
-        self,
-        queue: str,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        skip_cancelled: bool = False,
-    ) -> int:
-        """FAILED → PENDING; how many. Skips expired jobs, those whose unique key is taken, and cancelled ones if asked."""
-        _check_limit(limit)
-        check_priority(priority, self._settings)
-        check_attempts(attempts)
+    async def retry_failed(self, request: RetryRequest) -> int:
+        """FAILED → PENDING; returns how many. Skips expired jobs, those whose unique key is taken, and cancelled ones if asked."""
+        queue, skip_cancelled = request.queue, bool(request.skip_cancelled)
+        _check_limit(request.limit)
+        check_priority(request.priority, self._settings)
+        check_attempts(request.attempts)
         await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        due_at_ms = _due_at_ms(run_after_ms, now_ms)
+        due_at_ms = _due_at_ms(request.run_after_ms, now_ms)
 
         stopped_at: dict[str, Position | None] = {}  # by shard
 
         async def requeue(shard: ShardLanes, rows: int) -> _Step:
             after = stopped_at.get(shard.name)
-            order = Requeue(queue, priority, attempts, due_at_ms, rows, skip_cancelled, after)
+            order = Requeue(queue, request.priority, request.attempts, due_at_ms, rows, skip_cancelled, after)
             requeued = raise_error(await shard.store.requeue_failed_jobs(order, self._clock.now_ms()))
             stopped_at[shard.name] = requeued.stopped_at
             return _Step(requeued.done, is_last=requeued.stopped_at is None)
 
-        done = await self._in_steps("retryFailedJobs", limit, requeue)
+        done = await self._in_steps("retryFailedJobs", request.limit, requeue)
         if done:
             due = due_at_ms <= now_ms
             self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms, past_owner=True)
         return done
 
-    async def run_jobs(
-        self,
-        queue: str,
-        descriptors: Sequence[str],
-        attempts: int,
-        run_after_ms: int | None,
-        *,
-        only_failed: bool = False,
-    ) -> Sequence[AckResult]:
-        """These jobs become due: failed ones with `attempts`, waiting ones as they are, unless `only_failed`; what became of each."""
+    async def run_jobs(self, request: RunJobsRequest, *, only_failed: bool = False) -> Sequence[AckResult]:
+        """Makes these jobs due: failed ones with the new attempts, waiting ones as they are, unless `only_failed`.
+
+        Returns what became of each.
+        """
+        queue, descriptors, attempts = request.queue, request.descriptors, request.attempts
         check_attempts(attempts)
         parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        due_at_ms = _due_at_ms(run_after_ms, now_ms)
+        due_at_ms = _due_at_ms(request.run_after_ms, now_ms)
 
         async def act(part: OnShard) -> Sequence[Acked]:
             orders = [RunOrder(key, attempts, due_at_ms, only_failed) for key in part.keys]
@@ -146,8 +143,12 @@ class Bulk:
             self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms, past_owner=True)
         return await ack_results(descriptors, answers)
 
-    async def change_priority(self, queue: str, descriptors: Sequence[str], priority: int) -> Sequence[MovedJob]:
-        """Waiting and failed jobs get that priority, and with it another descriptor; what became of each. Raises `PriorityNotSupported`."""
+    async def change_priority(self, request: ChangePriorityRequest) -> Sequence[MovedJob]:
+        """Gives waiting and failed jobs that priority, and with it another descriptor. Raises `PriorityNotSupported`.
+
+        Returns what became of each.
+        """
+        queue, descriptors, priority = request.queue, request.descriptors, request.priority
         check_priority(priority, self._settings)
         parts = await find_jobs(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
@@ -169,25 +170,23 @@ class Bulk:
             due = len(due_ms) - len(later)
             self._dispatcher.wakeups.jobs_ready(queue, due, min(later, default=None), past_owner=True)
 
-    async def delete_jobs(self, filter: JobFilter, limit: int) -> int:
-        """Up to `limit` jobs in that state and priority, optionally those whose body matches; how many were deleted."""
-        _check_limit(limit)
-        check_priority(filter.priority, self._settings)
-        await self._queue_cache.require(filter.queue)
-        if filter.body_regex is not None:
-            done = await self._delete_matching(filter, limit)
-        else:
-            done = await self._purge(filter, limit)
-        self._metrics.queue(filter.queue).deleted += done
+    async def delete_jobs(self, request: DeleteRequest) -> int:
+        """Deletes jobs in that state and priority, optionally those whose body matches. Returns how many."""
+        check_state(request.state)
+        _check_limit(request.limit)
+        check_priority(request.priority, self._settings)
+        await self._queue_cache.require(request.queue)
+        done = await (self._purge(request) if request.regex is None else self._delete_matching(request))
+        self._metrics.queue(request.queue).deleted += done
         return done
 
-    async def _purge(self, filter: JobFilter, limit: int) -> int:
+    async def _purge(self, request: DeleteRequest) -> int:
         async def purge(shard: ShardLanes, rows: int) -> _Step:
-            order = Purge(filter.queue, filter.state, filter.priority or 1, rows)
+            order = Purge(request.queue, JobState(request.state), request.priority, rows)
             done = raise_error(await shard.store.purge_jobs(order))
             return _Step(done, is_last=done < rows)
 
-        return await self._in_steps("deleteJobs", limit, purge)
+        return await self._in_steps("deleteJobs", request.limit, purge)
 
     async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[_Step]]) -> int:
         """Shard after shard until `limit` jobs are done, a thousand a transaction; what was done counts, whatever fails then."""
@@ -205,18 +204,21 @@ class Bulk:
         await one_after_another(self._shards, self._metrics, method, on_shard)
         return limit - left
 
-    async def _delete_matching(self, filter: JobFilter, limit: int) -> int:
-        regex = await self._inspect.regex(filter)
+    async def _delete_matching(self, request: DeleteRequest) -> int:
+        state = JobState(request.state)
+        due = JobFilter(request.queue, state, request.priority, regex=request.regex)
+        regex = await self._inspect.regex(due)
         if regex is None:
             return 0
-        chosen = await self._inspect.matching_jobs(filter, regex, limit)
-        if filter.state is JobState.PENDING:  # a delete means waiting jobs, due or not
-            chosen += await self._inspect.matching_jobs(filter._replace(future=True), regex, limit - len(chosen))
+        chosen = await self._inspect.matching_jobs(due, regex, request.limit)
+        if state is JobState.PENDING:  # a delete means waiting jobs, due or not
+            later = replace(due, future=True)
+            chosen += await self._inspect.matching_jobs(later, regex, request.limit - len(chosen))
 
         async def delete(shard: ShardLanes) -> int:
             keys, done = [key for home, key in chosen if home == shard.name], 0
             for start in range(0, len(keys), _ROWS_A_TRANSACTION):
-                done += await shard.store.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
+                done += await shard.store.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], state)
             return done
 
         return await one_after_another(self._shards, self._metrics, "deleteJobs", delete)
@@ -272,10 +274,10 @@ class Bulk:
 
 
 def _moved_job(priority: int, descriptor: str, acked: Acked) -> MovedJob:
-    moved_to = ""
+    moved_to = None
     if acked.outcome is Outcome.APPLIED:
         moved_to = str(parse_descriptor(descriptor)._replace(priority=priority))
-    return MovedJob(descriptor, acked.outcome, moved_to, acked.holder, acked.held_since_ms)
+    return MovedJob(descriptor, acked.outcome, moved_to, acked.holder or None, acked.held_since_ms)
 
 
 def check_attempts(attempts: int) -> None:

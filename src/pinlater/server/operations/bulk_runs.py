@@ -67,9 +67,9 @@ from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import END
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import JobFilter, RunJobsRequest, ScanRequest
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class BulkRuns:
         """
         self._check(order)
         await self._queue_cache.require(order.queue)
-        await self._job_queries.regex(JobFilter(order.queue, order.state, body_regex=order.regex))
+        await self._job_queries.regex(JobFilter(order.queue, order.state, regex=order.regex))
         self._records.check_size(order)
         async with self._starting:
             await self._check_number(order)
@@ -282,7 +282,6 @@ class BulkRuns:
             steps.note_count(await self._jobs_to_look_at(order))
         now = steps.progress
         future = order.state is JobState.PENDING and not now.due
-        chosen_by = JobFilter(order.queue, order.state, order.priority, future, order.regex)
         most = min(PAGE_JOBS, self._settings.max_descriptors_per_request)
         size = most if order.jobs_per_second is None else max(1, min(most, int(order.jobs_per_second)))
         turns = self._pages if order.regex is None else self._searches
@@ -291,7 +290,9 @@ class BulkRuns:
         try:
             began_s, missing = self._clock.monotonic(), not self._reaches_all
             limit = min(most, max(size, _PAGE_JOBS_MIN))  # small if it is slow: what was read gets old
-            page = await self._job_queries.scan_page(ScanCommand(chosen_by, limit, now.after, paged=True))
+            page = await self._job_queries.scan_page(
+                ScanRequest(order.queue, order.state, order.priority, future, now.after, limit, order.regex, paged=True)
+            )
             names = await in_turns(page.jobs, steps.chosen, _JOBS_A_TURN)
         finally:
             turns.release()
@@ -489,7 +490,8 @@ class BulkRuns:
         if order.action is BulkAction.CANCEL:
             results = await self._claimed_jobs.cancel(order.queue, names, order.state)
         else:
-            results = await self._bulk.run_jobs(order.queue, names, order.attempts, None, only_failed=True)
+            request = RunJobsRequest(order.queue, names, attempts=order.attempts)
+            results = await self._bulk.run_jobs(request, only_failed=True)
         return sum(result.outcome is Outcome.APPLIED for result in results)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from pinlater.domain.bulk_runs import BulkAction, BulkState
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
-from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.job import JobState
 from pinlater.server.operations.bulk_records import KeptRun, RunProgress
 from pinlater.server.operations.merged_rows import END, START
 from pinlater.server.storage.values import Restored
+from pinlater.wire.generated.structs import JobInfo
 
 PAGE_JOBS = 500
 STALE_MS = 30_000

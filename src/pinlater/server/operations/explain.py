@@ -1,4 +1,4 @@
-"""What is known of a job that waits: the facts from which `domain.waiting` tells why. No count of it scans jobs."""
+"""What is known of a job that waits: the facts from which a client tells why. No count of it scans jobs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import Unavailable
-from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, Rates
 from pinlater.domain.rate_limit import lower_limit
-from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import OnShard, find_jobs, on_reachable
 from pinlater.server.operations.identity import Identity
@@ -18,6 +17,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Place, raise_error
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import JobExplanation, JobInfo, JobsAhead, QueueFacts, ShardFacts
 
 AHEAD_MAX = 10_000
 """Jobs that are counted on each shard before a job. A count that reaches it is a lower bound (`JobsAhead.at_least`)."""
@@ -51,8 +51,8 @@ class Explain:
         parts = await find_jobs(self._shards, queue_name, [descriptor], 1)
         queue = await self._queue_cache.require(queue_name)
         if not parts:
-            shard = ShardFacts(parse_descriptor(descriptor)[1])
-            return JobExplanation(descriptor, self._clock.now_ms(), None, shard, self._of_queue(queue, 0))
+            shard = ShardFacts(parse_descriptor(descriptor)[1], in_reach=True, drains=False)
+            return JobExplanation(descriptor, None, self._clock.now_ms(), shard, self._of_queue(queue, 0))
         [part] = parts
         lanes = part.shard
         facts = ShardFacts(lanes.name, lanes.healthy, not lanes.takes_enqueues)
@@ -61,11 +61,11 @@ class Explain:
             try:
                 [job] = await lanes.store.lookup_jobs(part.keys, bodies=False)
             except Unavailable:
-                facts = facts._replace(in_reach=False)
+                facts.in_reach = False
         running, ahead = 0, None
-        if job is not None and job.state is JobState.PENDING:
+        if job is not None and job.state == JobState.PENDING:
             running, ahead = await self._count(job, part)
-        return JobExplanation(descriptor, self._clock.now_ms(), job, facts, self._of_queue(queue, running), ahead)
+        return JobExplanation(descriptor, job, self._clock.now_ms(), facts, self._of_queue(queue, running), ahead)
 
     async def _count(self, job: JobInfo, part: OnShard) -> tuple[int, JobsAhead]:
         """Jobs of the queue in progress, and those that come before the job."""
@@ -91,11 +91,11 @@ class Explain:
         return QueueFacts(
             paused=queue.paused,
             paused_at_ms=queue.paused_at_ms,
-            paused_by=queue.paused_by,
+            paused_by=queue.paused_by or None,
             max_jobs_per_second=lower_limit(limits.of_file(queue.name), queue.config.max_jobs_per_second),
             next_slot_ms=None if block is None else block.retry_after_ms,
             claimed_per_second=self._rates(queue.name).claimed,
-            running=running,
+            in_progress=running,
             waiting_dequeues=self._dispatcher.waiting(queue.name),
             last_dequeue_at_ms=self._dispatcher.last_dequeues.at_ms(queue.name),
             server_started_at_ms=self._identity.started_at_ms,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pinlater.domain.calls import JobCount, KeyHolders, Scanned
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import AnswerTooLarge, InvalidArgument, PriorityNotSupported
-from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.job import JobState
 from pinlater.domain.queue import PriorityCounts
 from pinlater.server.operations.addressing import (
     OnShard,
@@ -32,17 +31,28 @@ from pinlater.server.operations.merged_rows import (
 )
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
-from pinlater.server.operations.values import JobFilter, ScanCommand, ScannedPage
+from pinlater.server.operations.values import ScannedPage
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.values import JobKey, UniqueRef, raise_error
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import (
+    JobCount,
+    JobFilter,
+    JobInfo,
+    KeyHolders,
+    LookupRequest,
+    Scanned,
+    ScanRequest,
+)
+from pinlater.wire.limits import fit_i32
 
 _BODIES_A_LOOKUP = 64
 _QUEUES_A_LOOK = 1_000
 _SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
 _ATTEMPT_BYTES = 80  # of an attempt, without its texts
+_STATES = frozenset(JobState)
 _KEY_CHARS_MAX = 16 * 1024  # of a key to look for, also if no new one may be so long
 
 
@@ -67,11 +77,14 @@ class JobQueries:
 
     # --- lookup -----------------------------------------------------------------------------------------------------------
 
-    async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, JobInfo]]:
-        """All that is known of these jobs; those not found are left out. A job that is named twice is read and shown once."""
-        most = self._settings.max_descriptors_per_request
-        check_count(len(descriptors), most)
-        descriptors = list(dict.fromkeys(descriptors))
+    async def lookup(self, request: LookupRequest) -> dict[str, JobInfo]:
+        """Returns all that is known of these jobs, by descriptor. Those not found are left out.
+
+        A job that is named twice is read and shown once.
+        """
+        most, bodies = self._settings.max_descriptors_per_request, request.bodies
+        check_count(len(request.descriptors), most)
+        descriptors = list(dict.fromkeys(request.descriptors))
         parts = await find_jobs(self._shards, None, descriptors, most)
 
         answer_size = _LookupSize(self._settings.jobs_bytes_max)
@@ -84,10 +97,9 @@ class JobQueries:
         empty: list[JobInfo | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
         named = {descriptor: job for descriptor, job in zip(descriptors, jobs, strict=True) if job is not None}
-        found = list(named.items())
         shown = _LookupSize(self._settings.jobs_bytes_max)
-        await in_turns(found, lambda part: shown.add([job for _, job in part]))
-        return found
+        await in_turns(list(named.values()), shown.add)
+        return named
 
     async def _lookup_with_bodies(self, part: OnShard, answer_size: _LookupSize) -> list[JobInfo | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
@@ -111,7 +123,7 @@ class JobQueries:
         if len(queues) == 1:
             await self._queue_cache.require(queues[0])
         if len(key) > max(_KEY_CHARS_MAX, self._settings.max_unique_key_bytes):
-            return KeyHolders(())
+            return KeyHolders([])
         known = self._queue_cache.queues
         names = list(known) if not queues else [name for name in dict.fromkeys(queues) if name in known]
 
@@ -132,7 +144,7 @@ class JobQueries:
         jobs = [job for each in found for job in each.jobs]
         shown = self._that_fit(jobs[:HOLDERS_MAX])
         cut = len(jobs) > len(shown) or any(each.incomplete for each in found)
-        return KeyHolders(shown, cut or len(found) < len(self._shards))
+        return KeyHolders(shown, cut or len(found) < len(self._shards) or None)
 
     def _that_fit(self, jobs: Sequence[JobInfo]) -> Sequence[JobInfo]:
         """The first of these jobs, as many as an answer holds, at least one."""
@@ -159,7 +171,7 @@ class JobQueries:
 
     async def count(self, filter: JobFilter) -> int:
         """As `count_jobs`, without a word of shards that are not counted."""
-        return (await self.count_jobs(filter)).jobs
+        return fit_i32((await self.count_jobs(filter)).jobs)
 
     async def count_jobs(self, filter: JobFilter) -> JobCount:
         """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
@@ -178,7 +190,7 @@ class JobQueries:
             return sum(_count(each, filter) for each in counts)
 
         counts = await on_reachable(self._shards, self._metrics, "getJobCount", count)
-        return JobCount(sum(counts), incomplete=len(counts) < len(self._shards))
+        return JobCount(sum(counts), incomplete=len(counts) < len(self._shards) or None)
 
     async def _count_matching(self, filter: JobFilter, regex: BodyRegex) -> JobCount:
         seen = shards_counted = 0
@@ -207,59 +219,64 @@ class JobQueries:
             return found
 
         found = await one_after_another(self._shards, self._metrics, "getJobCount", count)
-        return JobCount(found, incomplete=shards_counted < len(self._shards))
+        return JobCount(found, incomplete=shards_counted < len(self._shards) or None)
 
     # --- scan -------------------------------------------------------------------------------------------------------------
 
-    async def scan(self, command: ScanCommand) -> Scanned:
+    async def scan(self, request: ScanRequest) -> Scanned:
         """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
-        page = await self.scan_page(command)
-        return Scanned(page.jobs, page.continuation, page.incomplete)
+        page = await self.scan_page(request)
+        return Scanned(page.jobs, page.continuation, page.incomplete or None)
 
-    async def scan_page(self, command: ScanCommand) -> ScannedPage:
+    async def scan_page(self, request: ScanRequest) -> ScannedPage:
         """As `scan`, and says how many jobs were compared. Raises `ShardConnectionFailed` if the named shard is unreachable."""
-        if command.limit < 0:
-            raise InvalidArgument(f"limit must not be negative, not {command.limit}")
-        after = parse_continuation(command)
-        await self._check(command.filter)
-        only = self._shard_of(command.shard)
-        limit = min(command.limit, self._settings.max_scan_limit)
-        regex = await self.regex(command.filter)
-        if limit == 0 or _names_none(command.filter):
+        chosen = JobFilter(request.queue, request.state, request.priority, request.future, request.regex)
+        check_state(request.state)
+        if request.limit < 0:
+            raise InvalidArgument(f"limit must not be negative, not {request.limit}")
+        after = parse_continuation(request)
+        await self._check(chosen)
+        only = self._shard_of(request.shard or "")
+        limit = min(request.limit, self._settings.max_scan_limit)
+        regex = await self.regex(chosen)
+        if limit == 0 or _names_none(chosen):
             return ScannedPage((), END, False, 0)
         jobs: list[JobInfo] = []
         bytes_left = self._settings.jobs_bytes_max
         last: ScannedRow | None = None
         seen = 0
-        merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies, only=only)
+        bodies = bool(request.bodies)
+        merged = self._merged("scanJobs", chosen, after, limit, regex, bodies=bodies, only=only)
         async for found in merged.rows():
             row = found.row
             seen += 1
             if not found.matches:
                 last = found
                 if regex is not None and regex.exhausted:
-                    if not command.paged:
+                    if not request.paged:
                         raise regex.too_costly(seen)
                     return ScannedPage(jobs, merged.continuation(found), True, seen)
                 continue
-            bytes_left -= _shown_bytes(row.job, body=command.bodies)
+            bytes_left -= _shown_bytes(row.job, body=bodies)
             if bytes_left < 0 and jobs:
-                return ScannedPage(jobs, merged.continuation(last) if command.paged else END, True, seen - 1)
-            jobs.append(row.job if command.bodies else row.job._replace(body=None))
+                return ScannedPage(jobs, merged.continuation(last) if request.paged else END, True, seen - 1)
+            if not bodies:
+                row.job.body = None
+            jobs.append(row.job)
             last = found
             if len(jobs) >= limit:
-                return ScannedPage(jobs, merged.continuation(found) if command.paged else END, merged.cut, seen)
+                return ScannedPage(jobs, merged.continuation(found) if request.paged else END, merged.cut, seen)
         if regex is not None and merged.unsearched:
-            if not command.paged or last is None:
+            if not request.paged or last is None:
                 raise regex.too_costly(seen)
             return ScannedPage(jobs, merged.continuation(last), True, seen)
         return ScannedPage(jobs, END, merged.cut, seen)
 
     async def regex(self, filter: JobFilter) -> BodyRegex | None:
         """The filter's regex with the budgets of a request. Raises `InvalidArgument`."""
-        if filter.body_regex is None:
+        if filter.regex is None:
             return None
-        return await BodyRegex.compiled(filter.body_regex, self._settings, self._clock, self._searches)
+        return await BodyRegex.compiled(filter.regex, self._settings, self._clock, self._searches)
 
     # --- shared -------------------------------------------------------------------------------------------------------------
 
@@ -324,6 +341,7 @@ class JobQueries:
         return found
 
     async def _check(self, filter: JobFilter) -> None:
+        check_state(filter.state)
         check_priority(filter.priority, self._settings)
         await self._queue_cache.require(filter.queue)
 
@@ -350,6 +368,12 @@ class _LookupSize:
         return ()
 
 
+def check_state(state: int) -> None:
+    """Raises `InvalidArgument` for a number that is no state of a job."""
+    if state not in _STATES:
+        raise InvalidArgument(f"{state} is not a job state; there are 0 PENDING, 1 IN_PROGRESS, 2 SUCCEEDED, 3 FAILED")
+
+
 def check_priority(priority: int | None, settings: JobSettings) -> None:
     """Raises `PriorityNotSupported`; None (all) passes."""
     if priority is not None and not 1 <= priority <= settings.priority_levels:
@@ -358,26 +382,26 @@ def check_priority(priority: int | None, settings: JobSettings) -> None:
 
 def _names_none(filter: JobFilter) -> bool:
     """Only PENDING jobs have a due time ahead of them; the original, too, finds no job of another state with the flag."""
-    return filter.future and filter.state is not JobState.PENDING
+    return filter.future and filter.state != JobState.PENDING
 
 
 def _count(counts: PriorityCounts, filter: JobFilter) -> int:
-    if filter.state is JobState.PENDING:
+    if filter.state == JobState.PENDING:
         return counts.future if filter.future else counts.pending - counts.future
-    if filter.state is JobState.IN_PROGRESS:
+    if filter.state == JobState.IN_PROGRESS:
         return counts.in_progress
-    return counts.succeeded if filter.state is JobState.SUCCEEDED else counts.failed
+    return counts.succeeded if filter.state == JobState.SUCCEEDED else counts.failed
 
 
 def _shown_bytes(job: JobInfo, *, body: bool = True) -> int:
     """The most bytes of an answer that a job takes."""
-    return JOB_BYTES + _ATTEMPT_BYTES * len(job.attempts) + _text_bytes(job, body=body)
+    return JOB_BYTES + _ATTEMPT_BYTES * len(job.attempts or ()) + _text_bytes(job, body=body)
 
 
 def _text_bytes(job: JobInfo, *, body: bool = True) -> int:
     """The bytes of an answer that texts of a job take: its body, headers, status, errors and other strings of no fixed length."""
-    texts = (job.custom_status, job.claim_descriptor or "", job.unique_key or "", job.error_type, job.error_text)
-    size = len(job.progress.encode()) + sum([len(text.encode()) for text in texts])
-    for attempt in job.attempts:
-        size += sum([len(text.encode()) for text in attempt if isinstance(text, str)])
+    texts = [job.custom_status, job.claim_descriptor, job.unique_key, job.error_type, job.error_text, job.progress]
+    for attempt in job.attempts or ():
+        texts += attempt.claimed_by, attempt.outcome, attempt.error_type, attempt.error_text
+    size = sum([len(text.encode()) for text in texts if text])
     return size + header_bytes(job.headers) + (len(job.body or b"") if body else 0)

@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import ContinuationInvalid, Unavailable
+from pinlater.domain.job import JobState
 from pinlater.server.operations.addressing import left_out, reachable
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.operations.regex import BodyRegex
-from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Page, PageRow, raise_error
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import JobFilter, ScanRequest
 
 START, END = "0", "-1"
 PAGE_ROWS = 1_000
@@ -62,7 +63,8 @@ def page_of(
     bodies: bool,
 ) -> Page:
     """A page of the jobs that a filter names, of these priorities."""
-    return Page(filter.queue, filter.state, priorities, limit, after, now_ms, filter.future, bodies, PAGES_BYTES_MAX)
+    state = JobState(filter.state)
+    return Page(filter.queue, state, priorities, limit, after, now_ms, filter.future, bodies, PAGES_BYTES_MAX)
 
 
 class _Stream:
@@ -101,10 +103,10 @@ class _Stream:
         matches = [True] * len(rows) if self._regex is None else await self._regex.found(rows)
         if not matches:
             raise _BudgetEnded
-        self._found.extend(
-            ScannedRow(self.shard.name, row if match else row._replace(job=row.job._replace(body=None)), match)
-            for row, match in zip(rows, matches, strict=False)
-        )
+        for row, match in zip(rows, matches, strict=False):
+            if not match:
+                row.job.body = None
+            self._found.append(ScannedRow(self.shard.name, row, match))
         self._unsearched = rows[len(matches) :]
 
 
@@ -186,14 +188,14 @@ class MergedRows:
             heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.key.id, shard, number, found))
 
 
-def parse_continuation(command: ScanCommand) -> ScanPosition | None:
+def parse_continuation(request: ScanRequest) -> ScanPosition | None:
     """Where a scan goes on; None: at its begin. Raises `ContinuationInvalid`."""
-    if command.continuation == START:
+    if request.continuation == START:
         return None
-    match = _CONTINUATION.fullmatch(command.continuation) if command.paged else None
+    match = _CONTINUATION.fullmatch(request.continuation) if request.paged else None
     if match is None:
-        raise ContinuationInvalid.of(command.continuation)
+        raise ContinuationInvalid.of(request.continuation)
     sort_ms, job_id = int(match[1]), int(match[2])
     if not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX:  # no store has such a number
-        raise ContinuationInvalid.of(command.continuation)
+        raise ContinuationInvalid.of(request.continuation)
     return ScanPosition(sort_ms, job_id, match[3])

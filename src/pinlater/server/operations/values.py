@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.calls import AckBatch, AckResult
-from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.wire.generated.structs import JobInfo
 
 
 class Caller(NamedTuple):
@@ -46,31 +46,10 @@ class DequeueResult(NamedTuple):
     ack_results: Sequence[AckResult] = ()
 
 
-class JobFilter(NamedTuple):
-    """Which jobs a count or a scan looks at. `future`: PENDING jobs that are not due yet, and only they; no job of another state."""
-
-    queue: str
-    state: JobState
-    priority: int | None = None
-    future: bool = False
-    body_regex: str | None = None
-
-
 class ScannedPage(NamedTuple):
-    """What a scan answers (`domain.calls.Scanned`), and how many jobs it compared."""
+    """What a scan answers (`structs.Scanned`), and how many jobs it compared."""
 
     jobs: Sequence[JobInfo]
     continuation: str
     incomplete: bool
     looked: int
-
-
-class ScanCommand(NamedTuple):
-    """A scan. `paged` asks for a continuation that goes on where this one stopped. `shard`: of its jobs only, '' for all shards."""
-
-    filter: JobFilter
-    limit: int = 100
-    continuation: str = "0"
-    paged: bool = False
-    bodies: bool = False
-    shard: str = ""

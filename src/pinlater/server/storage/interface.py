@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Acked,
@@ -59,7 +59,7 @@ from pinlater.server.storage.values import (
     UniqueKeyPage,
     UniqueRef,
 )
-from pinlater.wire.generated.structs import ShardSize
+from pinlater.wire.generated.structs import JobInfo, ShardSize
 
 
 class JobStore(Protocol):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from pinlater.domain.job import Attempt, JobInfo, JobState, progress_of
+from pinlater.domain.job import JobState, progress_of
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.values import JobKey
+from pinlater.wire.generated.structs import Attempt, JobInfo
 
 
 class LookupRow(NamedTuple):
@@ -74,11 +75,24 @@ def job_of(row: LookupRow, shard: str) -> JobInfo:
         claim_deadline_ms=row.deadline_ms,
         finished_at_ms=row.finished_at_ms,
         body=row.body,
-        headers=options.headers or {},
+        headers=options.headers or None,
         unique_key=options.unique.key if options.unique else None,
         expires_at_ms=options.expires_ms,
-        error_type=row.p_error_type or "",
-        error_text=row.p_error_text or "",
-        attempts=tuple(Attempt._make(attempt) for attempt in json.loads(row.p_history)) if changed else (),
-        progress=progress_of(custom_status),
+        error_type=row.p_error_type or None,
+        error_text=row.p_error_text or None,
+        attempts=[_attempt(*attempt) for attempt in json.loads(row.p_history)] or None if changed else None,
+        progress=progress_of(custom_status) or None,
     )
+
+
+def _attempt(
+    number: int,
+    claimed_by: str,
+    claimed_at_ms: int,
+    ended_at_ms: int,
+    outcome: str,
+    error_type: str = "",
+    error_text: str = "",
+) -> Attempt:
+    """An attempt as it is stored, in the order of `domain.job.Attempt`."""
+    return Attempt(number, claimed_by, claimed_at_ms, ended_at_ms, outcome, error_type or None, error_text or None)

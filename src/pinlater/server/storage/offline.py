@@ -7,10 +7,10 @@ from itertools import chain, zip_longest
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.storage.values import Member, Page, PageRow, TimedKeys
-from pinlater.wire.generated.structs import ShardSize
+from pinlater.wire.generated.structs import JobInfo, ShardSize
 
 Migrated: TypeAlias = tuple[int, int, Sequence[str]]
 """The schema's version before and after a migration, and what was run."""

@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeVar
 from pinlater.domain.bulk_runs import UNDO_MS
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import HandedOutJob, Holder, JobInfo, JobState, NewJob, Outcome
+from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, Outcome
 from pinlater.domain.slices import SLICES
+from pinlater.wire.generated.structs import JobInfo
 
 
 class Capabilities(NamedTuple):

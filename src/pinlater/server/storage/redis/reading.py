@@ -9,7 +9,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
@@ -50,6 +50,7 @@ from pinlater.server.storage.values import (
     UniqueKeyPage,
     UniqueRef,
 )
+from pinlater.wire.generated.structs import JobInfo
 
 logger = logging.getLogger(__name__)
 

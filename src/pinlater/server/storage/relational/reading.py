@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.job import JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.relational.rows import Row, text_of
@@ -28,6 +28,7 @@ from pinlater.server.storage.values import (
     UniqueKeyPage,
     UniqueRef,
 )
+from pinlater.wire.generated.structs import JobInfo
 
 NEWEST = (I64_MAX, I64_MAX)
 _QUEUES_A_STATEMENT = 500

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.relational import reading as relational_reading
@@ -46,7 +46,7 @@ from pinlater.server.storage.values import (
     Swept,
     TimeToLive,
 )
-from pinlater.wire.generated.structs import ShardSize
+from pinlater.wire.generated.structs import JobInfo, ShardSize
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pinlater.domain.calls import MovedJob
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import JobFilter
 from pinlater.server.thrift.audit import Audited, Fields, given
 from pinlater.server.thrift.methods.jobs import ack_outcomes
-from pinlater.server.thrift.methods.looking import chosen_by_regex, cost_of_search, number, state_of
+from pinlater.server.thrift.methods.looking import chosen_by_regex, cost_of_search
 from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call, queue_of_request
 from pinlater.wire.generated import structs
 
@@ -35,17 +33,7 @@ async def _cancel_jobs(service: Service, call: structs.cancelJobs_args) -> list[
 
 # --- retry and run now --------------------------------------------------------------------------------------------------------
 async def _retry_failed_jobs(service: Service, call: structs.retryFailedJobs_args) -> int:
-    request = call.request
-    return number(
-        await service.bulk.retry_failed(
-            request.queue,
-            request.priority,
-            request.attempts,
-            request.run_after_ms,
-            request.limit,
-            skip_cancelled=bool(request.skip_cancelled),
-        )
-    )
+    return await service.bulk.retry_failed(call.request)
 
 
 def _retry_asked(call: Any) -> Fields:
@@ -59,9 +47,7 @@ def _retry_asked(call: Any) -> Fields:
 
 
 async def _run_jobs(service: Service, call: structs.runJobs_args) -> list[structs.AckResult]:
-    request = call.request
-    results = await service.bulk.run_jobs(request.queue, request.descriptors, request.attempts, request.run_after_ms)
-    return await in_turns(results, ack_outcomes)
+    return await in_turns(await service.bulk.run_jobs(call.request), ack_outcomes)
 
 
 def _run_asked(call: Any) -> Fields:
@@ -74,17 +60,8 @@ def _run_asked(call: Any) -> Fields:
 
 
 # --- another priority ---------------------------------------------------------------------------------------------------------
-async def _change_priority(service: Service, call: structs.changePriority_args) -> list[structs.MovedJob]:
-    request = call.request
-    results = await service.bulk.change_priority(request.queue, request.descriptors, request.priority)
-    return await in_turns(results, _moved_jobs)
-
-
-def _moved_jobs(results: Sequence[MovedJob]) -> list[structs.MovedJob]:
-    return [
-        structs.MovedJob(descriptor, outcome, moved_to or None, holder or None, held_since_ms)
-        for descriptor, outcome, moved_to, holder, held_since_ms in results
-    ]
+async def _change_priority(service: Service, call: structs.changePriority_args) -> Sequence[structs.MovedJob]:
+    return await service.bulk.change_priority(call.request)
 
 
 def _priority_asked(call: Any) -> Fields:
@@ -100,9 +77,7 @@ def _moved(answer: Any) -> Fields:
 
 # --- delete -------------------------------------------------------------------------------------------------------------------
 async def _delete_jobs(service: Service, call: structs.deleteJobs_args) -> int:
-    request = call.request
-    jobs = JobFilter(request.queue, state_of(request.state), request.priority, False, request.regex)
-    return number(await service.bulk.delete_jobs(jobs, request.limit))
+    return await service.bulk.delete_jobs(call.request)
 
 
 def _delete_asked(call: Any) -> Fields:
@@ -117,7 +92,7 @@ def _delete_asked(call: Any) -> Fields:
 
 
 async def _delete_by_descriptor(service: Service, call: structs.deleteJobsByDescriptor_args) -> int:
-    return number(await service.bulk.delete_jobs_by_descriptor(call.queue, call.descriptors))
+    return await service.bulk.delete_jobs_by_descriptor(call.queue, call.descriptors)
 
 
 METHODS = [

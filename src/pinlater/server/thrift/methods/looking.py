@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from pinlater.domain.access import BODIES
 from pinlater.domain.body_masks import BodyMasks
-from pinlater.domain.calls import KeyHolders
-from pinlater.domain.errors import InvalidArgument
-from pinlater.domain.job import Attempt, JobInfo, JobState
 from pinlater.server.operations.job_queries import HOLDERS_MAX
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
-from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.thrift.costs import MemoryBounds
 from pinlater.server.thrift.masking import Turns, mask_info
 from pinlater.server.thrift.methods.record import (
@@ -25,22 +20,6 @@ from pinlater.server.thrift.methods.record import (
     queues_of_request,
 )
 from pinlater.wire.generated import structs
-
-I32_MAX = 2**31 - 1
-_STATES = {int(state): state for state in JobState}
-
-
-def state_of(number: int) -> JobState:
-    """Returns the state with this number. Raises InvalidArgument for a number that is none."""
-    state = _STATES.get(number)
-    if state is None:
-        raise InvalidArgument(f"{number} is not a job state; there are 0 PENDING, 1 IN_PROGRESS, 2 SUCCEEDED, 3 FAILED")
-    return state
-
-
-def number(value: int) -> int:
-    """Returns a count, cut to what an i32 holds."""
-    return min(value, I32_MAX)
 
 
 def chosen_by_regex(call: Any) -> Chosen:
@@ -54,57 +33,9 @@ def cost_of_search(bounds: MemoryBounds, call: Any) -> int:
     return PAGES_BYTES_MAX if call.request.regex is not None else 0
 
 
-# --- jobs as the wire shows them ----------------------------------------------------------------------------------------------
-def job_info(job: JobInfo) -> structs.JobInfo:
-    """Returns all that the wire shows of a job."""
-    return structs.JobInfo(
-        descriptor=job.descriptor,
-        state=job.state,
-        attempts_allowed=job.attempts_allowed,
-        attempts_remaining=job.attempts_remaining,
-        custom_status=job.custom_status,
-        created_at_ms=job.created_at_ms,
-        run_after_ms=job.run_after_ms,
-        updated_at_ms=job.updated_at_ms,
-        claim_descriptor=job.claim_descriptor,
-        body=job.body,
-        headers=job.headers or None,
-        unique_key=job.unique_key,
-        claim_deadline_ms=job.claim_deadline_ms,
-        error_type=job.error_type or None,
-        error_text=job.error_text or None,
-        attempts=[_attempt(attempt) for attempt in job.attempts] or None,
-        finished_at_ms=job.finished_at_ms,
-        expires_at_ms=job.expires_at_ms,
-        progress=job.progress or None,
-    )
-
-
-def _attempt(attempt: Attempt) -> structs.Attempt:
-    return structs.Attempt(
-        attempt.number,
-        attempt.claimed_by,
-        attempt.claimed_at_ms,
-        attempt.ended_at_ms,
-        attempt.outcome,
-        attempt.error_type or None,
-        attempt.error_text or None,
-    )
-
-
-def _job_infos(jobs: Sequence[JobInfo]) -> list[structs.JobInfo]:
-    return [job_info(job) for job in jobs]
-
-
 # --- by descriptor ------------------------------------------------------------------------------------------------------------
 async def _lookup_jobs(service: Service, call: structs.lookupJobs_args) -> dict[str, structs.JobInfo]:
-    request = call.request
-    found = await service.job_queries.lookup(request.descriptors, bodies=request.bodies)
-    return dict(await in_turns(found, _looked_up))
-
-
-def _looked_up(jobs: Sequence[tuple[str, JobInfo]]) -> list[tuple[str, structs.JobInfo]]:
-    return [(descriptor, job_info(job)) for descriptor, job in jobs]
+    return await service.job_queries.lookup(call.request)
 
 
 def _queues_of_descriptors(call: Any) -> Collection[str]:
@@ -133,13 +64,8 @@ async def _find_unique_key(service: Service, call: structs.findUniqueKey_args) -
     if not queues and known is not None and known.queues is not None:
         queues = sorted(filter(known.queues, await service.queues.queue_names()))
         if not queues:
-            return _key_holders(KeyHolders(()), [])
-    found = await service.job_queries.find_unique_key(queues, call.request.unique_key)
-    return _key_holders(found, await in_turns(found.jobs, _job_infos, JOBS_A_TURN))
-
-
-def _key_holders(value: KeyHolders, jobs: list[structs.JobInfo]) -> structs.KeyHolders:
-    return structs.KeyHolders(jobs, value.incomplete or None)
+            return structs.KeyHolders([])
+    return await service.job_queries.find_unique_key(queues, call.request.unique_key)
 
 
 async def _mask_holders(masks: BodyMasks, call: Any, answer: Any) -> None:
@@ -156,16 +82,7 @@ def _cost_of_holders(bounds: MemoryBounds, call: Any) -> int:
 
 # --- scans and counts ---------------------------------------------------------------------------------------------------------
 async def _scan_jobs(service: Service, call: structs.scanJobs_args) -> structs.Scanned:
-    found = await service.job_queries.scan(_scan_command(call.request))
-    jobs = await in_turns(found.jobs, _job_infos, JOBS_A_TURN)
-    return structs.Scanned(jobs, found.continuation, found.incomplete or None)
-
-
-def _scan_command(request: structs.ScanRequest) -> ScanCommand:
-    state = state_of(request.state)
-    jobs = JobFilter(request.queue, state, request.priority, request.future, request.regex)
-    paged, bodies = bool(request.paged), bool(request.bodies)
-    return ScanCommand(jobs, request.limit, request.continuation, paged, bodies, request.shard or "")
+    return await service.job_queries.scan(call.request)
 
 
 async def _mask_scanned(masks: BodyMasks, call: Any, answer: Any) -> None:
@@ -183,17 +100,11 @@ def _cost_of_scan(bounds: MemoryBounds, call: Any) -> int:
 
 
 async def _get_job_count(service: Service, call: structs.getJobCount_args) -> int:
-    return number(await service.job_queries.count(_count_filter(call.request)))
+    return await service.job_queries.count(call.request)
 
 
 async def _count_jobs(service: Service, call: structs.countJobs_args) -> structs.JobCount:
-    count = await service.job_queries.count_jobs(_count_filter(call.request))
-    return structs.JobCount(count.jobs, count.incomplete or None)
-
-
-def _count_filter(request: structs.JobFilter) -> JobFilter:
-    state = state_of(request.state)
-    return JobFilter(request.queue, state, request.priority, request.future, request.regex)
+    return await service.job_queries.count_jobs(call.request)
 
 
 METHODS = [

@@ -10,9 +10,9 @@ from pinlater.domain.calls import QueueStats
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.audit import Audited, Fields, given
 from pinlater.server.thrift.methods.callers import named_source
-from pinlater.server.thrift.methods.looking import number
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod, known_caller_of, queue_of_call, queues_of_call
 from pinlater.wire.generated import structs
+from pinlater.wire.limits import fit_i32
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
 
 _QUEUES_A_TURN = 250
@@ -127,7 +127,7 @@ def _queue_stats(stats: QueueStats) -> structs.QueueStats:
         counts,
         stats.oldest_waiting_ms,
         structs.QueueRates(*stats.rates),
-        number(stats.waiting_dequeues),
+        fit_i32(stats.waiting_dequeues),
         stats.incomplete or None,
         stats.max_jobs_per_second,
     )

@@ -8,10 +8,10 @@ from typing import Any
 from pinlater.domain.workers import WaitingDequeues, WorkerStatus
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.methods.looking import number
 from pinlater.server.thrift.methods.queues import rows_of_queues
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod
 from pinlater.wire.generated import structs
+from pinlater.wire.limits import fit_i32
 
 _WORKERS_A_TURN = 250
 
@@ -33,7 +33,7 @@ async def _get_workers(service: Service, call: structs.getWorkers_args) -> list[
             await in_turns(each.workers, _statuses, _WORKERS_A_TURN),
             await in_turns(each.waiting, _waiting),
             each.server_id,
-            number(each.servers),
+            fit_i32(each.servers),
             each.now_ms,
             each.up_ms,
             each.forgotten,

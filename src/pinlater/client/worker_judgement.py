@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from pinlater.client.jobs import JobInfo
+from pinlater.client.workers import SILENT_MS, JobInHand, KnownWorker, ServerReply, Trouble, WorkersFound
 from pinlater.domain.history import HOUR_MS, QueueHistory
-from pinlater.domain.job import JobInfo, source_of_claim
+from pinlater.domain.job import source_of_claim
 from pinlater.domain.wording import counted, span
-from pinlater.domain.workers import (
-    SILENT_MS,
-    JobInHand,
-    KnownWorker,
-    ServerReply,
-    ServerWorkers,
-    Trouble,
-    WaitingDequeues,
-    WorkerQueue,
-    WorkersFound,
-    WorkerStatus,
-    newest_lost,
-)
+from pinlater.domain.workers import ServerWorkers, WaitingDequeues, WorkerQueue, WorkerStatus, newest_lost
 
 _BRIEF_MS = 5_000  # a worker that sent nothing for so long may be slow
 _OVERDUE_MS = 5_000  # so long servers may take to end a claim after its deadline

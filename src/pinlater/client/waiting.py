@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from pinlater.domain.job import QUARANTINED, TIMED_OUT, JobInfo, JobState, source_of_claim
+from pinlater.client.jobs import JobInfo
+from pinlater.domain.job import QUARANTINED, TIMED_OUT, JobState, source_of_claim
 from pinlater.domain.transitions import STATUS_CANCELLED, given_up
 from pinlater.domain.wording import counted, moment, span
 

@@ -1,0 +1,79 @@
+"""Jobs, as calls of a client send and get them: plain frozen values that know no Thrift.
+
+Times are integer milliseconds since the epoch, durations integer milliseconds, bodies bytes. None means: not said, so that the
+queue's or the server's default holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pinlater.domain.job import Attempt, JobState, Outcome
+
+
+class JobInfo(NamedTuple):
+    """All that a server tells of a job. `body` is None unless it was asked for. `body_masked`: the roles of the caller do not let it see
+    the body, or parts of it: `body` is empty, or JSON with `[masked]` in the place of values. `progress`: what the job said last of how far
+    it is (`40 % row 2`); '' if it said nothing. `failure_group`: its group of failures, if its texts are masked, so that the caller can't
+    compute it. What an original server does not say is None or empty."""
+
+    descriptor: str
+    state: JobState
+    attempts_allowed: int
+    attempts_remaining: int
+    custom_status: str
+    created_at_ms: int
+    run_after_ms: int | None = None
+    updated_at_ms: int | None = None
+    claim_descriptor: str | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    unique_key: str | None = None
+    claim_deadline_ms: int | None = None
+    error_type: str = ""
+    error_text: str = ""
+    attempts: Sequence[Attempt] = ()
+    finished_at_ms: int | None = None
+    expires_at_ms: int | None = None
+    progress: str = ""
+    body_masked: bool = False
+    failure_group: str = ""
+
+
+class Scanned(NamedTuple):
+    """A page of jobs, newest first. `continuation` is '-1' at the end; `incomplete`: a shard or a time budget cut it short."""
+
+    jobs: Sequence[JobInfo]
+    continuation: str = "-1"
+    incomplete: bool = False
+
+
+class KeyHolders(NamedTuple):
+    """The jobs that hold a unique key now, without bodies. `incomplete`: a shard was unreachable, or there are more of them."""
+
+    jobs: Sequence[JobInfo]
+    incomplete: bool = False
+
+
+class JobCount(NamedTuple):
+    """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted."""
+
+    jobs: int
+    incomplete: bool = False
+
+
+class MovedJob(NamedTuple):
+    """What became of a job that was to get another priority. `moved_to`: with APPLIED, its descriptor from now on, which is `descriptor`
+    itself if it had that priority already. With STALE_CLAIM: who holds the job, and since when."""
+
+    descriptor: str
+    outcome: Outcome
+    moved_to: str = ""
+    holder: str = ""
+    held_since_ms: int | None = None
+
+    @property
+    def applied(self) -> bool:
+        """Whether it has the new priority."""
+        return self.outcome is Outcome.APPLIED
