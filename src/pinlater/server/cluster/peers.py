@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import Announce
 from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
@@ -35,11 +36,9 @@ class Peers:
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Announces this server on shards where it isn't yet, and learns of the others. Asks a shard that fails again next time."""
         self._announced = {shard: known for shard, known in self._announced.items() if shard in members}
-        new = {
-            shard: shard.coordinator for shard in members if shard.coordinator is not None and not self._is_known(shard)
-        }
+        new = {shard: shard.shared for shard in members if shard.shared is not None and not self._is_known(shard)}
         secrets = await asyncio.gather(
-            *(store.announce(self._address) for store in new.values()), return_exceptions=True
+            *(store.submit(Announce(self._address)) for store in new.values()), return_exceptions=True
         )
         for shard, secret in zip(new, secrets, strict=True):
             if isinstance(secret, str):
