@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import astuple
 
 from pinlater.server.storage.commands import Command
-from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.interface import Store
 from pinlater.server.storage.table import CommandTable, Operation, Table
 
 
-def instead(shard: Shard, kind: type[Command[Any]], operation: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+def instead(shard: Store, kind: type[Command[Any]], operation: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     """Returns a `submit` for the shard that carries out commands of this kind by `operation`, which gets their fields."""
     plain = shard.submit
 
@@ -37,7 +37,7 @@ def everywhere(
 
 
 @contextmanager
-def replaced(shard: Shard, kind: type[Command[Any]], operation: Callable[..., Awaitable[Any]]) -> Iterator[None]:
+def replaced(shard: Store, kind: type[Command[Any]], operation: Callable[..., Awaitable[Any]]) -> Iterator[None]:
     """Has the shard carry out commands of this kind by `operation`, which gets their fields."""
     with patch.object(shard, "submit", instead(shard, kind, operation)):
         yield

@@ -31,7 +31,7 @@ from pinlater.server.storage.commands import (
     ReleaseJobs,
     TimeOutClaims,
 )
-from pinlater.server.storage.interface import SharedShard
+from pinlater.server.storage.interface import Store
 from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
@@ -305,7 +305,7 @@ def test_a_database_whose_clock_has_jumped_and_that_outvotes_the_servers_is_caug
     """About one seed in forty finds it."""
     plain = agreed_time._look
 
-    async def look(store: SharedShard, clock: Clock) -> Any:
+    async def look(store: Store, clock: Clock) -> Any:
         answer = await plain(store, clock)
         return None if answer is None else answer._replace(of_servers=True)
 

@@ -42,7 +42,7 @@ class ClusterMembers:
     async def look(self) -> bool:
         """Asks the shards in reach; whether the number has changed. Raises what a shard raised if none answered."""
         before = self.servers
-        stores = {shard: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
+        stores = {shard: shard.store for shard in self._shards.in_reach() if shard.shared is not None}
         answers = await asyncio.gather(
             *(store.submit(ListMembers()) for store in stores.values()), return_exceptions=True
         )

@@ -28,7 +28,7 @@ class ChangePoller:
         """
         if not self._dispatcher.waiting():
             return
-        stores = [shard.shared for shard in self._shards.in_reach() if shard.shared is not None]
+        stores = [shard.store for shard in self._shards.in_reach() if shard.shared is not None]
         answers = await asyncio.gather(*(store.submit(ListChangedQueues()) for store in stores), return_exceptions=True)
         found = (queue for answer in answers if not isinstance(answer, BaseException) for queue in answer)
         for queue in dict.fromkeys(found):

@@ -97,7 +97,7 @@ class RateSampler:
 
     async def _count(self, shard: ShardLanes) -> _Counted:
         now_s = self._clock.monotonic()
-        state = None if shard.shared is None else await shard.shared.submit(AskState())
+        state = None if shard.shared is None else await shard.store.submit(AskState())
         before = self._newest.get(shard.name, _NOT_COUNTED)
         same = before.lasts and before.state == state and now_s - before.asked_s < _UNCHANGED_S_MAX
         if same and before.jobs is not None:

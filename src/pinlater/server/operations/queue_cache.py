@@ -44,7 +44,7 @@ class QueueCache:
         self._shards = shards
         self._dispatcher = dispatcher
         self._clock = clock
-        self._shared = any(shard.store.capabilities.shared for shard in shards)
+        self._shared = any(shard.unguarded.capabilities.shared for shard in shards)
         self._queues: dict[str, Queue] = {}
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
@@ -158,7 +158,7 @@ class QueueCache:
 
     async def _read_states(self) -> Mapping[str, Hashable]:
         """Returns the states by shard; empty if one of them is not known."""
-        stores = {shard.name: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
+        stores = {shard.name: shard.store for shard in self._shards.in_reach() if shard.shared is not None}
         states = await asyncio.gather(*(store.submit(AskState()) for store in stores.values()), return_exceptions=True)
         if any(state is None or isinstance(state, BaseException) for state in states):
             return {}

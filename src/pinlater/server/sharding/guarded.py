@@ -7,16 +7,15 @@ the cancellation: a store may hang then, too. After a take-over (`redirect`) cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.failure_kind import NoAnswerInTime
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.commands import Answer, Command, TimeLimit
-from pinlater.server.storage.interface import Shard, SharedShard
-from pinlater.server.storage.values import Capabilities
+from pinlater.server.storage.interface import Shard
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ def shard_unreachable(name: str) -> ShardConnectionFailed:
 
 
 class GuardedShard:
-    """Implements `storage.interface.SharedShard`. `observe` gets each command's error or None, and whether it took too long."""
+    """Implements `storage.interface.Store`. `observe` gets each command's error or None, and whether it took too long."""
 
     def __init__(
         self,
@@ -41,75 +40,44 @@ class GuardedShard:
         in_use: Callable[[], bool],
         observe: Callable[[PinLaterError | None, bool], None],
     ) -> None:
-        self.name = shard.name
-        self.capabilities: Capabilities = shard.capabilities
-        self.shard = shard
-        self.observe = observe
+        self._shard = shard
+        self._observe = observe
         self._call_s = settings.call_timeout_ms / 1000
         self._work_s = settings.work_timeout_ms / 1000
         self._in_use = in_use
 
     def redirect(self, shard: Shard) -> None:
         """Sends all further calls to `shard`, which has taken over this name."""
-        self.shard = shard
+        self._shard = shard
 
     async def submit(self, command: Command[Answer]) -> Answer:
         """Carries out a command. Raises if the shard is out of use, or does not answer in time."""
         seconds, late = self._limit(command.time_limit)
         try:
-            answer = await within(self.shard.submit(command), seconds, late)
+            answer = await within(self._shard.submit(command), seconds, late)
         except PinLaterError as error:
-            self.observe(error, error is late)
+            self._observe(error, error is late)
             raise
-        self.observe(None, False)
+        self._observe(None, False)
         return answer
 
     def _limit(self, limit: TimeLimit) -> tuple[float, PinLaterError]:
         """Returns how many seconds there are, and the error after that. Raises if the shard is out of use."""
         if not self._in_use():
-            raise shard_unreachable(self.name)
+            raise shard_unreachable(self._shard.name)
         if limit is TimeLimit.LOOK:
-            return self._call_s, _unanswered(self.name, self._call_s)
+            return self._call_s, _unanswered(self._shard.name, self._call_s)
         seconds = self._work_s if limit is TimeLimit.WORK else self._call_s
-        return seconds, too_late(self.name, seconds)
-
-    # --- life -------------------------------------------------------------------------------------------------------------
-
-    @property
-    def slot(self) -> int:
-        return self.shard.slot
-
-    @property
-    def highest_id(self) -> int:
-        return self.shard.highest_id
-
-    @property
-    def changes(self) -> int:
-        return cast("SharedShard", self.shard).changes
-
-    def follow(self, others: Callable[[], Hashable | None]) -> None:
-        cast("SharedShard", self.shard).follow(others)
-
-    def register_as(self, address: str) -> None:
-        cast("SharedShard", self.shard).register_as(address)
-
-    def figures(self) -> Mapping[str, float]:
-        return self.shard.figures()
-
-    async def open(self, now_ms: int) -> None:
-        await within(self.shard.open(now_ms), self._work_s, too_late(self.name, self._work_s))
-
-    async def close(self) -> None:
-        await self.shard.close()
+        return seconds, too_late(self._shard.name, seconds)
 
     async def ping(self, now_ms: int | None = None) -> None:
         """Works also while the shard is out of use; its outcome does not count for the shard's health."""
-        await ping(self.shard, self._call_s, now_ms)
+        await ping(self._shard, self._call_s, now_ms)
 
     async def size(self) -> ShardSize:
         """Its outcome does not count for the shard's health: only operators wait for it."""
         seconds, late = self._limit(TimeLimit.LOOK)
-        return await within(self.shard.size(), seconds, late)
+        return await within(self._shard.size(), seconds, late)
 
 
 async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:

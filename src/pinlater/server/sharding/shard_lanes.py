@@ -46,7 +46,7 @@ from pinlater.server.storage.commands import (
     InsertJobs,
     ReleaseJobs,
 )
-from pinlater.server.storage.interface import InOrderShard, Shard, SharedShard
+from pinlater.server.storage.interface import InOrderShard, OfSeveralServers, Shard, SharedShard, Store
 from pinlater.server.storage.values import (
     Acked,
     Claimed,
@@ -98,8 +98,8 @@ class ShardLanes:
         self.trusted = not shard.capabilities.shared
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
         # The store for every other call: within a time limit, refused while the shard is unreachable.
-        self.store: Shard = guard or shard
-        self.shared: SharedShard | None = guard  # `store`, if several servers can use it
+        self.store: Store = guard or shard
+        self.shared: OfSeveralServers | None = None if self.trusted else cast(SharedShard, shard)
         self._in_order = cast(InOrderShard, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
         self.fullness = Fullness(shard.name, clock.monotonic)

@@ -11,25 +11,11 @@ from pinlater.server.storage.commands import Answer, Command
 from pinlater.server.storage.values import Capabilities, Inserted, InsertRequest
 
 
-class Shard(Protocol):
-    """One shard. Every method may be called concurrently."""
-
-    name: str
-    capabilities: Capabilities
+class Store(Protocol):
+    """A shard as all code asks it but what opens and closes it. Every method may be called concurrently."""
 
     def submit(self, command: Command[Answer]) -> Coroutine[Any, Any, Answer]:
         """Carries out a command as one transaction."""
-        ...
-
-    async def open(self, now_ms: int) -> None:
-        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text.
-
-        `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not agreed with the others upon one.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Finishes what is under way, then lets go. May be called twice."""
         ...
 
     async def ping(self, now_ms: int | None = None) -> None:
@@ -41,6 +27,24 @@ class Shard(Protocol):
 
     async def size(self) -> ShardSize:
         """How much space the store takes, with no `at_ms`. At most two statements; none reads a table of jobs."""
+        ...
+
+
+class Shard(Store, Protocol):
+    """One shard."""
+
+    name: str
+    capabilities: Capabilities
+
+    async def open(self, now_ms: int) -> None:
+        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text.
+
+        `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not agreed with the others upon one.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finishes what is under way, then lets go. May be called twice."""
         ...
 
     @property
@@ -62,8 +66,8 @@ class Shard(Protocol):
         ...
 
 
-class SharedShard(Shard, Protocol):
-    """One shard that several servers use at the same time (`Capabilities.shared`).
+class OfSeveralServers(Protocol):
+    """What only a shard has that several servers use at the same time (`Capabilities.shared`).
 
     Slots: each server leases a slot, and renews the lease with heartbeats (`Shard.ping`). If the lease lapses, another server may take
     the slot. The slot is part of every job id and of the writers' numbers, so no two servers write the same id or number. Leases are
@@ -91,6 +95,10 @@ class SharedShard(Shard, Protocol):
         """`others()`: another value after another server has changed something here; None while that is not known. While it stays the
         same, the store need not ask the database about others' changes more often than twice a minute."""
         ...
+
+
+class SharedShard(Shard, OfSeveralServers, Protocol):
+    """One shard that several servers use at the same time."""
 
 
 class InOrderShard(Shard, Protocol):

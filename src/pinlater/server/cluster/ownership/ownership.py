@@ -161,7 +161,7 @@ class Ownership:
         self._leaving = True
         began_s, slices = self._clock.monotonic(), sum(self.owned().values())
         self._shards.register_as(NO_OWNER)
-        stores = [shard.shared for shard in members if shard.shared is not None]
+        stores = [shard.store for shard in members if shard.shared is not None]
         await asyncio.gather(*(store.submit(Announce(NO_OWNER)) for store in stores), return_exceptions=True)
         # A look under way is not waited for: it may hang on a shard. If it changes owners first, this tries again.
         for _ in range(_LEAVE_TRIES):
@@ -205,7 +205,7 @@ class Ownership:
 
     async def _read(self, shards: Iterable[ShardLanes]) -> list[ShardLanes]:
         """Reads the owners; of those that answered."""
-        stores = {shard: shard.shared for shard in shards if shard.shared is not None}
+        stores = {shard: shard.store for shard in shards if shard.shared is not None}
         answers = await asyncio.gather(
             *(store.submit(ListOwners()) for store in stores.values()), return_exceptions=True
         )
@@ -253,7 +253,7 @@ class Ownership:
         if new.by_slice == known.by_slice or shard.shared is None:
             return True
         try:
-            changed = await shard.shared.submit(ChangeOwners(known, new))
+            changed = await shard.store.submit(ChangeOwners(known, new))
         except PinLaterError as error:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
             return False
