@@ -26,7 +26,7 @@ _NO_SLOTS: Mapping[str, int] = {}
 def status_alone(shards: Shards, address: str) -> ClusterStatus:
     """Returns the status of a server that has its shards for itself."""
     listed = list(islice(shards, SHARDS_MAX))
-    server = _server(address, slots={shard.name: shard.store.slot for shard in listed})
+    server = _server(address, slots={shard.name: shard.unguarded.slot for shard in listed})
     server.answers = server.heard = server.usable = True
     own = [0 if address else NO_PLACE] * SLICES
     return ClusterStatus(
