@@ -14,16 +14,16 @@ from typing import cast
 import uvloop
 
 from bench.load import BODY_BYTES
-from pinlater.domain.calls import AckBatch, AckResult, Enqueued, Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.job import HandedOutJob, Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
+from pinlater.server.operations.values import Caller, DequeueResult
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.wire.generated.structs import AckBatch, AckResult, DequeueRequest, Enqueued, EnqueueRequest
 
 _BODY = b"x" * BODY_BYTES
 _NOW_MS = 1_767_225_600_000
@@ -40,20 +40,12 @@ class StubOperations:
     async def create_queue(self, name: str) -> None:
         """Nothing to make."""
 
-    async def enqueue(
-        self,
-        queue: str,
-        jobs: Sequence[Job],
-        *,
-        request_key: str | None = None,
-        repeat: bool = False,
-        arrived_s: float | None = None,
-    ) -> Enqueued:
+    async def enqueue(self, asked: EnqueueRequest, arrived_s: float | None = None) -> Enqueued:
         """New descriptors."""
-        prefix = descriptor_prefix(queue, "1")
-        return Enqueued([f"{prefix}{job.priority}:{next(self._ids)}" for job in jobs])
+        prefix = descriptor_prefix(asked.queue, "1")
+        return Enqueued([f"{prefix}{job.priority}:{next(self._ids)}" for job in asked.jobs])
 
-    async def dequeue(self, caller: Caller, command: DequeueCommand) -> DequeueResult:
+    async def dequeue(self, caller: Caller, command: DequeueRequest) -> DequeueResult:
         """As many jobs as asked for, always."""
         return DequeueResult([FromShard("1", [self._job() for _ in range(command.limit)], "0123456789abcdef")])
 
@@ -62,7 +54,7 @@ class StubOperations:
 
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
         """Everything applied."""
-        return [AckResult(item.descriptor, Outcome.APPLIED) for item in batch.acks]
+        return [AckResult(item.descriptor, Outcome.APPLIED) for item in batch.succeeded or ()]
 
 
 async def serve() -> None:

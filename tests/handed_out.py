@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.domain.calls import AckResult
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import DequeueResult
+from pinlater.wire.generated.structs import AckResult
 
 
 class HandedOut(NamedTuple):

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.server.main.core import Core
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
 from pinlater.server.storage.commands import (
     ClaimJobs,
     DeleteQueues,
@@ -33,6 +32,7 @@ from pinlater.server.storage.values import (
     RestoreOrder,
     RunOrder,
 )
+from pinlater.wire.generated.structs import DequeueRequest, EnqueueRequest, Job
 from tests.assembly import open_core
 from tests.contract.desk import HOUR_MS, QUEUE, TIMEOUT_MS, Desk, DeskJob
 from tests.contract.store_calls import counted_calls
@@ -44,7 +44,7 @@ POLLS = 50
 
 async def dequeued(core: Core, limit: int = 2) -> list[bytes]:
     """The bodies of one dequeue."""
-    answer = answer_of(QUEUE, await core.service.dequeuing.dequeue(Caller("tests"), DequeueCommand(QUEUE, limit)))
+    answer = answer_of(QUEUE, await core.service.dequeuing.dequeue(Caller("tests"), DequeueRequest(QUEUE, limit)))
     return [one.job.body for one in answer.jobs]
 
 
@@ -64,11 +64,11 @@ async def test_a_dequeue_of_an_empty_queue_asks_the_database_nothing(store_kind:
             assert await calls_since() == 0
 
         await polls_ask_nothing()
-        await core.service.enqueuing.enqueue(QUEUE, [Job(b"now")])
+        await core.service.enqueuing.enqueue(EnqueueRequest(QUEUE, [Job(b"now")]))
         assert await dequeued(core) == [b"now"]
         assert await calls_since() > 0
         await polls_ask_nothing()
-        await core.service.enqueuing.enqueue(QUEUE, [Job(b"later", run_after_ms=clock.now_ms() + 500)])
+        await core.service.enqueuing.enqueue(EnqueueRequest(QUEUE, [Job(b"later", run_after_ms=clock.now_ms() + 500)]))
         await polls_ask_nothing()
         clock.advance(ms=499)
         assert await dequeued(core) == []

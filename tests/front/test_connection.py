@@ -11,33 +11,32 @@ from typing import Any
 import pytest
 
 from pinlater.domain.audit import AuditEntry, AuditFilter
-from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import Draining, OutcomeUnknown, RequestTooOld, ShardConnectionFailed
-from pinlater.domain.job import JobState
+from pinlater.domain.job import JobState, Outcome
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.front.operations import OPERATIONS
 from pinlater.server.front.store_connection import StoreProcessFailed
 from pinlater.server.link import side
 from pinlater.server.operations.audit_buffer import AuditBuffer
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.methods import METHODS
-from pinlater.wire.generated.structs import FrontProcess, JobFilter
+from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, EnqueueRequest, FrontProcess, Job, JobFilter
 from tests.front.conftest import FrontAndStore, until
 
 CALLER = Caller("tests")
 
 
 async def enqueue(pair: FrontAndStore, body: bytes = b"x") -> str:
-    [descriptor] = (await pair.service.enqueuing.enqueue("q", [Job(body)])).descriptors
+    [descriptor] = (await pair.service.enqueuing.enqueue(EnqueueRequest("q", [Job(body)]))).descriptors
     return descriptor
 
 
 def dequeue(pair: FrontAndStore, wait_ms: int = 0, acks: AckBatch | None = None) -> asyncio.Task[Any]:
-    command = DequeueCommand("q", 1, acks, wait_ms=wait_ms)
+    command = DequeueRequest("q", 1, acks, wait_ms=wait_ms)
     return asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, command))
 
 
@@ -73,7 +72,7 @@ async def test_entries_of_the_audit_reach_the_store_process_and_wait_while_it_is
 async def test_a_job_enqueued_at_one_process_wakes_a_dequeue_that_waits_at_another(pair: FrontAndStore) -> None:
     at_front = dequeue(pair, 60_000)
     await waiting(pair)
-    await pair.core.service.enqueuing.enqueue("q", [Job(b"from elsewhere")])
+    await pair.core.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"from elsewhere")]))
     assert [job.body for part in (await at_front).claimed for job in part.jobs] == [b"from elsewhere"]
 
 
@@ -120,7 +119,7 @@ async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_
 
     monkeypatch.setattr(pair.core.service.enqueuing, "enqueue", hang)
     monkeypatch.setattr(pair.core.service.queues, "queue_names", hang)
-    enqueued = asyncio.create_task(pair.service.enqueuing.enqueue("q", [Job(b"x")]))
+    enqueued = asyncio.create_task(pair.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x")])))
     looked = asyncio.create_task(pair.service.queues.queue_names())
     await until(lambda: pair.fronts.taken == 2)
     monkeypatch.undo()
@@ -168,7 +167,9 @@ async def test_the_calls_of_a_turn_are_one_frame_or_several_where_they_are_very_
 
 async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: FrontAndStore) -> None:
     async def keyed(*, repeat: bool) -> str:
-        stored = await pair.service.enqueuing.enqueue("q", [Job(b"x")], request_key="key", repeat=repeat)
+        stored = await pair.service.enqueuing.enqueue(
+            EnqueueRequest("q", [Job(b"x")], request_key="key", repeated=repeat)
+        )
         return stored.descriptors[0]
 
     before = await keyed(repeat=False)
@@ -186,7 +187,7 @@ async def test_an_enqueue_with_a_key_is_not_begun_long_after_it_came_to_a_front(
     async def begun_after(seconds: int, key: str | None) -> None:
         arrived_s = clock.monotonic()
         clock.advance(seconds=5)  # in the front
-        sent = pair.service.enqueuing.enqueue("q", [Job(b"x")], request_key=key, arrived_s=arrived_s)
+        sent = pair.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x")], request_key=key), arrived_s=arrived_s)
         asked = asyncio.create_task(sent)
         await asyncio.sleep(0)  # it is to be sent at the end of this turn
         for _ in range(seconds - 5):
@@ -259,12 +260,12 @@ async def test_a_front_that_stops_ends_the_waits_of_its_own_dequeues_only(pair: 
     """The acks that came with one are answered."""
     descriptor = await enqueue(pair)
     [part] = (await dequeue(pair)).claimed
-    elsewhere = asyncio.create_task(pair.core.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 1, wait_ms=60_000)))
+    elsewhere = asyncio.create_task(pair.core.service.dequeuing.dequeue(CALLER, DequeueRequest("q", 1, wait_ms=60_000)))
     here = dequeue(pair, 60_000, AckBatch("q", [Ack(descriptor, token=part.token)]))
     await waiting(pair, 2)
     pair.store.drain()
     answer = await here
-    assert (answer.claimed, [result.applied for result in answer.ack_results]) == ([], [True])
+    assert (answer.claimed, [result.outcome for result in answer.ack_results]) == ([], [Outcome.APPLIED])
     later = await dequeue(pair, 60_000)
     assert later.claimed == []
     assert not elsewhere.done()
@@ -277,11 +278,11 @@ async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_
 ) -> None:
     pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
     for _ in range(200):
-        await pair.core.service.enqueuing.enqueue("q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
+        await pair.core.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50))
     connection = pair.store
     assert connection._transport is not None
     connection._transport.pause_reading()
-    asked = [asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 200))) for _ in range(50)]
+    asked = [asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, DequeueRequest("q", 200))) for _ in range(50)]
     await until(lambda: not pair.fronts.connections)
     connection._transport.resume_reading()
     await asyncio.wait(asked)
@@ -324,7 +325,7 @@ async def test_a_bug_in_an_operation_reaches_its_own_caller_only(
     assert "request failed" in caplog.text
 
 
-@pytest.mark.parametrize(("wrong", "error"), [(object(), NotImplementedError), (7, StoreProcessFailed)])
+@pytest.mark.parametrize(("wrong", "error"), [(object(), TypeError), (7, StoreProcessFailed)])
 async def test_arguments_that_do_not_fit_their_types_reach_their_own_caller_only(
     pair: FrontAndStore, wrong: Any, error: type[Exception]
 ) -> None:

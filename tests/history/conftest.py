@@ -9,19 +9,19 @@ from random import Random
 
 import pytest_asyncio
 
-from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.history import Histories, HistoryPoint
 from pinlater.server.config.settings import Settings
 from pinlater.server.history.settings import HistorySettings
 from pinlater.server.main.core import Core
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.commands import ListSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, EnqueueRequest, Job
 from tests.handed_out import answer_of
 from tests.sharding.faulty import FaultyShard
 
@@ -81,13 +81,13 @@ async def world() -> AsyncIterator[World]:
 
 
 async def enqueue(server: Core, count: int = 1, *, queue: str = "q") -> None:
-    await server.service.enqueuing.enqueue(queue, [Job(b"x") for _ in range(count)])
+    await server.service.enqueuing.enqueue(EnqueueRequest(queue, [Job(b"x") for _ in range(count)]))
 
 
 async def claim(server: Core, limit: int = 100, *, queue: str = "q") -> Sequence[Ack]:
     """Successes, with tokens, of the jobs that a dequeue gave."""
-    dequeued = answer_of(queue, await server.service.dequeuing.dequeue(CALLER, DequeueCommand(queue, limit)))
-    return [Ack(job.descriptor, succeeded=True, token=job.token) for job in dequeued.jobs]
+    dequeued = answer_of(queue, await server.service.dequeuing.dequeue(CALLER, DequeueRequest(queue, limit)))
+    return [Ack(job.descriptor, token=job.token) for job in dequeued.jobs]
 
 
 async def ack(server: Core, acks: Sequence[Ack], *, queue: str = "q") -> None:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest_asyncio
 
-from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import DequeueRequest, EnqueueRequest, Job
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
 from tests.quick_hash import quick_hash
@@ -39,11 +39,11 @@ class ServiceUnderTest:
     async def enqueue(self, *bodies: bytes, queue: str = "q", **more: object) -> list[str]:
         """Descriptors of new jobs with these bodies."""
         jobs = [Job(body, **more) for body in bodies]  # type: ignore[arg-type]
-        return list((await self.service.enqueuing.enqueue(queue, jobs)).descriptors)
+        return list((await self.service.enqueuing.enqueue(EnqueueRequest(queue, jobs))).descriptors)
 
     async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> DequeuedJobs:
         """What a dequeue gives."""
-        command = DequeueCommand(queue, limit, **more)  # type: ignore[arg-type]
+        command = DequeueRequest(queue, limit, **more)  # type: ignore[arg-type]
         return answer_of(queue, await self.service.dequeuing.dequeue(CALLER, command))
 
 

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from pinlater.domain.calls import Checkpoint, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import BodyTooLarge, PinLaterError
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.wire.generated.structs import Checkpoint, CheckpointBatch, EnqueueRequest, Job
 from tests.service.conftest import CALLER, ServiceUnderTest
 from tests.sharding.faulty import FaultyShard
 
@@ -70,12 +70,12 @@ async def test_longer_bodies_are_refused_before_anything_is_stored(
     monkeypatch.setattr(shard.unguarded, "capabilities", less)
     world.service.body_limit.look()
     with pytest.raises(BodyTooLarge, match=r"at most 100 \(shard 1: its cupboard\)"):
-        await world.service.enqueuing.enqueue("q", [Job(b"short"), Job(b"x" * 101)])
+        await world.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"short"), Job(b"x" * 101)]))
     assert (await world.dequeue()).jobs == []
     await world.enqueue(b"x" * 100)
     [job] = (await world.dequeue()).jobs
-    item = Checkpoint(job.descriptor, job.token, new_body=b"y" * 101)
+    item = Checkpoint(job.descriptor, token=job.token, new_body=b"y" * 101)
     with pytest.raises(PinLaterError, match=r"at most 100 \(shard 1: its cupboard\)") as refused:
-        await world.service.claimed_jobs.checkpoint(CALLER, "q", [item])
+        await world.service.claimed_jobs.checkpoint(CALLER, CheckpointBatch("q", [item]))
     assert refused.value.detail == "BODY_TOO_LARGE"
     assert (await world.service.server_info()).max_body_bytes == 100

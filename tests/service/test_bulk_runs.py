@@ -19,7 +19,6 @@ from pinlater.domain.bulk_runs import (
     BulkRun,
     BulkState,
 )
-from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import (
     InvalidArgument,
@@ -39,7 +38,7 @@ from pinlater.server.operations.values import ScannedPage
 from pinlater.server.storage.commands import SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
-from pinlater.wire.generated.structs import LookupRequest, RunJobsRequest, ScanRequest
+from pinlater.wire.generated.structs import Ack, AckBatch, LookupRequest, RunJobsRequest, ScanRequest
 from tests.assembly import open_core
 from tests.commands import replaced
 from tests.service.conftest import CALLER, ServiceUnderTest
@@ -65,8 +64,8 @@ async def failed(world: ServiceUnderTest, number: int, task: str = "send", error
     """As many jobs that have failed."""
     names = await world.enqueue(*[b"x"] * number, headers={TASK_HEADER: task})
     await world.dequeue(number)
-    acks = [Ack(name, False, final=True, error_type="OSError", error_text=error) for name in names]
-    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", acks))
+    acks = [Ack(name, final=True, error_type="OSError", error_text=error) for name in names]
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=acks))
     return names
 
 

@@ -13,7 +13,7 @@ from pinlater.domain.audit import AuditCaller, AuditFilter
 from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
-from pinlater.domain.job import JobState, UniqueKey
+from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.server.history.rollup import BULK_STEP_S
 from pinlater.server.operations.bulk_runs import BulkRuns
@@ -184,9 +184,9 @@ async def test_jobs_of_a_queue_that_was_made_again_stay_away(world: ServiceUnder
 
 
 async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: BulkRuns) -> None:
-    await world.enqueue(b"x", unique=UniqueKey("k"))
+    await world.enqueue(b"x", unique_key="k")
     run = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobState.PENDING))
-    await world.enqueue(b"y", unique=UniqueKey("k"))
+    await world.enqueue(b"y", unique_key="k")
 
     undone = await ended(bulk, await bulk.start(undo(run), "ops"))
 

@@ -7,7 +7,6 @@ import itertools
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.errors import (
     DequeueRateLimited,
     DescriptorInvalid,
@@ -17,8 +16,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.values import DequeueCommand
-from pinlater.wire.generated.structs import LookupRequest
+from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, LookupRequest
 from tests.service.conftest import CALLER, ServiceUnderTest
 
 
@@ -74,7 +72,7 @@ async def test_a_retried_job_wakes_a_waiter_when_it_is_due(world: ServiceUnderTe
     await world.dequeue()
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
-    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(descriptor, succeeded=False)]))
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=[Ack(descriptor)]))
     assert (await waiting).jobs[0].job.attempt == 2
 
 
@@ -106,7 +104,7 @@ async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world:
     await world.dequeue()
     await world.service.queues.set_paused("q", paused=True)
     with pytest.raises(DequeueRateLimited):
-        await world.dequeue(acks=AckBatch("q", [Ack(descriptor, succeeded=True)]))
+        await world.dequeue(acks=AckBatch("q", [Ack(descriptor)]))
     [job] = (await world.service.job_queries.lookup(LookupRequest([descriptor]))).values()
     assert job.state == JobState.SUCCEEDED
 
@@ -115,7 +113,7 @@ async def test_a_malformed_riding_ack_refuses_the_whole_call(world: ServiceUnder
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
     await world.enqueue(b"y")
-    acks = AckBatch("q", [Ack(descriptor, succeeded=True), Ack("nonsense", succeeded=True)])
+    acks = AckBatch("q", [Ack(descriptor), Ack("nonsense")])
     with pytest.raises(DescriptorInvalid):
         await world.dequeue(acks=acks)
     [job] = (await world.service.job_queries.lookup(LookupRequest([descriptor]))).values()
@@ -127,9 +125,9 @@ async def test_a_dry_run_shows_jobs_carries_out_acks_and_claims_nothing(world: S
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
     await world.enqueue(b"y")
-    shown = await world.dequeue(dry_run=True, acks=AckBatch("q", [Ack(descriptor, succeeded=True)]))
+    shown = await world.dequeue(dry_run=True, acks=AckBatch("q", [Ack(descriptor)]))
     assert [handed_out.job.body for handed_out in shown.jobs] == [b"y"]
-    assert shown.ack_results[0].outcome is Outcome.APPLIED
+    assert shown.ack_results[0].outcome == Outcome.APPLIED
     assert len((await world.dequeue()).jobs) == 1
 
 
@@ -137,16 +135,16 @@ async def test_riding_acks_may_name_another_queue(world: ServiceUnderTest) -> No
     await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
-    dequeued = await world.dequeue(acks=AckBatch("other", [Ack(descriptor, succeeded=True)]))
-    assert dequeued.ack_results[0].outcome is Outcome.APPLIED
+    dequeued = await world.dequeue(acks=AckBatch("other", [Ack(descriptor)]))
+    assert dequeued.ack_results[0].outcome == Outcome.APPLIED
 
 
 async def test_an_ack_never_reaches_outside_its_requests_queue(world: ServiceUnderTest) -> None:
     await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
-    [result] = await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(descriptor, succeeded=True)]))
-    assert result.outcome is Outcome.NOT_FOUND
+    [result] = await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(descriptor)]))
+    assert result.outcome == Outcome.NOT_FOUND
 
 
 async def test_one_dequeue_may_overdraw_the_limit_and_the_next_pays(world: ServiceUnderTest) -> None:
@@ -179,9 +177,9 @@ async def test_a_paused_queue_lets_dequeues_wait_until_it_is_resumed(world: Serv
 
 @pytest.mark.parametrize(
     "command",
-    [DequeueCommand("q", -1), DequeueCommand("q", 1, wait_ms=-1), DequeueCommand("q", 1, coverage=float("nan"))],
+    [DequeueRequest("q", -1), DequeueRequest("q", 1, wait_ms=-1), DequeueRequest("q", 1, coverage=float("nan"))],
 )
-async def test_numbers_out_of_their_range_are_refused(world: ServiceUnderTest, command: DequeueCommand) -> None:
+async def test_numbers_out_of_their_range_are_refused(world: ServiceUnderTest, command: DequeueRequest) -> None:
     with pytest.raises(InvalidArgument):
         await world.service.dequeuing.dequeue(CALLER, command)
 

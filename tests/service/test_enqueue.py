@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.calls import Job
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import (
     BodyTooLarge,
@@ -17,9 +16,9 @@ from pinlater.domain.errors import (
     RequestKeyConflict,
     RequestTooOld,
 )
-from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.wire.generated.structs import JobFilter, LookupRequest
+from pinlater.wire.generated.structs import EnqueueRequest, Job, JobFilter, LookupRequest
 from tests.service.conftest import ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -27,7 +26,7 @@ PENDING = JobFilter("q", JobState.PENDING)
 
 async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnderTest) -> None:
     jobs = [Job(b"%d" % i, priority=1 + i % 3) for i in range(20)]
-    enqueued = await world.service.enqueuing.enqueue("q", jobs)
+    enqueued = await world.service.enqueuing.enqueue(EnqueueRequest("q", jobs))
     assert [parse_descriptor(text).priority for text in enqueued.descriptors] == [job.priority for job in jobs]
     found = await world.service.job_queries.lookup(LookupRequest(enqueued.descriptors, True))
     assert [job.body for job in found.values()] == [job.body for job in jobs]
@@ -43,8 +42,8 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnde
         (Job(b"x", attempts_allowed=0), InvalidArgument),
         (Job(b"x", attempts_allowed=-(2**31)), InvalidArgument),
         (Job(b"x", headers={"k": "v" * 20_000}), InvalidArgument),
-        (Job(b"x", unique=UniqueKey("")), InvalidArgument),
-        (Job(b"x", unique=UniqueKey("k", UniqueScope.TIME)), InvalidArgument),
+        (Job(b"x", unique_key="k", unique_scope=3), InvalidArgument),
+        (Job(b"x", unique_key="k", unique_scope=UniqueScope.TIME), InvalidArgument),
         (Job(b"x", claim_timeout_ms=0), InvalidArgument),
         (Job(b"x", claim_timeout_ms=2**63 - 1), InvalidArgument),
     ],
@@ -52,7 +51,7 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnde
 async def test_one_bad_job_refuses_the_whole_enqueue(world: ServiceUnderTest, job: Job, error: type[Exception]) -> None:
     """The original stored half of such a request."""
     with pytest.raises(error):
-        await world.service.enqueuing.enqueue("q", [Job(b"good"), job])
+        await world.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"good"), job]))
     assert await world.service.job_queries.count(PENDING) == 0
 
 
@@ -61,7 +60,7 @@ async def test_the_error_of_too_few_or_too_many_attempts_names_both_bounds(
     world: ServiceUnderTest, attempts: int
 ) -> None:
     with pytest.raises(InvalidArgument, match=f"must be from 1 to {2**31 - 1}, not {attempts}"):
-        await world.service.enqueuing.enqueue("q", [Job(b"x", attempts_allowed=attempts)])
+        await world.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x", attempts_allowed=attempts)]))
 
 
 async def test_a_missing_queue_is_said_so(world: ServiceUnderTest) -> None:
@@ -70,30 +69,30 @@ async def test_a_missing_queue_is_said_so(world: ServiceUnderTest) -> None:
 
 
 async def test_no_jobs_is_no_error(world: ServiceUnderTest) -> None:
-    assert not (await world.service.enqueuing.enqueue("q", [])).descriptors
+    assert not (await world.service.enqueuing.enqueue(EnqueueRequest("q", []))).descriptors
 
 
 async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: ServiceUnderTest) -> None:
     jobs = [Job(b"a"), Job(b"b")]
     first, second = await asyncio.gather(
-        world.service.enqueuing.enqueue("q", jobs, request_key="k"),
-        world.service.enqueuing.enqueue("q", jobs, request_key="k", repeat=True),
+        world.service.enqueuing.enqueue(EnqueueRequest("q", jobs, request_key="k")),
+        world.service.enqueuing.enqueue(EnqueueRequest("q", jobs, request_key="k", repeated=True)),
     )
     assert first.descriptors == second.descriptors
     assert await world.service.job_queries.count(PENDING) == 2
 
 
 async def test_a_request_key_with_other_content_is_an_error(world: ServiceUnderTest) -> None:
-    await world.service.enqueuing.enqueue("q", [Job(b"a")], request_key="k")
+    await world.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"a")], request_key="k"))
     with pytest.raises(RequestKeyConflict):
-        await world.service.enqueuing.enqueue("q", [Job(b"b")], request_key="k")
+        await world.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"b")], request_key="k"))
 
 
 async def test_duplicates_in_one_batch_get_one_descriptor(world: ServiceUnderTest) -> None:
-    jobs = [Job(b"a", unique=UniqueKey("k")), Job(b"b", priority=2, unique=UniqueKey("k"))]
-    enqueued = await world.service.enqueuing.enqueue("q", jobs)
+    jobs = [Job(b"a", unique_key="k"), Job(b"b", priority=2, unique_key="k")]
+    enqueued = await world.service.enqueuing.enqueue(EnqueueRequest("q", jobs))
     assert enqueued.descriptors[0] == enqueued.descriptors[1]
-    assert list(enqueued.existing) == [1]
+    assert enqueued.existing == [1]
     assert world.metrics.queue("q").unique_existing == 1
 
 
@@ -130,12 +129,12 @@ async def test_a_request_with_a_key_is_begun_within_its_time_since_it_arrived(wo
     for _ in range(2):
         world.clock.advance(seconds=10)
         world.standstill.runs(world.clock.monotonic())
-    await enqueue("q", [Job(b"in time")], request_key="one", arrived_s=arrived_s)
+    await enqueue(EnqueueRequest("q", [Job(b"in time")], "one"), arrived_s)
     world.clock.advance(ms=2)
     with pytest.raises(RequestTooOld):
-        await enqueue("q", [Job(b"late")], request_key="two", arrived_s=arrived_s)
-    await enqueue("q", [Job(b"late without a key")], arrived_s=arrived_s)
-    await enqueue("q", [Job(b"from a clock ahead")], request_key="three", arrived_s=arrived_s + 60)
+        await enqueue(EnqueueRequest("q", [Job(b"late")], "two"), arrived_s)
+    await enqueue(EnqueueRequest("q", [Job(b"late without a key")]), arrived_s)
+    await enqueue(EnqueueRequest("q", [Job(b"from a clock ahead")], "three"), arrived_s + 60)
     assert [one.job.body for one in (await world.dequeue()).jobs] == [
         b"in time",
         b"late without a key",

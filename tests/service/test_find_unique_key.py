@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
-from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.operations.job_queries import HOLDERS_MAX
 from pinlater.server.storage.commands import FindUnique, LookupJobs
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobKey, KeyHolder, UniqueRef
-from pinlater.wire.generated.structs import ChangePriorityRequest, JobInfo
+from pinlater.wire.generated.structs import ChangePriorityRequest, EnqueueRequest, Job, JobInfo
 from tests.assembly import open_core
 from tests.commands import everywhere, instead
 from tests.service.conftest import ServiceUnderTest
@@ -25,7 +24,7 @@ from tests.sharding.sharded_server import ShardedServer, on_shards
 from tests.statements import noted_statements
 
 JOBS, JOBS_A_CALL = 100_000, 10_000
-KEY = UniqueKey("key")
+KEY = "key"
 
 
 async def holders_of(world: ServiceUnderTest, *queues: str, key: str = "key") -> list[str]:
@@ -43,8 +42,8 @@ async def test_one_key_among_a_hundred_thousand_jobs_costs_two_statements(
     await core.service.queues.create_queue("q")
     named: list[str] = []
     for start in range(0, JOBS, JOBS_A_CALL):
-        jobs = [Job(b"x", unique=UniqueKey(f"key {number}")) for number in range(start, start + JOBS_A_CALL)]
-        named += (await core.service.enqueuing.enqueue("q", jobs)).descriptors
+        jobs = [Job(b"x", unique_key=f"key {number}") for number in range(start, start + JOBS_A_CALL)]
+        named += (await core.service.enqueuing.enqueue(EnqueueRequest("q", jobs))).descriptors
     statements.clear()
 
     found = await core.service.job_queries.find_unique_key((), "key 77777")
@@ -57,8 +56,8 @@ async def test_one_key_among_a_hundred_thousand_jobs_costs_two_statements(
 async def test_a_key_is_looked_for_in_the_named_queues_or_in_all(world: ServiceUnderTest) -> None:
     await world.service.queues.create_queue("other")
     await world.service.queues.create_queue("empty")
-    [mine] = await world.enqueue(b"x", unique=KEY)
-    [others] = await world.enqueue(b"x", queue="other", unique=KEY)
+    [mine] = await world.enqueue(b"x", unique_key=KEY)
+    [others] = await world.enqueue(b"x", queue="other", unique_key=KEY)
 
     assert await holders_of(world) == [mine, others]
     assert await holders_of(world, "q") == [mine]
@@ -69,8 +68,8 @@ async def test_a_key_is_looked_for_in_the_named_queues_or_in_all(world: ServiceU
 
 
 async def test_a_job_is_found_while_it_holds_the_key_and_is_there(world: ServiceUnderTest) -> None:
-    await world.enqueue(b"x", unique=KEY)
-    [timed] = await world.enqueue(b"x", unique=UniqueKey("timed", UniqueScope.TIME, 60_000))
+    await world.enqueue(b"x", unique_key=KEY)
+    [timed] = await world.enqueue(b"x", unique_key="timed", unique_scope=UniqueScope.TIME, unique_for_ms=60_000)
     await world.service.claimed_jobs.cancel("q", await holders_of(world))
 
     assert await holders_of(world) == []
@@ -84,8 +83,8 @@ async def test_a_holder_that_gets_another_priority_meanwhile_is_found(
     world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index names it under its former priority, and it is looked up afterwards."""
-    [name] = await world.enqueue(b"x", unique=KEY)
-    [timed] = await world.enqueue(b"x", unique=UniqueKey("timed", UniqueScope.TIME, 60_000))
+    [name] = await world.enqueue(b"x", unique_key=KEY)
+    [timed] = await world.enqueue(b"x", unique_key="timed", unique_scope=UniqueScope.TIME, unique_for_ms=60_000)
     await world.service.bulk.delete_jobs_by_descriptor("q", [timed])
     look_up = MemoryShard.table[LookupJobs]
 
@@ -104,7 +103,7 @@ async def test_an_answer_shows_a_bounded_number_of_jobs_and_says_if_there_are_mo
     names = [f"queue{number}" for number in range(HOLDERS_MAX + 1)]
     for name in names:
         await world.service.queues.create_queue(name)
-        await world.enqueue(b"x", queue=name, unique=KEY)
+        await world.enqueue(b"x", queue=name, unique_key=KEY)
 
     found = await world.service.job_queries.find_unique_key((), "key")
     assert (len(found.jobs), found.incomplete) == (HOLDERS_MAX, True)
@@ -115,8 +114,8 @@ async def test_an_answer_shows_a_bounded_number_of_jobs_and_says_if_there_are_mo
 async def test_each_shard_is_asked_and_one_that_is_unreachable_makes_the_answer_incomplete(
     server: ShardedServer,
 ) -> None:
-    jobs = [Job(b"x", unique=UniqueKey(f"key {number}")) for number in range(8)]
-    named = [(await server.service.enqueuing.enqueue("q", [job])).descriptors[0] for job in jobs]
+    jobs = [Job(b"x", unique_key=f"key {number}") for number in range(8)]
+    named = [(await server.service.enqueuing.enqueue(EnqueueRequest("q", [job]))).descriptors[0] for job in jobs]
     assert {name.split(":")[1] for name in named} == {"s1", "s2"}
     find = server.service.job_queries.find_unique_key
     for number, name in enumerate(named):

@@ -10,14 +10,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pinlater.domain.calls import Ack, AckBatch, Checkpoint
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
 from pinlater.domain.job import JobState
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.storage.commands import LookupJobs, ScanJobs
 from pinlater.server.storage.values import JobKey, Page
-from pinlater.wire.generated.structs import DeleteRequest, JobFilter, JobInfo, LookupRequest, RetryRequest, ScanRequest
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    Checkpoint,
+    CheckpointBatch,
+    DeleteRequest,
+    JobFilter,
+    JobInfo,
+    LookupRequest,
+    RetryRequest,
+    ScanRequest,
+)
 from tests.commands import instead
 from tests.service.conftest import CALLER, ServiceUnderTest
 
@@ -98,7 +108,7 @@ async def test_deleting_by_regex_takes_only_what_matches(world: ServiceUnderTest
 async def test_failed_jobs_can_be_retried(world: ServiceUnderTest) -> None:
     descriptors = await world.enqueue(b"x", b"y", attempts_allowed=1)
     await world.dequeue()
-    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in descriptors]))
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=[Ack(d) for d in descriptors]))
     assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == 2
     assert await world.service.bulk.retry_failed(RetryRequest("q", attempts=2)) == 2
     assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
@@ -112,7 +122,7 @@ async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(w
     failed = await world.enqueue(*[b"failed"] * 1_300, attempts_allowed=1)
     for _ in range(2):
         assert len((await world.dequeue(650)).jobs) == 650
-    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in failed]))
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=[Ack(d) for d in failed]))
 
     assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 1_250
     assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 50
@@ -217,7 +227,7 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
     counting = asyncio.create_task(count_turns())
     for call in (
         world.service.job_queries.lookup(LookupRequest(names)),
-        world.service.claimed_jobs.checkpoint(CALLER, "q", items),
+        world.service.claimed_jobs.checkpoint(CALLER, CheckpointBatch("q", items)),
         world.service.claimed_jobs.cancel("q", names[1:]),
         world.service.bulk.delete_jobs_by_descriptor("q", names[1:]),
     ):

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.calls import Job
 from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.queue import PriorityCounts, QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.commands import ConfigureQueue, CountJobs, DeleteQueues, ListQueues, create_queues
 from pinlater.server.thrift.methods.queues import all_queue_stats
+from pinlater.wire.generated.structs import EnqueueRequest, Job
 from tests.commands import instead, replaced
 from tests.promises.running_server import RunningServer, start_server
 from tests.quick_hash import quick_hash
@@ -139,7 +139,7 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: RunningSer
     elif work == "tick":
         await crowded.core.metrics.tick_in_turns(0.0)
     else:
-        await crowded.core.service.enqueuing.enqueue("q1", [Job(b"x")])
+        await crowded.core.service.enqueuing.enqueue(EnqueueRequest("q1", [Job(b"x")]))
         [shard] = crowded.core.shards
         rows = [QueueCounts(f"q{number}", PriorityCounts(1, pending=1)) for number in range(5_000)]
         with replaced(shard.unguarded, CountJobs, lambda _: _answer(rows)):

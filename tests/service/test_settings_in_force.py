@@ -9,7 +9,8 @@ import pytest
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WaitingDequeues
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
+from pinlater.wire.generated.structs import DequeueRequest
 from tests.service.conftest import ServiceUnderTest
 
 
@@ -59,7 +60,7 @@ async def test_waiting_dequeues_are_told_by_queue_and_source_and_only_while_they
     await world.service.queues.create_queue("other")
     asked = [("q", "w-1"), ("q", "w-1"), ("q", "w-2"), ("other", "w-1")]
     polls = [
-        asyncio.create_task(world.service.dequeuing.dequeue(Caller(source), DequeueCommand(queue, 1, wait_ms=60_000)))
+        asyncio.create_task(world.service.dequeuing.dequeue(Caller(source), DequeueRequest(queue, 1, wait_ms=60_000)))
         for queue, source in asked
     ]
     async with asyncio.timeout(30):

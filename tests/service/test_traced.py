@@ -8,12 +8,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pinlater.domain.calls import Job
 from pinlater.domain.trace_headers import TRACEPARENT
 from pinlater.server.telemetry.tracing import Tracing
 from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.traced import traced
 from pinlater.wire.generated import structs as types
+from pinlater.wire.generated.structs import EnqueueRequest, Job
 from tests.service.conftest import ServiceUnderTest
 
 CONTEXT = types.RequestContext("tests", "request-1")
@@ -25,7 +25,7 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     methods = traced(METHODS, Tracing(provider))
     job = types.Job(b"x", headers={"kept": "as it is"})
-    enqueuing = SimpleNamespace(context=CONTEXT, request=types.EnqueueRequest("q", [job]))
+    enqueuing = SimpleNamespace(context=CONTEXT, request=types.EnqueueRequest("q", [job]), arrived_s=None)
     await methods["enqueueJobs"].handle(world.service, enqueuing)
     dequeuing = SimpleNamespace(context=CONTEXT, request=types.DequeueRequest("q", 1))
     answer = await methods["dequeueJobs"].handle(world.service, dequeuing)
@@ -38,8 +38,12 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
 
 
 async def test_a_resend_with_another_trace_is_the_same_request(world: ServiceUnderTest) -> None:
-    first = await world.service.enqueuing.enqueue("q", [Job(b"x", headers={TRACEPARENT: "one"})], request_key="k")
-    second = await world.service.enqueuing.enqueue("q", [Job(b"x", headers={TRACEPARENT: "two"})], request_key="k")
+    first = await world.service.enqueuing.enqueue(
+        EnqueueRequest("q", [Job(b"x", headers={TRACEPARENT: "one"})], request_key="k")
+    )
+    second = await world.service.enqueuing.enqueue(
+        EnqueueRequest("q", [Job(b"x", headers={TRACEPARENT: "two"})], request_key="k")
+    )
     assert first.descriptors == second.descriptors
 
 

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Claim
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
 from pinlater.server.operations.worker_registry import (
     KEPT_S,
     QUEUES_MAX,
@@ -21,7 +20,15 @@ from pinlater.server.operations.worker_registry import (
 )
 from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import encode_reply
-from pinlater.wire.generated.structs import ClusterServer, ClusterStatus
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    Claim,
+    ClaimsRequest,
+    ClusterServer,
+    ClusterStatus,
+    DequeueRequest,
+)
 from pinlater.wire.limits import FRAME_BYTES_MAX
 from pinlater.wire.methods import METHODS_BY_NAME
 from tests.service.conftest import ServiceUnderTest
@@ -226,28 +233,28 @@ async def test_a_dequeue_is_heard_and_its_jobs_are_counted(world: ServiceUnderTe
     await world.enqueue(b"a", b"b")
     await world.service.queues.create_queue("empty")
     dequeue = world.service.dequeuing.dequeue
-    await dequeue(NEW, DequeueCommand("q", 5))
-    await dequeue(NEW, DequeueCommand("empty", 5))
+    await dequeue(NEW, DequeueRequest("q", 5))
+    await dequeue(NEW, DequeueRequest("empty", 5))
     [status] = (await known(world)).values()
     assert [(queue.queue, queue.handed_out) for queue in status.queues] == [("empty", 0), ("q", 2)]
     assert (status.info, status.claim_ms) == (INFO, 600_000)
 
 
 async def test_a_look_is_no_worker(world: ServiceUnderTest) -> None:
-    await world.service.dequeuing.dequeue(NEW, DequeueCommand("q", 5, dry_run=True))
-    await world.service.dequeuing.dequeue(NEW, DequeueCommand("q", 0))
+    await world.service.dequeuing.dequeue(NEW, DequeueRequest("q", 5, dry_run=True))
+    await world.service.dequeuing.dequeue(NEW, DequeueRequest("q", 0))
     assert await known(world) == {}
 
 
 async def test_late_answers_are_counted(world: ServiceUnderTest) -> None:
     """An ack, an ack that comes with a dequeue, and a heartbeat."""
     await world.enqueue(b"a")
-    [job] = (await world.service.dequeuing.dequeue(NEW, DequeueCommand("q", 1))).claimed[0].jobs
+    [job] = (await world.service.dequeuing.dequeue(NEW, DequeueRequest("q", 1))).claimed[0].jobs
     descriptor = f"q:s1:p1:{job.id}"
     late = AckBatch("q", [Ack(descriptor, token="of another claim")])
     await world.service.claimed_jobs.acknowledge(Caller("w"), late)
-    await world.service.dequeuing.dequeue(NEW, DequeueCommand("q", 1, late))
-    await world.service.claimed_jobs.heartbeat("q", [Claim(descriptor, "of another claim")], caller=NEW)
+    await world.service.dequeuing.dequeue(NEW, DequeueRequest("q", 1, late))
+    await world.service.claimed_jobs.heartbeat(ClaimsRequest("q", [Claim(descriptor, "of another claim")]), caller=NEW)
     statuses = await known(world)
     assert [queue.late for queue in statuses[0].queues] == [3]
     assert statuses[0].heard_ms is None
@@ -255,7 +262,7 @@ async def test_late_answers_are_counted(world: ServiceUnderTest) -> None:
 
 async def test_what_the_server_says_of_itself_and_who_waits(world: ServiceUnderTest) -> None:
     world.clock.advance(seconds=5)
-    poll = asyncio.create_task(world.service.dequeuing.dequeue(NEW, DequeueCommand("q", 1, wait_ms=60_000)))
+    poll = asyncio.create_task(world.service.dequeuing.dequeue(NEW, DequeueRequest("q", 1, wait_ms=60_000)))
     async with asyncio.timeout(30):
         while not world.dispatcher.waiting():
             await asyncio.sleep(0)

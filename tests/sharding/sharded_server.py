@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import UniqueKey, UniqueScope
+from pinlater.domain.job import UniqueScope
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard, MapChange
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import CountJobs
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.testing._loop import TurnedLoop
+from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
 from tests.quick_hash import quick_hash
@@ -106,10 +106,10 @@ class ShardedServer:
     ) -> Enqueued:
         keys = [unique] * len(bodies) if unique is None or isinstance(unique, str) else list(unique)
         jobs = [
-            Job(body, unique=None if name is None else UniqueKey(name, scope, 60_000))
+            Job(body, unique_key=name, unique_scope=scope, unique_for_ms=60_000)
             for body, name in zip(bodies, keys, strict=True)
         ]
-        return await self.service.enqueuing.enqueue(queue, jobs, request_key=key, repeat=repeat)
+        return await self.service.enqueuing.enqueue(EnqueueRequest(queue, jobs, request_key=key, repeated=repeat))
 
     async def put(self, shard: str, body: bytes = b"x") -> str:
         """A job on that shard: its descriptor."""
@@ -120,10 +120,10 @@ class ShardedServer:
             await self.service.bulk.delete_jobs_by_descriptor("q", [descriptor])
 
     async def dequeue(self, limit: int = 100, **more: Any) -> DequeuedJobs:
-        return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", limit, **more)))
+        return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueRequest("q", limit, **more)))
 
     async def ack(self, *descriptors: str) -> None:
-        await self.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each, True) for each in descriptors]))
+        await self.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each) for each in descriptors]))
 
     async def jobs_on(self, name: str) -> int:
         """How many live jobs the shard has, whatever its state."""

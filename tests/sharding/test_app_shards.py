@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from pinlater.domain.calls import Job
 from pinlater.domain.errors import StoreFull
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
@@ -21,6 +20,7 @@ from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.commands import InsertJobs, ListQueues, create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.wire.generated.structs import EnqueueRequest, Job
 from tests.databases.ports import free_port
 from tests.sharding.faulty import FaultyShard
 
@@ -80,7 +80,7 @@ async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stor
     for store in stores.values():
         store.fails(InsertJobs, error=StoreFull.of("used up"))
     with pytest.raises(StoreFull):
-        await server.core.service.enqueuing.enqueue("q", [Job(b"x")])
+        await server.core.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x")]))
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 200")
     full = StoreFull.of("used up").message
@@ -180,7 +180,7 @@ async def test_the_map_of_a_running_server_changes(server: App, stores: FaultySh
     assert change.added == ["3"]
     found: set[str] = set()
     while len(found) < 3:
-        [descriptor] = (await server.core.service.enqueuing.enqueue("q", [Job(b"x")])).descriptors
+        [descriptor] = (await server.core.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x")]))).descriptors
         found.add(descriptor.split(":")[1])
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
 

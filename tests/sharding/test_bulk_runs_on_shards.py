@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
-from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.storage.commands import DeleteJobs, DeleteWithCopies, ListSamples
+from pinlater.wire.generated.structs import Ack, AckBatch
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
 DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
@@ -30,9 +30,9 @@ async def fail(server: ShardedServer, names: list[str] | None = None) -> int:
     """Fails the jobs that wait, once and for all; how many."""
     claimed = [job.descriptor for job in (await server.dequeue()).jobs]
     assert names is None or sorted(names) == sorted(claimed)
-    acks = [Ack(name, False, final=True) for name in claimed]
+    acks = [Ack(name, final=True) for name in claimed]
     if acks:
-        await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", acks))
+        await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=acks))
     return len(acks)
 
 

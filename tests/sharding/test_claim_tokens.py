@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.calls import Claim
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.identity import Identity
 from pinlater.server.storage.commands import ClaimJobs, ReleaseJobs
 from pinlater.server.storage.values import Claimed, ClaimOrder
+from pinlater.wire.generated.structs import Claim, ClaimsRequest
 from tests.commands import instead
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of
 from tests.sharding.test_trouble import InOrder
@@ -74,7 +74,9 @@ async def test_each_job_has_the_token_of_the_claim_that_gave_it(server: ShardedS
         await server.put(name)
     jobs = (await server.dequeue()).jobs
     assert len({job.token for job in jobs}) == 3
-    renewals = await server.service.claimed_jobs.heartbeat("q", [Claim(job.descriptor, job.token) for job in jobs])
+    renewals = await server.service.claimed_jobs.heartbeat(
+        ClaimsRequest("q", [Claim(job.descriptor, job.token) for job in jobs])
+    )
     assert {renewed.outcome for renewed in renewals} == {Outcome.APPLIED}
 
 
@@ -112,7 +114,7 @@ async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same
     await server.turns()
     assert await server.in_progress_on("2") == 1
     assert (await server.dequeue()).jobs == []
-    [renewed] = await server.service.claimed_jobs.heartbeat("q", [Claim(job.descriptor, job.token)])
+    [renewed] = await server.service.claimed_jobs.heartbeat(ClaimsRequest("q", [Claim(job.descriptor, job.token)]))
     assert renewed.outcome is Outcome.APPLIED
 
 

@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.calls import Job
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
-from pinlater.domain.job import UniqueKey, UniqueScope
+from pinlater.domain.job import UniqueScope
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.sharding import unique_places
 from pinlater.server.storage.commands import ClaimJobs, FindUnique, InsertJobs
 from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.wire.generated.structs import EnqueueRequest, Job
 from tests.commands import instead
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of, shards_of
 
@@ -245,9 +245,9 @@ async def test_the_refusal_of_several_unique_jobs_names_the_first_key_and_counts
     await server.learn(after_s=61)
     keys = [await key_for(server, "2", f"{prefix}-") for prefix in "abc"]
     server.lanes("2").put_out_of_use("test")
-    wanted = [Job(b"x", unique=UniqueKey(key)) for key in keys]
+    wanted = [Job(b"x", unique_key=key) for key in keys]
     with pytest.raises(ShardConnectionFailed) as refused:
-        await server.service.enqueuing.enqueue("q", wanted)
+        await server.service.enqueuing.enqueue(EnqueueRequest("q", wanted))
     assert refused.value.message == (
         f"Shard 2 is unreachable; only shard 2 takes jobs with the unique key {keys[0]!r} and 2 other keys of the request"
     )
@@ -271,7 +271,7 @@ async def test_a_key_from_before_a_change_of_the_map_is_found_where_it_is(server
     assert moved
     for key, enqueued in before.items():
         again = await server.enqueue(b"y", unique=key)
-        assert (again.descriptors, list(again.existing)) == (enqueued.descriptors, [0])
+        assert (again.descriptors, again.existing) == (enqueued.descriptors, [0])
     assert await jobs(server) == 30
     assert {shards_of(await server.enqueue(b"x", unique=f"new{number}"))[0] for number in range(20)} == {"1", "2", "3"}
 

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.calls import Claim, Job
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, Holder, Outcome
 from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
@@ -15,6 +14,7 @@ from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.storage.commands import ClaimJobs, ReleaseJobs
 from pinlater.server.storage.values import ClaimCall, Claimed
+from pinlater.wire.generated.structs import Claim, ClaimsRequest, EnqueueRequest, Job
 from tests.sharding.faulty import CallFault
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of
 from tests.sharding.test_trouble import InOrder
@@ -38,7 +38,7 @@ async def test_a_dequeue_that_waits_gets_the_jobs_of_a_shard_whose_claims_take_l
     [job] = waiting.result().jobs
     assert job.descriptor == descriptor
     assert server.store("2").calls[ReleaseJobs] == 0
-    [renewed] = await server.service.claimed_jobs.heartbeat("q", [Claim(job.descriptor, job.token)])
+    [renewed] = await server.service.claimed_jobs.heartbeat(ClaimsRequest("q", [Claim(job.descriptor, job.token)]))
     assert renewed.outcome is Outcome.APPLIED
 
 
@@ -221,7 +221,9 @@ def test_a_queue_that_was_paused_meanwhile_hands_out_nothing_late(before: bool) 
 @on_shards()
 async def test_a_job_whose_claim_has_ended_is_not_handed_out_late(server: ShardedServer) -> None:
     """Another worker may have it by then. The others of the same answer are handed out."""
-    await server.service.enqueuing.enqueue("q", [Job(b"x", claim_timeout_ms=ms) for ms in (1_000, 60_000)])
+    await server.service.enqueuing.enqueue(
+        EnqueueRequest("q", [Job(b"x", claim_timeout_ms=ms) for ms in (1_000, 60_000)])
+    )
     faults = [server.store(name).hangs(ClaimJobs, done_first=True) for name in "123"]
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
     await server.pass_time(4_000)

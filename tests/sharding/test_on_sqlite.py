@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
-from pinlater.domain.job import JobState, UniqueKey
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.domain.job import JobState
+from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.wire.generated.structs import JobFilter
+from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job, JobFilter
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
 from tests.sharding.faulty import FaultyShard
@@ -57,11 +56,11 @@ class Files:
     async def enqueue(
         self, body: bytes, *, unique: str | None = None, key: str | None = None, repeat: bool = False
     ) -> Enqueued:
-        job = Job(body, unique=None if unique is None else UniqueKey(unique))
-        return await self.service.enqueuing.enqueue("q", [job], request_key=key, repeat=repeat)
+        job = Job(body, unique_key=unique)
+        return await self.service.enqueuing.enqueue(EnqueueRequest("q", [job], request_key=key, repeated=repeat))
 
     async def dequeue(self) -> DequeuedJobs:
-        return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100)))
+        return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueRequest("q", 100)))
 
     async def pending(self) -> int:
         return await self.service.job_queries.count(JobFilter("q", JobState.PENDING))
@@ -80,7 +79,7 @@ async def test_jobs_on_all_files_are_handed_out_and_acked(files: Files) -> None:
     assert {shard_of(descriptor) for descriptor in stored} == {"1", "2", "3"}
     jobs = (await files.dequeue()).jobs
     assert {job.descriptor for job in jobs} == set(stored)
-    await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each, True) for each in stored]))
+    await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each) for each in stored]))
     assert await files.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == 30
 
 
@@ -137,6 +136,6 @@ async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: F
     change = await files.core.shard_map.replace([files.desired(name) for name in "123"])
     assert "live job" in change.kept["4"]
     while jobs := (await files.dequeue()).jobs:
-        await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job.descriptor, True) for job in jobs]))
+        await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job.descriptor) for job in jobs]))
     await files.core.shard_map.tidy()
     assert [shard.name for shard in files.shards] == ["1", "2", "3"]

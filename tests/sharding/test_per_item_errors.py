@@ -8,14 +8,23 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.storage import values as stored
 from pinlater.server.storage.commands import ExtendClaims, FinishJobs
 from pinlater.server.storage.values import Acked
-from pinlater.wire.generated.structs import JobFilter
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    AckResult,
+    Checkpoint,
+    CheckpointBatch,
+    Claim,
+    ClaimsRequest,
+    JobFilter,
+    ReleaseRequest,
+)
 from tests.commands import instead
 from tests.handed_out import HandedOut
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, shard_of
@@ -32,7 +41,7 @@ async def claim_one_of_each(server: ShardedServer, shards: str = "123") -> list[
 
 
 def acks_of(jobs: Sequence[HandedOut], *, each: bool = True) -> AckBatch:
-    return AckBatch("q", [Ack(job.descriptor, True, job.token) for job in jobs], per_item_errors=each)
+    return AckBatch("q", [Ack(job.descriptor, token=job.token) for job in jobs], per_item_errors=each)
 
 
 def claims_of(jobs: Sequence[HandedOut]) -> list[Claim]:
@@ -40,11 +49,11 @@ def claims_of(jobs: Sequence[HandedOut]) -> list[Claim]:
 
 
 def outcomes(results: Sequence[AckResult]) -> list[Outcome]:
-    return [result.outcome for result in results]
+    return [Outcome(result.outcome) for result in results]
 
 
 def details(results: Sequence[AckResult]) -> list[str]:
-    return ["" if result.error is None else result.error.detail for result in results]
+    return [result.error_detail or "" for result in results]
 
 
 # --- acks that ride on a dequeue -------------------------------------------------------------------------------------------------
@@ -195,18 +204,18 @@ async def test_acks_alone_are_answered_item_by_item(server: ShardedServer) -> No
 @on_shards()
 async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
-    await server.service.claimed_jobs.release("q", claims_of(jobs[2:]), 0)
+    await server.service.claimed_jobs.release(ReleaseRequest("q", claims_of(jobs[2:]), 0))
     server.lanes("2").put_out_of_use("test")
-    results = await server.service.claimed_jobs.heartbeat("q", claims_of(jobs), per_item_errors=True)
+    results = await server.service.claimed_jobs.heartbeat(ClaimsRequest("q", claims_of(jobs), per_item_errors=True))
     assert outcomes(results) == [APPLIED, ERROR, STALE]
-    assert results[0].deadline_ms is not None
+    assert results[0].claim_deadline_ms is not None
 
 
 @on_shards()
 async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
     server.store("2").hangs(ExtendClaims)
-    heartbeat = server.service.claimed_jobs.heartbeat("q", claims_of(jobs), per_item_errors=True)
+    heartbeat = server.service.claimed_jobs.heartbeat(ClaimsRequest("q", claims_of(jobs), per_item_errors=True))
     results = await server.within(server.settings.stall_ms + 200, heartbeat)
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
 
@@ -215,9 +224,9 @@ async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(server: ShardedS
 async def test_checkpoints_and_releases_have_outcomes_of_their_own(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
     server.lanes("2").put_out_of_use("test")
-    items = [Checkpoint(job.descriptor, job.token, new_body=b"half") for job in jobs]
-    results = await server.service.claimed_jobs.checkpoint(CALLER, "q", items, per_item_errors=True)
+    items = [Checkpoint(job.descriptor, token=job.token, new_body=b"half") for job in jobs]
+    results = await server.service.claimed_jobs.checkpoint(CALLER, CheckpointBatch("q", items, per_item_errors=True))
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
-    results = await server.service.claimed_jobs.release("q", claims_of(jobs), 0, per_item_errors=True)
+    results = await server.service.claimed_jobs.release(ReleaseRequest("q", claims_of(jobs), 0, per_item_errors=True))
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
     assert [await server.in_progress_on(name) for name in "123"] == [0, 1, 0]

@@ -8,14 +8,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Claim, Enqueued, Job
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.addressing import address
 from pinlater.server.storage.commands import CountJobs, InsertJobs, ListQueues, LookupJobs, MergeQueues, create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
-from pinlater.wire.generated.structs import JobFilter, LookupRequest
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    Claim,
+    ClaimsRequest,
+    Enqueued,
+    EnqueueRequest,
+    Job,
+    JobFilter,
+    LookupRequest,
+)
 from tests.contract.desk import Desk
 from tests.sharding.faulty import FaultyShard
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
@@ -115,7 +124,7 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(se
         assert "2" not in shards_of(await server.enqueue(b"x", unique=f"u{number}"))
     dequeued = await server.dequeue()
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
-    await server.service.claimed_jobs.heartbeat("q", [Claim(job, token)])
+    await server.service.claimed_jobs.heartbeat(ClaimsRequest("q", [Claim(job, token)]))
     await server.ack(job)
     assert (await server.service.job_queries.lookup(LookupRequest([job])))[job].state is JobState.SUCCEEDED
     change = await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
@@ -156,8 +165,8 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
     """Without it their jobs would be taken as new, though the keys' time is not over."""
 
     async def enqueue() -> Enqueued:
-        jobs = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
-        return await server.service.enqueuing.enqueue("q", jobs)
+        jobs = [Job(b"x", unique_key=f"k{n}", unique_scope=UniqueScope.TIME, unique_for_ms=600_000) for n in range(20)]
+        return await server.service.enqueuing.enqueue(EnqueueRequest("q", jobs))
 
     first = await enqueue()
     on_second = shards_of(first).count("2")
@@ -173,11 +182,11 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
     assert f"it holds {on_second} unique keys" in change.kept["2"]
     assert datetime.fromtimestamp(ended_at // 1000, UTC).isoformat() in change.kept["2"]
     again = await enqueue()
-    assert (again.descriptors, len(again.existing)) == (first.descriptors, 20)
+    assert (again.descriptors, len(again.existing or ())) == (first.descriptors, 20)
     server.clock.advance(ms=ended_at - server.clock.now_ms())
     await server.core.shard_map.tidy()
     assert server.shards.get("2") is None
-    assert len((await enqueue()).existing) == 0
+    assert (await enqueue()).existing is None
 
 
 @on_shards()
@@ -227,12 +236,12 @@ async def test_a_lost_shard_goes_at_once_and_its_unique_keys_and_requests_are_fr
     assert (change.removed, change.kept, change.lost) == (["2"], {}, ["2"])
     assert server.shards.get("2") is None
     again = await server.enqueue(b"x", unique=key)
-    assert (shards_of(again) == ["2"], again.existing) == (False, ())
+    assert (shards_of(again) == ["2"], again.existing) == (False, None)
     assert again.descriptors != first.descriptors
     assert "2" not in shards_of(await server.enqueue(b"x", key=key, repeat=True))
     assert list(await server.service.job_queries.lookup(LookupRequest([job]))) == []
     [result] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job)]))
-    assert result.outcome.name == "NOT_FOUND"
+    assert result.outcome == Outcome.NOT_FOUND
 
 
 @on_shards()

@@ -6,11 +6,10 @@ from random import Random
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.operations.merged_rows import ScanPosition
-from pinlater.wire.generated.structs import JobFilter, ScanRequest
+from pinlater.wire.generated.structs import Ack, AckBatch, EnqueueRequest, Job, JobFilter, ScanRequest
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards
 
 _NAMES = ("1", "2", "10", "3d2")
@@ -23,7 +22,7 @@ async def fill(server: ShardedServer, seed: int) -> set[str]:
     while len(descriptors) < _JOBS:
         moment = server.clock.now_ms() - random.choice([0, 0, 5])
         jobs = [Job(b"x", random.randint(1, 3), moment) for _ in range(random.randint(1, 4))]
-        descriptors.update((await server.service.enqueuing.enqueue("q", jobs)).descriptors)
+        descriptors.update((await server.service.enqueuing.enqueue(EnqueueRequest("q", jobs))).descriptors)
         if random.random() < 0.1:
             server.clock.advance(ms=1)
     ids = [descriptor.rpartition(":")[2] for descriptor in descriptors]
@@ -58,8 +57,8 @@ def test_a_paged_scan_over_several_shards_shows_each_job_once(seed: int, state: 
             while taken < _JOBS and (jobs := (await server.dequeue()).jobs):
                 taken += len(jobs)
                 if state is JobState.FAILED:
-                    failed = [Ack(descriptor, False, final=True) for descriptor in expected]
-                    await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed))
+                    failed = [Ack(descriptor, final=True) for descriptor in expected]
+                    await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=failed))
         for limit in range(1, 65):
             found = await listed(server, JobFilter("q", state), limit)
             assert (len(found), set(found)) == (len(expected), expected), f"limit {limit}"
@@ -89,7 +88,7 @@ async def test_a_scan_of_one_shard_shows_the_jobs_of_that_shard_page_by_page(ser
 @on_shards(shards=("1", "2"))
 async def test_a_scan_of_one_shard_does_not_depend_on_the_others(server: ShardedServer) -> None:
     """And is refused if it is that shard which is unreachable: an empty answer would be wrong."""
-    [descriptor] = (await server.service.enqueuing.enqueue("q", [Job(b"x")])).descriptors
+    [descriptor] = (await server.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x")]))).descriptors
     here, away = ("1", "2") if ":s1:" in descriptor else ("2", "1")
     server.lanes(away).put_out_of_use("test")
     scan = server.service.job_queries.scan

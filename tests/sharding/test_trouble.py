@@ -10,7 +10,6 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from pinlater.domain.calls import Checkpoint, Claim
 from pinlater.domain.errors import (
     EnqueueRejected,
     NoHealthyShards,
@@ -18,7 +17,7 @@ from pinlater.domain.errors import (
     ShardConnectionFailed,
     StoreFull,
 )
-from pinlater.domain.job import JobState
+from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.commands import (
     CheckpointJobs,
@@ -30,7 +29,18 @@ from pinlater.server.storage.commands import (
     ReleaseJobs,
     TimeOutClaims,
 )
-from pinlater.wire.generated.structs import DeleteRequest, JobCount, JobFilter, LookupRequest, ScanRequest
+from pinlater.wire.generated.structs import (
+    Checkpoint,
+    CheckpointBatch,
+    Claim,
+    ClaimsRequest,
+    DeleteRequest,
+    JobCount,
+    JobFilter,
+    LookupRequest,
+    ReleaseRequest,
+    ScanRequest,
+)
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
 
@@ -403,9 +413,9 @@ async def test_calls_that_need_an_unreachable_shard_fail_at_once(server: Sharded
     both = [jobs["2"], jobs["3"]]
     calls = (
         server.service.job_queries.lookup(LookupRequest(both, True)),
-        server.service.claimed_jobs.heartbeat("q", [Claim(jobs["2"], tokens["2"])]),
-        server.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
-        server.service.claimed_jobs.release("q", [Claim(jobs["2"], tokens["2"])], 0),
+        server.service.claimed_jobs.heartbeat(ClaimsRequest("q", [Claim(jobs["2"], tokens["2"])])),
+        server.service.claimed_jobs.checkpoint(CALLER, CheckpointBatch("q", [Checkpoint(jobs["2"])])),
+        server.service.claimed_jobs.release(ReleaseRequest("q", [Claim(jobs["2"], tokens["2"])], 0)),
         server.service.claimed_jobs.cancel("q", both),
         server.service.bulk.delete_jobs_by_descriptor("q", both),
     )
@@ -422,10 +432,12 @@ async def test_thousands_of_heartbeats_share_a_few_calls(server: ShardedServer) 
     tokens = {job.descriptor: job.token for job in (await server.dequeue()).jobs}
 
     async def each(job: str) -> None:
-        await server.service.claimed_jobs.heartbeat("q", [Claim(job, tokens[job])])
-        await server.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(job, tokens[job], new_body=b"half")])
-        [result] = await server.service.claimed_jobs.release("q", [Claim(job, tokens[job])], 0)
-        assert result.outcome.name == "APPLIED"
+        await server.service.claimed_jobs.heartbeat(ClaimsRequest("q", [Claim(job, tokens[job])]))
+        await server.service.claimed_jobs.checkpoint(
+            CALLER, CheckpointBatch("q", [Checkpoint(job, token=tokens[job], new_body=b"half")])
+        )
+        [result] = await server.service.claimed_jobs.release(ReleaseRequest("q", [Claim(job, tokens[job])], 0))
+        assert result.outcome == Outcome.APPLIED
 
     await asyncio.gather(*(each(job) for job in jobs))
     for method in (ExtendClaims, CheckpointJobs, ReleaseJobs):

@@ -10,12 +10,21 @@ from typing import TypeVar
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.errors import ErrorCode, ShardConnectionFailed
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.sharding.map_reader import MapReader
-from pinlater.wire.generated.structs import LookupRequest
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    AckResult,
+    Checkpoint,
+    CheckpointBatch,
+    Claim,
+    ClaimsRequest,
+    LookupRequest,
+    ReleaseRequest,
+)
 from tests.sharding.faulty import FaultyShard
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
@@ -88,10 +97,10 @@ def test_with_two_maps_every_job_is_handed_out_once_and_none_is_lost(seed: int) 
 
 
 _CALLS: dict[str, Callable[[ClaimedJobs, str, str], Awaitable[Sequence[AckResult]]]] = {
-    "ack": lambda claimed, job, token: claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True)])),
-    "checkpoint": lambda claimed, job, token: claimed.checkpoint(CALLER, "q", [Checkpoint(job)]),
-    "heartbeat": lambda claimed, job, token: claimed.heartbeat("q", [Claim(job, token)]),
-    "release": lambda claimed, job, token: claimed.release("q", [Claim(job, token)], 0),
+    "ack": lambda claimed, job, token: claimed.acknowledge(CALLER, AckBatch("q", [Ack(job)])),
+    "checkpoint": lambda claimed, job, token: claimed.checkpoint(CALLER, CheckpointBatch("q", [Checkpoint(job)])),
+    "heartbeat": lambda claimed, job, token: claimed.heartbeat(ClaimsRequest("q", [Claim(job, token)])),
+    "release": lambda claimed, job, token: claimed.release(ReleaseRequest("q", [Claim(job, token)], 0)),
     "cancel": lambda claimed, job, token: claimed.cancel("q", [job]),
 }
 
@@ -138,13 +147,12 @@ async def test_while_no_file_names_the_shard_the_answer_is_to_try_again_and_noth
     claimed = server.service.claimed_jobs
     jobs = [await other.put(name) for name in ("1", "3", "1", "3")]
     assert len((await other.dequeue()).jobs) == 4
-    first = AckBatch("q", [Ack(job, True) for job in (*jobs[:2], "q:s1:p1:77")], per_item_errors=True)
+    first = AckBatch("q", [Ack(job) for job in (*jobs[:2], "q:s1:p1:77")], per_item_errors=True)
     known, unknown, missing = await server.within(400, claimed.acknowledge(CALLER, first))
     assert [known.outcome, unknown.outcome, missing.outcome] == [Outcome.APPLIED, Outcome.ERROR, Outcome.NOT_FOUND]
-    assert isinstance(unknown.error, ShardConnectionFailed)
-    assert "does not know shard 3 (yet)" in unknown.error.message
-    calls = [claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True) for job in jobs[2:]])) for _ in range(10)]
-    calls += [claimed.heartbeat("q", [Claim(jobs[3], "")]) for _ in range(10)]
+    assert (unknown.error_code, unknown.retry_after_ms) == (ErrorCode.SHARD_CONNECTION_FAILED, 1_000)
+    calls = [claimed.acknowledge(CALLER, AckBatch("q", [Ack(job) for job in jobs[2:]])) for _ in range(10)]
+    calls += [claimed.heartbeat(ClaimsRequest("q", [Claim(jobs[3], "")])) for _ in range(10)]
     failed = await server.within(1_400, outcomes(*calls))
     assert {type(failure) for failure in failed} == {ShardConnectionFailed}
     assert all("does not know shard 3" in str(failure) for failure in failed)
@@ -152,7 +160,7 @@ async def test_while_no_file_names_the_shard_the_answer_is_to_try_again_and_noth
     assert await server.in_progress_on("1") == 0
     assert await server.in_progress_on("3") == 2
     await server.replace(*[server.desired(name) for name in NEW])
-    late = await claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True) for job in jobs]))
+    late = await claimed.acknowledge(CALLER, AckBatch("q", [Ack(job) for job in jobs]))
     assert [each.outcome for each in late] == [Outcome.ALREADY_FINAL, Outcome.APPLIED] * 2
     await other.close()
 
@@ -170,7 +178,7 @@ async def test_a_file_that_is_slow_to_be_read_holds_a_call_up_for_two_seconds(se
     server.shards.reader = MapReader(slowly, server.clock.monotonic)
     job = await other.put("3")
     await other.dequeue()
-    batch = AckBatch("q", [Ack(job, True)], per_item_errors=True)
+    batch = AckBatch("q", [Ack(job)], per_item_errors=True)
     early = await server.within(
         2_400, gathered(*[server.service.claimed_jobs.acknowledge(CALLER, batch) for _ in range(3)])
     )
@@ -184,14 +192,14 @@ async def test_a_file_that_is_slow_to_be_read_holds_a_call_up_for_two_seconds(se
 @on_shards(shards=OLD)
 async def test_without_a_file_and_for_another_queue_such_a_job_does_not_exist(server: ShardedServer) -> None:
     claimed = server.service.claimed_jobs
-    [result] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack("q:s3:p1:7", True)]))
+    [result] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack("q:s3:p1:7")]))
     assert result.outcome is Outcome.NOT_FOUND
 
     async def read() -> None:
         raise AssertionError("not for a job of another queue")
 
     server.shards.reader = MapReader(read, server.clock.monotonic)
-    [result] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack("other:s3:p1:7", True)]))
+    [result] = await claimed.acknowledge(CALLER, AckBatch("q", [Ack("other:s3:p1:7")]))
     assert result.outcome is Outcome.NOT_FOUND
 
 
@@ -265,7 +273,7 @@ async def test_a_shard_that_was_removed_and_is_back_is_found_at_a_server_that_kn
     server.shards.reader = MapReader(reads(server, NEW), server.clock.monotonic)
     job = await other.put("3")
     await other.dequeue()
-    [acked] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
+    [acked] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job)]))
     assert acked.outcome is Outcome.APPLIED
     await other.close()
 
@@ -284,10 +292,10 @@ async def test_a_job_on_a_shard_that_is_back_exists_at_a_server_whose_file_still
     server.clock.advance(seconds=1)
     job = await other.put("3")
     await other.dequeue()
-    batch = AckBatch("q", [Ack(before, True), Ack(job, True)], per_item_errors=True)
+    batch = AckBatch("q", [Ack(before), Ack(job)], per_item_errors=True)
     gone, back = await server.within(1_400, server.service.claimed_jobs.acknowledge(CALLER, batch))
     assert (gone.outcome, back.outcome) == (Outcome.NOT_FOUND, Outcome.ERROR)
-    assert isinstance(back.error, ShardConnectionFailed)
+    assert back.error_code == ErrorCode.SHARD_CONNECTION_FAILED
     await other.close()
 
 
@@ -304,8 +312,8 @@ async def test_a_job_on_a_shard_that_is_gone_does_not_exist(server: ShardedServe
     assert [shard.name for shard in server.shards] == ["1"]
     claimed = server.service.claimed_jobs
     for job in ("q:s2:p1:7", "q:s3:p1:7"):
-        [acked] = await server.within(1_400, claimed.acknowledge(CALLER, AckBatch("q", [Ack(job, True)])))
-        [renewed] = await server.within(1_400, claimed.heartbeat("q", [Claim(job, "")]))
+        [acked] = await server.within(1_400, claimed.acknowledge(CALLER, AckBatch("q", [Ack(job)])))
+        [renewed] = await server.within(1_400, claimed.heartbeat(ClaimsRequest("q", [Claim(job, "")])))
         assert (acked.outcome, renewed.outcome) == (Outcome.NOT_FOUND, Outcome.NOT_FOUND)
 
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.main.app import App
-from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.operations.values import Caller
 from pinlater.server.storage.commands import AdvanceDue, TimeOutClaims
+from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, EnqueueRequest, Job
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer
 from tests.databases.fixtures import other_redis_program
@@ -81,7 +81,7 @@ async def database(jumping: Jumping) -> AsyncIterator[AnyDatabase]:
 
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Descriptor and token of each job that a dequeue gets."""
-    found = await app.core.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
+    found = await app.core.service.dequeuing.dequeue(CALLER, DequeueRequest(QUEUE, 10))
     return [(job.descriptor, job.token) for job in answer_of(QUEUE, found).jobs]
 
 
@@ -96,7 +96,7 @@ async def enqueue_now_and_later(app: App) -> None:
     """A job that is due now, and one that is due in half an hour."""
     await app.core.service.queues.create_queue(QUEUE)
     later_ms = app.clock.now_ms() + HOUR_S * 500
-    await app.core.service.enqueuing.enqueue(QUEUE, [Job(b"now"), Job(b"later", run_after_ms=later_ms)])
+    await app.core.service.enqueuing.enqueue(EnqueueRequest(QUEUE, [Job(b"now"), Job(b"later", run_after_ms=later_ms)]))
 
 
 async def test_its_clock_jumps_indeed(database: AnyDatabase, jumping: Jumping) -> None:
@@ -130,14 +130,14 @@ async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_se
         "they are an hour apart, or the machine is very slow"
     )
 
-    await other.core.service.enqueuing.enqueue(QUEUE, [Job(b"new")])
+    await other.core.service.enqueuing.enqueue(EnqueueRequest(QUEUE, [Job(b"new")]))
     [second] = await claimed(other)
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
     for app, (descriptor, token) in ((other, first), (one, second)):
         [acked] = await app.core.service.claimed_jobs.acknowledge(
-            CALLER, AckBatch(QUEUE, [Ack(descriptor, True, token=token)])
+            CALLER, AckBatch(QUEUE, [Ack(descriptor, token=token)])
         )
         assert acked.outcome is Outcome.APPLIED
 
@@ -164,9 +164,7 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
         assert await claimed(app) == []
         await until(partial(_counts_both, app))
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
-    [acked] = await other.core.service.claimed_jobs.acknowledge(
-        CALLER, AckBatch(QUEUE, [Ack(descriptor, True, token=token)])
-    )
+    [acked] = await other.core.service.claimed_jobs.acknowledge(CALLER, AckBatch(QUEUE, [Ack(descriptor, token=token)]))
     assert acked.outcome is Outcome.APPLIED
     warned = [record for record in caplog.records if "clock jumped" in record.message]
     assert [round(record.__dict__["jump_ms"] / 1000 / 60) for record in warned] == [jump_s / 60, jump_s / 60]

@@ -9,8 +9,7 @@ from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
-from pinlater.domain.calls import AckResult, Enqueued, QueueStats, SettingsInForce
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.calls import QueueStats, SettingsInForce
 from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.history import DeployMark, Histories, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import HandedOutJob, JobState, Outcome
@@ -20,6 +19,7 @@ from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, W
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import DequeueResult
 from pinlater.wire.generated import structs
+from pinlater.wire.generated.structs import AckResult, Enqueued
 
 RIGHTS = structs.CallerRights("ada", ["read"], ["mail*"], 9, True)
 DESCRIPTOR = "emails:s1:p1:73"
@@ -48,9 +48,16 @@ JOB = structs.JobInfo(
     progress="40 % row 2",
 )
 OUTCOMES = (
-    AckResult(DESCRIPTOR, Outcome.APPLIED, deadline_ms=900),
+    AckResult(DESCRIPTOR, Outcome.APPLIED, claim_deadline_ms=900),
     AckResult("emails:s1:p1:74", Outcome.STALE_CLAIM, "h:1:2:other:4", 800),
-    AckResult("emails:s2:p1:75", Outcome.ERROR, error=ShardConnectionFailed("gone", retry_after_ms=1_000)),
+    AckResult(
+        "emails:s2:p1:75",
+        Outcome.ERROR,
+        error_code=502,
+        error_detail="SHARD_UNREACHABLE",
+        retryable=True,
+        retry_after_ms=1_000,
+    ),
 )
 MOVED = (
     structs.MovedJob("emails:s1:p2:9", Outcome.APPLIED, "emails:s1:p3:9"),

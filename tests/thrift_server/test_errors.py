@@ -82,13 +82,6 @@ async def test_after_a_failure_the_connection_goes_on(desk: ThriftServerUnderTes
     assert (await client.call("getQueueNames")).value == {"emails", "images"}
 
 
-async def test_an_unknown_unique_scope_is_an_error(desk: ThriftServerUnderTest) -> None:
-    job = types.Job(b"x", unique_key="k", unique_scope=3)
-    client = await desk.connect()
-    reply = await client.call("enqueueJobs", request=types.EnqueueRequest("q", [job]))
-    assert reply.exception.detail == "INVALID_ARGUMENT"
-
-
 @pytest.mark.parametrize("name", [b"__can__finagle__trace__v3__", b"noSuchMethod", b"\xff\xfe"])
 async def test_an_unknown_method_is_answered_and_the_connection_stays_open(
     desk: ThriftServerUnderTest, name: bytes

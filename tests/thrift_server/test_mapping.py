@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from msgspec.structs import replace
 
 from pinlater.domain.audit import AuditFilter
-from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job
-from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.operations.long_lists import ITEMS_A_TURN
-from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
+from pinlater.server.operations.values import Caller, DequeueResult
 from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.generated.structs import JobFilter
 from tests import structs as types
@@ -27,35 +23,16 @@ from tests.wire.samples import full_arguments
 
 ME = Caller("worker-1", "request-1")
 WORKER = ME._replace(process=7, worker=WorkerInfo("python", "1.2", "höst", 2**40, 16, 3, 1_767_225_600_000))
-ACKS = AckBatch(
-    "emails",
-    [
-        Ack(DESCRIPTOR, True, "token", "done", 1_000, True, "ValueError", "no such address"),
-        Ack("emails:s1:p2:74", False, "token", "done", 1_000, True, "ValueError", "no such address"),
-    ],
-    per_item_errors=True,
-)
-FULL_JOB = Job(
-    b"\x00\xff\xfe body",
-    3,
-    1_767_225_600_000,
-    7,
-    "grün",
-    {"traceparent": "00-ab-cd-01", "typ": "ü"},
-    UniqueKey("order-1", UniqueScope.TIME, 60_000),
-    30_000,
-    1_767_225_700_000,
-)
-CHECKPOINTS = [Checkpoint(DESCRIPTOR, "token", b"\xff half", True, 1_767_225_600_001, 9, "half ")]
-CLAIMS = [Claim(DESCRIPTOR, "token")]
+SENT = full_arguments()
+ACKS = SENT["ackJobs"]["request"]
 
 ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "createQueue": ("create_queue", ("emails",), {}),
     "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
-    "enqueueJobs": ("enqueue", ("emails", [FULL_JOB]), {"request_key": "key", "repeat": True, "arrived_s": ANY}),
-    "dequeueJobs": ("dequeue", (WORKER, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
-    "ackDequeuedJobs": ("acknowledge", (ME, ACKS._replace(per_item_errors=False)), {}),
-    "checkpointJobs": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
+    "enqueueJobs": ("enqueue", (SENT["enqueueJobs"]["request"], ANY), {}),
+    "dequeueJobs": ("dequeue", (WORKER, SENT["dequeueJobs"]["request"]), {}),
+    "ackDequeuedJobs": ("acknowledge", (ME, replace(ACKS, per_item_errors=None)), {}),
+    "checkpointJobs": ("checkpoint", (ME, replace(SENT["checkpointJobs"]["request"], per_item_errors=None)), {}),
     "lookupJobs": ("lookup", (types.LookupRequest([DESCRIPTOR, "x"], True),), {}),
     "getJobCount": ("count", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getQueueNames": ("queue_names", (), {}),
@@ -64,9 +41,9 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "deleteJobs": ("delete_jobs", (types.DeleteRequest("emails", 2, 3, "re", 5),), {}),
     "getServerInfo": ("server_info", (), {}),
     "ackJobs": ("acknowledge", (ME, ACKS), {}),
-    "checkpointJobsFenced": ("checkpoint", (ME, "emails", CHECKPOINTS), {"per_item_errors": True}),
-    "heartbeatClaims": ("heartbeat", ("emails", CLAIMS), {"caller": WORKER, "per_item_errors": True}),
-    "releaseJobs": ("release", ("emails", CLAIMS, 500), {"caller": ME, "per_item_errors": True}),
+    "checkpointJobsFenced": ("checkpoint", (ME, SENT["checkpointJobsFenced"]["request"]), {}),
+    "heartbeatClaims": ("heartbeat", (SENT["heartbeatClaims"]["request"],), {"caller": WORKER}),
+    "releaseJobs": ("release", (SENT["releaseJobs"]["request"],), {"caller": ME}),
     "cancelJobs": ("cancel", ("emails", [DESCRIPTOR]), {}),
     "configureQueue": ("configure_queue", ("emails", QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5)), {}),
     "getQueueConfig": ("queue_config", ("emails",), {}),
@@ -653,8 +630,7 @@ async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Thrif
     job = types.Job(b"x", None, None, None, None, unique_scope=None)
     client = await desk.connect()
     await client.call("enqueueJobs", request=types.EnqueueRequest("q", [job]))
-    _, (queue, jobs), named = desk.operations.asked[0]
-    assert (queue, jobs, named) == ("q", [Job(b"x")], {"request_key": None, "repeat": False, "arrived_s": ANY})
+    assert desk.operations.asked[0] == ("enqueue", (types.EnqueueRequest("q", [types.Job(b"x")]), ANY), {})
 
 
 async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: ThriftServerUnderTest) -> None:
@@ -666,7 +642,7 @@ async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Thrif
     await client.call("retryFailedJobs", request=types.RetryRequest("q", attempts=None, **none))
     await client.call("deleteJobs", request=types.DeleteRequest("q", 3, **none))
     assert [arguments[-1] for _, arguments, _ in desk.operations.asked[:3]] == [
-        DequeueCommand("q", 1),
+        types.DequeueRequest("q", 1),
         types.ScanRequest("q", JobState.PENDING),
         JobFilter("q", JobState.PENDING),
     ]
@@ -677,14 +653,14 @@ async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Thrif
 async def test_acks_may_come_without_either_list(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     await client.call("ackDequeuedJobs", request=types.AckBatch("q"))
-    assert desk.operations.asked == [("acknowledge", (ME, AckBatch("q", [])), {})]
+    assert desk.operations.asked == [("acknowledge", (ME, types.AckBatch("q")), {})]
 
 
 async def test_an_old_client_s_ack_fences_nothing(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     info = types.Ack("d", None, None)
     await client.call("ackDequeuedJobs", request=types.AckBatch("q", None, [info]))
-    assert desk.operations.asked[0][1][1] == AckBatch("q", [Ack("d", False)])
+    assert desk.operations.asked[0][1][1] == types.AckBatch("q", None, [types.Ack("d")])
 
 
 async def test_nothing_found_answers_empty_maps_and_no_order(desk: ThriftServerUnderTest) -> None:
@@ -697,7 +673,7 @@ async def test_nothing_found_answers_empty_maps_and_no_order(desk: ThriftServerU
 async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_not_know(
     desk: ThriftServerUnderTest,
 ) -> None:
-    desk.operations.answers["enqueue"] = Enqueued(["a"])
+    desk.operations.answers["enqueue"] = types.Enqueued(["a"])
     desk.operations.answers["scan"] = types.Scanned([])
     client = await desk.connect()
     enqueued = await client.call("enqueueJobs", request=types.EnqueueRequest("q", []))
@@ -723,22 +699,3 @@ async def test_a_dry_run_s_jobs_have_no_token(desk: ThriftServerUnderTest) -> No
     reply = await client.call("dequeueJobs", request=types.DequeueRequest("emails", 4, dry_run=True))
     metadata = reply.value.metadata[DESCRIPTOR]
     assert (metadata.token, metadata.claim_deadline_ms) == (None, None)
-
-
-async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_unspent(
-    desk: ThriftServerUnderTest,
-) -> None:
-    """After the claim there are turns of the loop between slices of the outcomes, and the call may be cancelled in each."""
-    results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]
-    desk.operations.answers["dequeue"] = DequeueResult([CLAIM], results)
-    request = types.DequeueRequest("emails", 10)
-    arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
-    call = asyncio.ensure_future(METHODS["dequeueJobs"].handle(cast(Service, desk.operations), arguments))
-    while not desk.operations.asked:
-        await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not call.done()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert desk.operations.undelivered_calls == [("emails", [CLAIM])]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from pinlater.client import AsyncClient, JobState
-from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.wire.generated.structs import Enqueued, EnqueueRequest
 from pinlater.worker import WorkerSettings
 from tests.assembly import listen, open_core
 from tests.sharding.faulty import FaultyShard
@@ -39,12 +38,12 @@ class Refusals:
         self.request_keys: dict[str, set[str]] = defaultdict(set)
         self._enqueue = core.service.enqueuing.enqueue
 
-    async def enqueue(self, queue: str, jobs: Sequence[Job], **options: Any) -> Enqueued:
+    async def enqueue(self, asked: EnqueueRequest, arrived_s: float | None = None) -> Enqueued:
         try:
-            return await self._enqueue(queue, jobs, **options)
+            return await self._enqueue(asked, arrived_s)
         except ShardConnectionFailed:
-            if jobs[0].unique is not None:
-                self.request_keys[jobs[0].unique.key].add(options["request_key"])
+            if asked.jobs[0].unique_key:
+                self.request_keys[asked.jobs[0].unique_key].add(asked.request_key or "")
             raise
 
     def outlasted_deadlines(self) -> bool:

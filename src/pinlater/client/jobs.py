@@ -9,7 +9,92 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.domain.job import Attempt, JobState, Outcome
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Attempt, JobState, Outcome, UniqueKey
+
+
+class Job(NamedTuple):
+    """A job as a producer describes it. `run_after_ms` is a time, not a delay."""
+
+    body: bytes
+    priority: int = 1
+    run_after_ms: int | None = None
+    attempts_allowed: int | None = None
+    custom_status: str = ""
+    headers: Mapping[str, str] | None = None
+    unique: UniqueKey | None = None
+    claim_timeout_ms: int | None = None
+    expires_at_ms: int | None = None
+
+
+class Enqueued(NamedTuple):
+    """Descriptors in the order of the jobs; `existing`: indices whose job was there already under its unique key."""
+
+    descriptors: Sequence[str]
+    existing: Sequence[int] = ()
+
+
+class Ack(NamedTuple):
+    """The end of an attempt. Without a token it counts for the job's present holder; a client takes '' for none."""
+
+    descriptor: str
+    succeeded: bool = True
+    token: str | None = None
+    append_status: str = ""
+    retry_delay_ms: int = 0
+    final: bool = False
+    error_type: str = ""
+    error_text: str = ""
+
+
+class AckBatch(NamedTuple):
+    """Acks of one queue: those of a call (ackJobs, ackDequeuedJobs), or those that come with a dequeue.
+
+    Without `per_item_errors` one that can't be carried out refuses the whole dequeue; with it that is told by its own outcome.
+    """
+
+    queue: str
+    acks: Sequence[Ack]
+    per_item_errors: bool = False
+
+
+class Checkpoint(NamedTuple):
+    """Progress of a job in hand: renews the claim; what is None stays as it is, but `run_after_ms`, which then becomes now."""
+
+    descriptor: str
+    token: str | None = None
+    new_body: bytes | None = None
+    move_to_pending: bool = False
+    run_after_ms: int | None = None
+    attempts_allowed: int | None = None
+    prepend_status: str = ""
+
+
+class Claim(NamedTuple):
+    """A claim as its holder names it: for heartbeats and releases."""
+
+    descriptor: str
+    token: str
+
+
+class AckResult(NamedTuple):
+    """What became of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when.
+
+    `error` comes with the outcome ERROR, which only calls with `per_item_errors` get: why this item was not carried out, or may not
+    have been. If it is retryable the same item may be sent again.
+    """
+
+    descriptor: str
+    outcome: Outcome
+    holder: str = ""
+    held_since_ms: int | None = None
+    deadline_ms: int | None = None
+    error: PinLaterError | None = None
+
+    @property
+    def applied(self) -> bool:
+        """Whether it took effect."""
+        return self.outcome is Outcome.APPLIED
 
 
 class JobInfo(NamedTuple):

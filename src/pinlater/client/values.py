@@ -22,6 +22,13 @@ from pinlater.client.cluster import ShardJobs as ShardJobs
 from pinlater.client.cluster import ShardLane as ShardLane
 from pinlater.client.cluster import ShardMemory as ShardMemory
 from pinlater.client.cluster import ShardSize as ShardSize
+from pinlater.client.jobs import Ack as Ack
+from pinlater.client.jobs import AckBatch as AckBatch
+from pinlater.client.jobs import AckResult as AckResult
+from pinlater.client.jobs import Checkpoint as Checkpoint
+from pinlater.client.jobs import Claim as Claim
+from pinlater.client.jobs import Enqueued as Enqueued
+from pinlater.client.jobs import Job as Job
 from pinlater.client.jobs import JobCount as JobCount
 from pinlater.client.jobs import JobInfo as JobInfo
 from pinlater.client.jobs import KeyHolders as KeyHolders
@@ -41,13 +48,6 @@ from pinlater.domain.bulk_runs import BulkOrder as BulkOrder
 from pinlater.domain.bulk_runs import BulkRun as BulkRun
 from pinlater.domain.bulk_runs import BulkRunList as BulkRunList
 from pinlater.domain.bulk_runs import BulkState as BulkState
-from pinlater.domain.calls import Ack as Ack
-from pinlater.domain.calls import AckBatch as AckBatch
-from pinlater.domain.calls import AckResult as AckResult
-from pinlater.domain.calls import Checkpoint as Checkpoint
-from pinlater.domain.calls import Claim as Claim
-from pinlater.domain.calls import Enqueued as Enqueued
-from pinlater.domain.calls import Job as Job
 from pinlater.domain.calls import QueueStats as QueueStats
 from pinlater.domain.calls import SettingsInForce as SettingsInForce
 from pinlater.domain.failures import FailureGroup as FailureGroup

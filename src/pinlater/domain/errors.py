@@ -67,6 +67,11 @@ class PinLaterError(Exception):
             self.retry_after_ms = retry_after_ms
 
 
+def code_of(error: PinLaterError) -> ErrorCode:
+    """The code that an error is answered with: UNKNOWN if what is finer is in its `detail` alone."""
+    return ErrorCode.UNKNOWN if error.code is None else error.code
+
+
 Error = TypeVar("Error", bound=PinLaterError)
 
 

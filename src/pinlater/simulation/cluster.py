@@ -13,7 +13,6 @@ from functools import partial
 from random import Random
 from typing import cast
 
-from pinlater.domain.calls import Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Queue
@@ -32,6 +31,7 @@ from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_pr
 from pinlater.simulation.network import Network
 from pinlater.simulation.store import AGREED_WITHIN_MS, SimulatedStore, misleads
 from pinlater.simulation.store_session import Session
+from pinlater.wire.generated.structs import Job
 
 PORT = 9010
 PEER_PORT = 9011

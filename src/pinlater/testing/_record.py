@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pinlater.domain.calls import Job
+from pinlater.client.jobs import Job
 from pinlater.domain.clock import Clock
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods import METHODS
-from pinlater.server.thrift.methods.jobs import jobs_to_enqueue
+from pinlater.wire.generated import structs
 
 
 class EnqueuedJob(NamedTuple):
@@ -38,9 +39,27 @@ class EnqueuedJobs:
     async def enqueue_jobs(self, service: Service, call: Any) -> Any:
         """The handler of `enqueueJobs`; keeps what it stores."""
         answer = await METHODS["enqueueJobs"].handle(service, call)
-        queue, jobs = call.request.queue, jobs_to_enqueue(call.request.jobs)
+        queue, jobs = call.request.queue, map(_as_described, call.request.jobs)
         existing = frozenset(answer.existing or ())
         for index, (descriptor, job) in enumerate(zip(answer.descriptors, jobs, strict=True)):
             if index not in existing:
                 self._stored.setdefault(descriptor, EnqueuedJob(descriptor, queue, job, self._clock.now_ms()))
         return answer
+
+
+def _as_described(job: structs.Job) -> Job:
+    """The job as its producer described it."""
+    unique = None
+    if job.unique_key:
+        unique = UniqueKey(job.unique_key, UniqueScope(job.unique_scope), job.unique_for_ms or 0)
+    return Job(
+        job.body,
+        job.priority,
+        job.run_after_ms,
+        job.attempts_allowed,
+        job.custom_status,
+        job.headers or None,
+        unique,
+        job.claim_timeout_ms,
+        job.expires_at_ms,
+    )

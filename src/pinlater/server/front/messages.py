@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.front.operations import encode_hook
 from pinlater.server.link.messages import NOTHING, Failure, PartAnswer
 
 # From a front: the number of its process; it stops, and its dequeues are to wait no longer; the number of a call whose caller has gone;
@@ -36,7 +35,7 @@ class Undelivered(NamedTuple):
     claimed: Sequence[FromShard]
 
 
-encoded = msgspec.msgpack.Encoder(enc_hook=encode_hook).encode
+encoded = msgspec.msgpack.Encoder().encode
 """Encodes arguments or a result. Raises what the encoder raises."""
 STORE_STATE = msgspec.msgpack.Decoder(StoreState)
 UNDELIVERED_CLAIMS = msgspec.msgpack.Decoder(Undelivered)

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from pinlater.domain.errors import PinLaterError
-from pinlater.server.link.messages import Failure, error_of, failure_of
 from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.bulk_runs import BulkRuns
@@ -63,19 +61,6 @@ class Operation(NamedTuple):
             return method(*arguments)  # type: ignore[no-any-return]
         named = dict(zip(self.parameters[positional:], arguments[positional:], strict=True))
         return method(*arguments[:positional], **named)  # type: ignore[no-any-return]
-
-
-def encode_hook(value: object) -> object:
-    """What no encoder knows by itself: an error among the results."""
-    if isinstance(value, PinLaterError):
-        return failure_of(value)
-    raise NotImplementedError(f"a {type(value)} in a call of an operation")
-
-
-def _decode_hook(kind: type, value: Any) -> Any:
-    if kind is PinLaterError:
-        return error_of(Failure(*value))
-    raise NotImplementedError(f"a {kind} in a call of an operation")
 
 
 # By group, which is the attribute of `Service`; '' for the service itself.
@@ -153,8 +138,8 @@ def _operation(number: int, path: str, name: str, method: Callable[..., Any]) ->
         [each.name for each in parameters],
         sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters),
         {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty},
-        msgspec.msgpack.Decoder(arguments, dec_hook=_decode_hook),
-        msgspec.msgpack.Decoder(types["return"], dec_hook=_decode_hook),
+        msgspec.msgpack.Decoder(arguments),
+        msgspec.msgpack.Decoder(types["return"]),
         name in _ONLY_LOOK,
         name in _MAY_TAKE_LONG,
         name in _QUICK,

@@ -8,7 +8,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from pinlater.domain.calls import AckResult
 from pinlater.domain.descriptor import JobDescriptor, parse_descriptor
 from pinlater.domain.errors import (
     InvalidArgument,
@@ -16,6 +15,7 @@ from pinlater.domain.errors import (
     PinLaterError,
     ShardConnectionFailed,
     Unavailable,
+    code_of,
 )
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.job import Outcome
@@ -25,6 +25,7 @@ from pinlater.server.sharding.job_lanes import JobLanes
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Acked, JobKey
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import AckResult
 
 logger = logging.getLogger(__name__)
 
@@ -286,17 +287,28 @@ async def one_after_another(
 
 
 async def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
-    """The stores' answers in the service's words."""
+    """Returns what became of each item, in order."""
     if len(descriptors) <= ITEMS_A_TURN:
         return _ack_results(descriptors, answers)
     return await pairs_in_turns(descriptors, answers, _ack_results)
 
 
 def _ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
-    make = tuple.__new__  # quicker than a class's own call
     return [
-        AckResult(descriptor, Outcome.ERROR, error=acked)
+        _not_carried_out(descriptor, acked)
         if isinstance(acked, PinLaterError)
-        else make(AckResult, (descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms, None))
+        else AckResult(descriptor, acked.outcome, acked.holder or None, acked.held_since_ms, acked.deadline_ms)
         for descriptor, acked in zip(descriptors, answers, strict=True)
     ]
+
+
+def _not_carried_out(descriptor: str, error: PinLaterError) -> AckResult:
+    """Without the error's message, which could be as long as all else in the answer."""
+    return AckResult(
+        descriptor,
+        Outcome.ERROR,
+        error_code=int(code_of(error)),
+        error_detail=error.detail,
+        retryable=error.retryable,
+        retry_after_ms=error.retry_after_ms,
+    )

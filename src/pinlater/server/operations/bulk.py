@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import due_fault
@@ -53,6 +52,7 @@ from pinlater.server.storage.values import (
 )
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import (
+    AckResult,
     ChangePriorityRequest,
     DeleteRequest,
     JobFilter,

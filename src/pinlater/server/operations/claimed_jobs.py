@@ -1,6 +1,6 @@
 """What workers say of the jobs that they have claimed: acks, checkpoints, heartbeats, releases; and cancelling.
 
-A caller names a job by its descriptor (`domain.calls`). A store gets the same by the descriptor's parts (`storage.values`): they are parsed
+A caller names a job by its descriptor. A store gets the same by the descriptor's parts (`storage.values`): they are parsed
 here, once, for all of a request before any of it is carried out.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
-from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
 from pinlater.domain.clock import Clock
 from pinlater.domain.durations import YEAR_MS, delay_fault, due_fault
 from pinlater.domain.errors import InvalidArgument, PinLaterError
@@ -39,6 +38,16 @@ from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.commands import CancelJobs
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    AckResult,
+    Checkpoint,
+    CheckpointBatch,
+    Claim,
+    ClaimsRequest,
+    ReleaseRequest,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +100,14 @@ class ClaimedJobs:
 
     async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
         """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
-        for item in batch.acks:
+        items = [*(batch.succeeded or ()), *(batch.failed or ())]
+        succeeded = len(batch.succeeded or ())
+        for index, item in enumerate(items):
             if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
                 raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
-            if item.retry_delay_ms > YEAR_MS and not item.succeeded:
+            if item.retry_delay_ms > YEAR_MS and index >= succeeded:
                 _check_delay(item.retry_delay_ms, f"Ack of {item.descriptor[:_SHOWN]}: retryDelayMillis")
-        descriptors = [item.descriptor for item in batch.acks]
+        descriptors = [item.descriptor for item in items]
         most = self._settings.max_descriptors_per_request
         if len(descriptors) <= ITEMS_A_TURN:
             parts = address(self._shards, batch.queue, descriptors, most)
@@ -107,16 +118,20 @@ class ClaimedJobs:
     async def carry_out(
         self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
     ) -> Sequence[AckResult]:
-        """The acks of a parsed batch. `then_claims`: a claim waits for them."""
-        items = batch.acks
+        """Carries out the acks of a parsed batch. `then_claims`: a claim waits for them.
+
+        Returns what became of those of jobs that succeeded, then of the others.
+        """
+        items = [*(batch.succeeded or ()), *(batch.failed or ())]
+        succeeded = len(batch.succeeded or ())
         descriptors = [item.descriptor for item in items]
         answers = await self._tell(
             batch.queue,
             descriptors,
             parts,
             _FINISH,
-            lambda part: _acks(items, part),
-            per_item_errors=batch.per_item_errors,
+            lambda part: _acks(items, succeeded, part),
+            per_item_errors=bool(batch.per_item_errors),
             then_claims=then_claims,
         )
         if len(items) <= ITEMS_A_TURN:
@@ -174,7 +189,7 @@ class ClaimedJobs:
             elif acked.outcome is not Outcome.APPLIED:
                 metrics.ack_noop += 1
                 logger.debug("ack without effect", extra={"job": item.descriptor, "outcome": acked.outcome.name})
-            elif item.succeeded:
+            elif acked.state is JobState.SUCCEEDED:
                 succeeded += 1
             else:
                 metrics.ack_failed += 1
@@ -193,10 +208,9 @@ class ClaimedJobs:
 
     # --- checkpoints ------------------------------------------------------------------------------------------------------
 
-    async def checkpoint(
-        self, caller: Caller, queue: str, items: Sequence[Checkpoint], *, per_item_errors: bool = False
-    ) -> Sequence[AckResult]:
+    async def checkpoint(self, caller: Caller, request: CheckpointBatch) -> Sequence[AckResult]:
         """Saves progress and renews claims. What isn't the caller's claim is a no-op, logged and counted."""
+        queue, items, per_item_errors = request.queue, request.requests, bool(request.per_item_errors)
         now_ms = self._clock.now_ms()
         for item in items:
             self._check_checkpoint(item, now_ms)
@@ -213,7 +227,7 @@ class ClaimedJobs:
                 item.move_to_pending,
                 item.run_after_ms,
                 item.attempts_allowed,
-                item.prepend_status,
+                item.prepend_status or "",
             )
 
         descriptors = [item.descriptor for item in items]
@@ -268,10 +282,9 @@ class ClaimedJobs:
 
     # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
 
-    async def heartbeat(
-        self, queue: str, claims: Sequence[Claim], *, caller: Caller | None = None, per_item_errors: bool = False
-    ) -> Sequence[AckResult]:
+    async def heartbeat(self, request: ClaimsRequest, *, caller: Caller | None = None) -> Sequence[AckResult]:
         """Renews claims: deadline = now + the job's claim timeout. Never revives one."""
+        queue, claims = request.queue, request.claims
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
         if caller is not None:
@@ -282,25 +295,18 @@ class ClaimedJobs:
             parts,
             _EXTEND,
             lambda part: _claim_refs(claims, part),
-            per_item_errors=per_item_errors,
+            per_item_errors=bool(request.per_item_errors),
         )
         self._metrics.queue(queue).heartbeat += len(claims)
         if caller is not None:
             self._note_late(caller, queue, answers)
         return await ack_results(descriptors, answers)
 
-    async def release(
-        self,
-        queue: str,
-        claims: Sequence[Claim],
-        delay_ms: int,
-        *,
-        caller: Caller | None = None,
-        per_item_errors: bool = False,
-    ) -> Sequence[AckResult]:
+    async def release(self, request: ReleaseRequest, *, caller: Caller | None = None) -> Sequence[AckResult]:
         """Gives claims back unspent, due after `delay_ms`."""
-        _check_delay(delay_ms, "delayMillis")
-        delay_ms = max(0, delay_ms)
+        queue, claims = request.queue, request.claims
+        _check_delay(request.delay_ms, "delayMillis")
+        delay_ms = max(0, request.delay_ms)
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
         if caller is not None:
@@ -311,7 +317,7 @@ class ClaimedJobs:
             parts,
             _RELEASE,
             lambda part: _claim_refs(claims, part, delay_ms),
-            per_item_errors=per_item_errors,
+            per_item_errors=bool(request.per_item_errors),
         )
         await in_turns(answers, lambda some: self._count_released(queue, some, untried=not delay_ms))
         return await ack_results(descriptors, answers)
@@ -381,17 +387,25 @@ def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[st
         logger.info("%s: and more jobs of the same request", event, extra=more)
 
 
-def _acks(items: Sequence[Ack], part: OnShard) -> list[JobAck]:
-    """The part's acks. A delay that is negative counts as none."""
+def _acks(items: Sequence[Ack], succeeded: int, part: OnShard) -> list[JobAck]:
+    """Returns the part's acks. The first `succeeded` items are of jobs that succeeded. A delay that is negative counts as none."""
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
             JobAck,
-            (key, succeeded, token, addition, max(0, delay_ms), final, error_type, error_text),
+            (
+                key,
+                index < succeeded,
+                item.token,
+                item.append_status,
+                max(0, item.retry_delay_ms),
+                bool(item.final),
+                item.error_type or "",
+                item.error_text or "",
+            ),
         )
-        for key, (_, succeeded, token, addition, delay_ms, final, error_type, error_text) in zip(
-            part.keys, map(items.__getitem__, part.indices), strict=True
-        )
+        for key, index in zip(part.keys, part.indices, strict=True)
+        for item in (items[index],)
     ]
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, Unavailable, adding
+from pinlater.domain.job import Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
+from pinlater.server.operations.values import Caller, DequeueResult
 from pinlater.server.operations.worker_registry import Asking, WorkerRegistry
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, content_bytes
 from pinlater.server.storage.commands import PeekJobs
 from pinlater.server.storage.values import ClaimCall, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
+from pinlater.wire.generated.structs import AckResult, DequeueRequest
 
 # Long enough that a caller who sends the same acks with each dequeue does not spin.
 _WAIT_WITH_ERRORS_MS = 1_000
@@ -52,41 +53,41 @@ class Dequeue:
         self._clock = clock
         self._settings = settings
 
-    async def dequeue(self, caller: Caller, command: DequeueCommand) -> DequeueResult:
+    async def dequeue(self, caller: Caller, request: DequeueRequest) -> DequeueResult:
         """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
         fail alone, and their caller learns of it soon: the claim waits no longer than a second then."""
-        _check(command)
-        batch, wait_ms = command.acks, min(command.wait_ms, self._settings.max_wait_ms)
+        _check(request)
+        batch, wait_ms = request.acks, min(request.wait_ms or 0, self._settings.max_wait_ms)
         if batch is None:
-            queue = self._queue_cache.get(command.queue) or await self._queue_cache.require(command.queue)
+            queue = self._queue_cache.get(request.queue) or await self._queue_cache.require(request.queue)
             results: Sequence[AckResult] = ()
         else:
             parts = await self._claimed_jobs.parse(batch)
-            queue = await self._queue_cache.require(command.queue)
+            queue = await self._queue_cache.require(request.queue)
             await self._queue_cache.require(batch.queue)
             try:
-                results = await self._claimed_jobs.carry_out(caller, batch, parts, then_claims=command.limit > 0)
+                results = await self._claimed_jobs.carry_out(caller, batch, parts, then_claims=request.limit > 0)
             except PinLaterError as error:
                 raise adding(error, " (the acks that rode along failed, so nothing was claimed)") from error
-            if wait_ms > _WAIT_WITH_ERRORS_MS and any(result.error is not None for result in results):
+            if wait_ms > _WAIT_WITH_ERRORS_MS and any(result.outcome == Outcome.ERROR for result in results):
                 wait_ms = _WAIT_WITH_ERRORS_MS
         settings = self._settings
         bytes_max = settings.jobs_bytes_max - (_outcome_bytes(results) if results else 0)
-        limit = min(command.limit, settings.max_dequeue_limit, bytes_max // (2 * JOB_BYTES) or 1)
+        limit = min(request.limit, settings.max_dequeue_limit, bytes_max // (2 * JOB_BYTES) or 1)
         bytes_max -= limit * JOB_BYTES
-        if command.dry_run:
-            return DequeueResult(await self._peek(command, limit, bytes_max), results)
+        if request.dry_run:
+            return DequeueResult(await self._peek(request, limit, bytes_max), results)
         if limit <= 0:
             return DequeueResult((), results)
         asking = self._workers.asked(caller, queue.name)
-        request = ClaimRequest(
+        claim = ClaimRequest(
             queue.name,
             ClaimCall(limit, self._identity.holder(caller.source, self._clock.now_ms()), max(0, bytes_max)),
             queue.config.claim_timeout_ms or settings.claim_timeout_ms,
-            command.coverage,
+            request.coverage,
             wait_ms,
         )
-        claimed = await self._claim(request)
+        claimed = await self._claim(claim)
         if claimed:
             self._note_jobs(asking, claimed)
         return DequeueResult(claimed, results)
@@ -126,16 +127,16 @@ class Dequeue:
             metrics.dequeue_delay_ms.record_each([now_ms - job.run_after_ms for job in jobs])
             metrics.first_dequeue_delay_ms.record_each([now_ms - job.created_at_ms for job in jobs if job.attempt == 1])
 
-    async def _peek(self, command: DequeueCommand, limit: int, bytes_left: int) -> list[FromShard]:
+    async def _peek(self, request: DequeueRequest, limit: int, bytes_left: int) -> list[FromShard]:
         shown: list[FromShard] = []
         failures: list[Unavailable] = []
-        shards = self._shards.for_claim(command.queue, command.coverage)
+        shards = self._shards.for_claim(request.queue, request.coverage)
         for shard in shards:
             if limit <= 0 or bytes_left <= 0:
                 break
             try:
                 jobs = raise_error(
-                    await shard.store.submit(PeekJobs(command.queue, limit, self._clock.now_ms(), bytes_left))
+                    await shard.store.submit(PeekJobs(request.queue, limit, self._clock.now_ms(), bytes_left))
                 )
             except Unavailable as error:
                 failures.append(error)
@@ -160,13 +161,13 @@ class Dequeue:
 
 def _outcome_bytes(results: Sequence[AckResult]) -> int:
     """The most bytes of an answer that these take."""
-    return sum([_OUTCOME_BYTES + len(result.descriptor) + len(result.holder.encode()) for result in results])
+    return sum([_OUTCOME_BYTES + len(result.descriptor) + len((result.holder or "").encode()) for result in results])
 
 
-def _check(command: DequeueCommand) -> None:
-    if command.limit < 0:
-        raise InvalidArgument(f"limit must not be negative, not {command.limit}")
-    if command.wait_ms < 0:
-        raise InvalidArgument(f"waitMillis must not be negative, not {command.wait_ms}")
-    if math.isnan(command.coverage):
+def _check(request: DequeueRequest) -> None:
+    if request.limit < 0:
+        raise InvalidArgument(f"limit must not be negative, not {request.limit}")
+    if request.wait_ms is not None and request.wait_ms < 0:
+        raise InvalidArgument(f"waitMillis must not be negative, not {request.wait_ms}")
+    if math.isnan(request.coverage):
         raise InvalidArgument("coverage is not a number")

@@ -10,7 +10,6 @@ import marshal
 from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
 
-from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.durations import YEAR_MS, due_fault
@@ -22,7 +21,7 @@ from pinlater.domain.errors import (
     PriorityNotSupported,
     RequestTooOld,
 )
-from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, NewJob, UniqueScope
+from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.operations.body_limit import BodyLimit
@@ -35,9 +34,11 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import Enqueued, EnqueueRequest, Job
 
 REQUEST_KEY_BYTES_MAX = 128
 # A resend may carry a trace of its own; it is the same request all the same.
+_SCOPES = frozenset(UniqueScope)
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
@@ -63,15 +64,7 @@ class Enqueue:
         self._standstill = standstill
         self._router = ShardRouter(shards, clock, self._insert, self._finish)
 
-    async def enqueue(
-        self,
-        queue: str,
-        jobs: Sequence[Job],
-        *,
-        request_key: str | None = None,
-        repeat: bool = False,
-        arrived_s: float | None = None,
-    ) -> Enqueued:
+    async def enqueue(self, asked: EnqueueRequest, arrived_s: float | None = None) -> Enqueued:
         """Stores the jobs; descriptors come back in their order once all of them are committed.
 
         `arrived_s`: when a process of this server had read the request, by the monotonic clock of the machine. A request with a key that
@@ -84,6 +77,7 @@ class Enqueue:
         if (now_s := standstill.monotonic()) > standstill.until_s:
             standstill.found(now_s)
             raise RequestTooOld
+        queue, jobs, request_key = asked.queue, asked.jobs, asked.request_key or None
         known = self._queue_cache.get(queue) or await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
         unique = self._check(jobs, request_key, now_ms)
@@ -91,7 +85,9 @@ class Enqueue:
             await asyncio.sleep(0)
         request: KeyedRequest | None = None
         if request_key is not None:
-            request = KeyedRequest(request_key, _fingerprint(jobs), repeat, self._begin_by_ms(now_ms, arrived_s))
+            request = KeyedRequest(
+                request_key, _fingerprint(jobs), bool(asked.repeated), self._begin_by_ms(now_ms, arrived_s)
+            )
             if len(jobs) > ITEMS_A_TURN:
                 await asyncio.sleep(0)
         try:
@@ -137,7 +133,8 @@ class Enqueue:
         any_unique = False
         latest_ms = now_ms + YEAR_MS
         for index, job in enumerate(jobs):
-            body, priority, run_after_ms, attempts_allowed, _, headers, unique, claim_timeout_ms, _ = job
+            body, priority, headers = job.body, job.priority, job.headers
+            run_after_ms, attempts_allowed = job.run_after_ms, job.attempts_allowed
             if not 1 <= priority <= levels:
                 raise PriorityNotSupported.of(priority, levels)
             if len(body) > body_max:
@@ -158,9 +155,9 @@ class Enqueue:
                         f"Job {index}: body and headers do not fit a frame of {settings.max_frame_bytes} bytes together, so that no "
                         "dequeue could hand them out"
                     )
-            if unique is not None or claim_timeout_ms is not None:
+            if job.unique_key or job.claim_timeout_ms is not None:
                 self._check_additions(index, job)
-                any_unique = any_unique or unique is not None
+                any_unique = any_unique or bool(job.unique_key)
         return any_unique
 
     def _check_headers(self, index: int, headers: Mapping[str, str]) -> int:
@@ -174,10 +171,14 @@ class Enqueue:
         settings = self._settings
         if job.claim_timeout_ms is not None and not 1 <= job.claim_timeout_ms <= YEAR_MS:
             raise InvalidArgument(f"Job {index}: claimTimeoutMillis must be from 1 to {YEAR_MS}")
-        if job.unique is not None:
-            if not 0 < len(job.unique.key.encode()) <= settings.max_unique_key_bytes:
+        if job.unique_key:
+            if job.unique_scope not in _SCOPES:
+                raise InvalidArgument(
+                    f"{job.unique_scope} is not a unique scope; there are 0 PENDING, 1 UNFINISHED, 2 TIME"
+                )
+            if len(job.unique_key.encode()) > settings.max_unique_key_bytes:
                 raise InvalidArgument(f"Job {index}: a unique key has 1 to {settings.max_unique_key_bytes} bytes")
-            if job.unique.scope is UniqueScope.TIME and not 1 <= job.unique.for_ms <= UNIQUE_FOR_MS_MAX:
+            if job.unique_scope == UniqueScope.TIME and not 1 <= (job.unique_for_ms or 0) <= UNIQUE_FOR_MS_MAX:
                 raise InvalidArgument(f"Job {index}: scope TIME needs uniqueForMillis from 1 to {UNIQUE_FOR_MS_MAX}")
 
     # --- storing ------------------------------------------------------------------------------------------------------
@@ -202,28 +203,18 @@ class Enqueue:
                 NewJob,
                 (
                     job_id,
-                    body,
-                    priority,
-                    now_ms if run_after_ms is None else run_after_ms,
-                    attempts if attempts_allowed is None else attempts_allowed,
-                    status,
-                    headers,
-                    unique,
-                    timeout_ms,
-                    expires_at_ms if expires_ms is None else expires_ms,
+                    job.body,
+                    job.priority,
+                    now_ms if job.run_after_ms is None else job.run_after_ms,
+                    attempts if job.attempts_allowed is None else job.attempts_allowed,
+                    job.custom_status,
+                    job.headers or None,
+                    _unique(job) if job.unique_key else None,
+                    job.claim_timeout_ms,
+                    expires_at_ms if job.expires_at_ms is None else job.expires_at_ms,
                 ),
             )
-            for job_id, (
-                body,
-                priority,
-                run_after_ms,
-                attempts_allowed,
-                status,
-                headers,
-                unique,
-                timeout_ms,
-                expires_ms,
-            ) in zip(shard.ids.make(len(jobs)), jobs, strict=True)
+            for job_id, job in zip(shard.ids.make(len(jobs)), jobs, strict=True)
         ]
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
@@ -250,12 +241,19 @@ class Enqueue:
             else:
                 metrics.job_body_size.record_each([len(job.body) for job in jobs])
         if not existing:
-            return tuple.__new__(Enqueued, (descriptors, ()))  # quicker than the class's own call
+            return Enqueued(descriptors)
         if not repeated:
             metrics.unique_existing += len(existing)
         for index, (job_id, priority) in existing.items():
             descriptors[index] = f"{prefix}{priority}:{job_id}"
         return Enqueued(descriptors, sorted(existing))
+
+
+def _unique(job: Job) -> UniqueKey | None:
+    """An empty key counts as none."""
+    if not job.unique_key:
+        return None
+    return UniqueKey(job.unique_key, UniqueScope(job.unique_scope), job.unique_for_ms or 0)
 
 
 def _fingerprint(jobs: Sequence[Job]) -> bytes:
@@ -265,7 +263,7 @@ def _fingerprint(jobs: Sequence[Job]) -> bytes:
     additions: tuple[object, ...] = ()
     for job in jobs:
         parts += (job.body, job.priority, job.run_after_ms, job.attempts_allowed, job.custom_status)
-        if job.unique is not None or job.claim_timeout_ms is not None or job.expires_at_ms is not None:
+        if job.unique_key or job.claim_timeout_ms is not None or job.expires_at_ms is not None:
             parts.append(_additions(job))
         elif job.headers:
             if job.headers != before:
@@ -277,5 +275,5 @@ def _fingerprint(jobs: Sequence[Job]) -> bytes:
 
 def _additions(job: Job) -> tuple[object, ...]:
     headers = sorted((k, v) for k, v in job.headers.items() if k not in _TRACE_HEADERS) if job.headers else None
-    unique = None if job.unique is None else (job.unique.key, int(job.unique.scope), job.unique.for_ms)
+    unique = (job.unique_key, int(job.unique_scope), job.unique_for_ms or 0) if job.unique_key else None
     return headers, unique, job.claim_timeout_ms, job.expires_at_ms

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     Draining,
@@ -41,6 +40,7 @@ from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import FindRequests, FindUnique
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, RequestRef, UniqueRef
+from pinlater.wire.generated.structs import Enqueued, Job
 
 _KEY_SHOWN = 64  # characters of a unique key in an error
 
@@ -244,8 +244,8 @@ class ShardRouter:
         wanted: dict[str, list[int]] = {}
         for part in parts:
             for index in part.indices:
-                if (unique := jobs[index].unique) is not None:
-                    wanted.setdefault(unique.key, []).append(index)
+                if key := jobs[index].unique_key:
+                    wanted.setdefault(key, []).append(index)
         keys_by_shard: dict[str, tuple[ShardLanes, list[str]]] = {}
         for key in wanted:
             for shard in self._shards.unique.to_ask(queue.name, key, self._shards.home_of(key), self._shards):
@@ -394,8 +394,8 @@ class ShardRouter:
             answer = self._finish(queue, [jobs[index] for index in part.indices], shard, inserted)
             for index, descriptor in zip(part.indices, answer.descriptors, strict=True):
                 descriptors[index] = descriptor
-            existing += [part.indices[position] for position in answer.existing]
-        return Enqueued(descriptors, sorted(existing) if existing else ())
+            existing += [part.indices[position] for position in answer.existing or ()]
+        return Enqueued(descriptors, sorted(existing) or None)
 
 
 def has_stored_nothing(error: PinLaterError) -> bool:
@@ -425,7 +425,7 @@ def _whether_taken(keys: Sequence[str]) -> str:
 
 def _keys_of(jobs: Sequence[Job]) -> str:
     """The unique keys of these jobs: the first by its name, the others by their number."""
-    return _named_keys(list(dict.fromkeys(job.unique.key for job in jobs if job.unique is not None)))
+    return _named_keys(list(dict.fromkeys(job.unique_key for job in jobs if job.unique_key)))
 
 
 def _named_keys(keys: Sequence[str]) -> str:
@@ -440,13 +440,13 @@ def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:
 
 def _by_home(jobs: Sequence[Job], shards: Shards) -> list[RequestPart]:
     """Parts of a request without a key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
-    plain = [index for index, job in enumerate(jobs) if job.unique is None]
+    plain = [index for index, job in enumerate(jobs) if not job.unique_key]
     parts = [RequestPart(plain)] if plain else []
     homes: dict[str, tuple[str, list[int]]] = {}
     for index, job in enumerate(jobs):
-        if job.unique is not None:
-            home = shards.home_of(job.unique.key).name
-            homes.setdefault(home, (job.unique.key, []))[1].append(index)
+        if job.unique_key:
+            home = shards.home_of(job.unique_key).name
+            homes.setdefault(home, (job.unique_key, []))[1].append(index)
     return parts + [RequestPart(indices, None, key) for key, indices in homes.values()]
 
 
@@ -455,10 +455,10 @@ def _by_key(jobs: Sequence[Job], request_key: str) -> list[RequestPart]:
     groups: dict[str, list[int]] = {}
     plain: list[int] = []
     for index, job in enumerate(jobs):
-        if job.unique is None:
+        if not job.unique_key:
             plain.append(index)
         else:
-            groups.setdefault(job.unique.key, []).append(index)
+            groups.setdefault(job.unique_key, []).append(index)
     if not groups:
         return [RequestPart(plain, request_key)]
     if len(groups) == 1 and not plain:

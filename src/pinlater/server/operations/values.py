@@ -1,4 +1,4 @@
-"""Arguments and results of operations that a client does not see (the others are in `domain.calls`): plain values without Thrift or SQL.
+"""Arguments and results of operations that a client does not see (the others are structs of the wire): plain values without Thrift or SQL.
 
 The jobs of a dequeue are together by shard and claim, so that the server makes no object for each of them. A client gets them one by one,
 by descriptor (`client.values.ClaimedJob`).
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.domain.calls import AckBatch, AckResult
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.wire.generated.structs import JobInfo
+from pinlater.wire.generated.structs import AckResult, JobInfo
 
 
 class Caller(NamedTuple):
@@ -26,17 +25,6 @@ class Caller(NamedTuple):
     request_id: str = ""
     process: int = 0
     worker: WorkerInfo | None = None
-
-
-class DequeueCommand(NamedTuple):
-    """A dequeue: acks that ride first, then a claim of up to `limit` jobs, waiting for them up to `wait_ms`."""
-
-    queue: str
-    limit: int
-    acks: AckBatch | None = None
-    dry_run: bool = False
-    coverage: float = 1.0
-    wait_ms: int = 0
 
 
 class DequeueResult(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller, AuditEntry
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import AccessDenied, AnswerTooLarge, PinLaterError, QuotaExceeded
+from pinlater.domain.errors import AccessDenied, AnswerTooLarge, PinLaterError, QuotaExceeded, code_of
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
@@ -26,7 +26,6 @@ from pinlater.server.thrift.failures import (
     TooManyConnections,
     TooManyPipelined,
     TooManyRequests,
-    code_of,
     declared_exception,
     unexpected,
 )

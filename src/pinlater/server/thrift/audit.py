@@ -16,8 +16,15 @@ from typing import Any, NamedTuple
 from pinlater.domain.access import Role
 from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditCaller, AuditEntry, AuditOutcome
 from pinlater.domain.caller_address import named_address, shown_address
-from pinlater.domain.errors import CallerError, OutcomeUnknown, PinLaterError, TokenInvalid, TokenRequired, Unavailable
-from pinlater.server.thrift.failures import code_of
+from pinlater.domain.errors import (
+    CallerError,
+    OutcomeUnknown,
+    PinLaterError,
+    TokenInvalid,
+    TokenRequired,
+    Unavailable,
+    code_of,
+)
 from pinlater.wire.generated.structs import SPECS
 
 logger = logging.getLogger(__name__)

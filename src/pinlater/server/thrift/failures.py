@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pinlater.domain.errors import ErrorCode, PinLaterError, TooManyWaiting
+from pinlater.domain.errors import PinLaterError, TooManyWaiting, code_of
 from pinlater.wire.generated import structs as types
-
-
-def code_of(error: PinLaterError) -> ErrorCode:
-    """The code that an error is answered with: UNKNOWN if what is finer is in its `detail` alone."""
-    return ErrorCode.UNKNOWN if error.code is None else error.code
 
 
 def declared_exception(error: PinLaterError) -> types.PinLaterException:

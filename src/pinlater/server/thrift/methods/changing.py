@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.audit import Audited, Fields, given
-from pinlater.server.thrift.methods.jobs import ack_outcomes
 from pinlater.server.thrift.methods.looking import chosen_by_regex, cost_of_search
 from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call, queue_of_request
 from pinlater.wire.generated import structs
@@ -26,9 +24,8 @@ def _named_jobs(call: Any) -> Fields:
     return {"queue": call.queue, "named": len(call.descriptors)}
 
 
-async def _cancel_jobs(service: Service, call: structs.cancelJobs_args) -> list[structs.AckResult]:
-    results = await service.claimed_jobs.cancel(call.queue, call.descriptors)
-    return await in_turns(results, ack_outcomes)
+async def _cancel_jobs(service: Service, call: structs.cancelJobs_args) -> Sequence[structs.AckResult]:
+    return await service.claimed_jobs.cancel(call.queue, call.descriptors)
 
 
 # --- retry and run now --------------------------------------------------------------------------------------------------------
@@ -46,8 +43,8 @@ def _retry_asked(call: Any) -> Fields:
     }
 
 
-async def _run_jobs(service: Service, call: structs.runJobs_args) -> list[structs.AckResult]:
-    return await in_turns(await service.bulk.run_jobs(call.request), ack_outcomes)
+async def _run_jobs(service: Service, call: structs.runJobs_args) -> Sequence[structs.AckResult]:
+    return await service.bulk.run_jobs(call.request)
 
 
 def _run_asked(call: Any) -> Fields:
