@@ -68,14 +68,14 @@ from pinlater.client import (
     ShardDetails,
     ShardMemory,
 )
+from pinlater.client.failures import FailureGroup, FailureGroups
 from pinlater.client.jobs import JobCount
+from pinlater.client.queues import SettingsInForce
 from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
 from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts
 from pinlater.client.workers import JobInHand, KnownWorker, Trouble, WorkersFound
 from pinlater.domain.access import Role
 from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.calls import SettingsInForce
-from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.job import Attempt, Outcome
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
 from pinlater.domain.slices import SLICES

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from pinlater.client.history import HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.client.jobs import JobInfo
 from pinlater.client.worker_judgement import in_hand_of, misses_servers, usual_run_ms, workers_of
 from pinlater.client.workers import JobInHand, KnownWorker, ServerReply, Trouble, WorkersFound
-from pinlater.domain.history import HOUR_MS, HistoryPoint, QueueHistory, SpanPercentiles
+from pinlater.domain.history import HOUR_MS
 from pinlater.domain.job import JobState
 from pinlater.domain.workers import (
     LostClaim,

@@ -10,7 +10,6 @@ from random import Random
 import pytest_asyncio
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.history import Histories, HistoryPoint
 from pinlater.server.config.settings import Settings
 from pinlater.server.history.settings import HistorySettings
 from pinlater.server.main.core import Core
@@ -21,7 +20,16 @@ from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.settings import ThriftSettings
-from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, EnqueueRequest, Job
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    DequeueRequest,
+    EnqueueRequest,
+    HistoryPoint,
+    Job,
+    QueueHistoryRequest,
+    QueueHistoryResponse,
+)
 from tests.handed_out import answer_of
 from tests.sharding.faulty import FaultyShard
 
@@ -94,9 +102,12 @@ async def ack(server: Core, acks: Sequence[Ack], *, queue: str = "q") -> None:
     await server.service.claimed_jobs.acknowledge(CALLER, AckBatch(queue, acks))
 
 
-async def history(server: Core, minutes: int = 60, *, queue: str = "q", step_s: int | None = None) -> Histories:
+async def history(
+    server: Core, minutes: int = 60, *, queue: str = "q", step_s: int | None = None
+) -> QueueHistoryResponse:
     now_ms = server.clock.now_ms()
-    return await server.service.history.queue_history([queue], now_ms - minutes * MINUTE_MS, None, step_s)
+    request = QueueHistoryRequest([queue], now_ms - minutes * MINUTE_MS, step_s=step_s)
+    return await server.service.history.queue_history(request)
 
 
 async def points(

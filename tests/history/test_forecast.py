@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.domain.history import HistoryPoint, drained_in_ms
+from pinlater.client.history import HistoryPoint, drained_in_ms
 
 MINUTE_MS = 60_000
 NOW_MS = 100 * MINUTE_MS

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from pinlater.domain.errors import InvalidArgument, QueueNotFound
-from pinlater.domain.history import DeployMark
 from pinlater.server.history.sample import QueueSample, pack
 from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import StoredSample
+from pinlater.wire.generated.structs import DeployMark, QueueHistoryRequest
 from tests.history.conftest import MINUTE_MS, START_MS, World, enqueue, history, points
 
 
@@ -49,7 +49,7 @@ async def test_many_queues_cost_one_statement(world: World) -> None:
     await world.minutes()
     before = Counter(world.stores["1"].calls)
 
-    found = await server.service.history.queue_history(names, START_MS, None, 600)
+    found = await server.service.history.queue_history(QueueHistoryRequest(names, START_MS, None, 600))
 
     assert world.stores["1"].calls - before == {ListSamples: 1}
     assert [(each.queue, each.points[0].enqueued) for each in found.queues] == [(name, 1) for name in names]
@@ -77,8 +77,8 @@ async def test_a_range_and_its_points_are_bounded(world: World) -> None:
         (["q"], START_MS + 1, None, None),
     ):
         with pytest.raises(InvalidArgument):
-            await read(names, from_ms, until_ms, step_s)
-    assert (await read(["q"], -(2**60), 2**60)).from_ms == START_MS - 30 * 24 * 60 * MINUTE_MS
+            await read(QueueHistoryRequest(names, from_ms, until_ms, step_s))
+    assert (await read(QueueHistoryRequest(["q"], -(2**60), 2**60))).from_ms == START_MS - 30 * 24 * 60 * MINUTE_MS
 
 
 async def test_a_missing_queue_is_an_error_alone_and_left_out_among_others(world: World) -> None:
@@ -86,8 +86,8 @@ async def test_a_missing_queue_is_an_error_alone_and_left_out_among_others(world
     await server.service.queues.create_queue("q")
     read = server.service.history.queue_history
     with pytest.raises(QueueNotFound):
-        await read(["gone"], START_MS - MINUTE_MS)
-    found = await read(["gone", "q", "q"], START_MS - MINUTE_MS)
+        await read(QueueHistoryRequest(["gone"], START_MS - MINUTE_MS))
+    found = await read(QueueHistoryRequest(["gone", "q", "q"], START_MS - MINUTE_MS))
     assert [each.queue for each in found.queues] == ["q"]
 
 

@@ -22,8 +22,8 @@ async def test_a_minute_says_what_happened_in_it(world: World) -> None:
     [point] = await points(server)
     assert point.at_ms == START_MS
     assert (point.enqueued, point.claimed, point.succeeded, point.failed) == (3, 2, 2, 0)
-    assert (point.due, point.scheduled, point.running) == (1, 0, 0)
-    assert point.oldest_ms == MINUTE_MS + 12_000
+    assert (point.due, point.scheduled, point.in_progress) == (1, 0, 0)
+    assert point.oldest_waiting_ms == MINUTE_MS + 12_000
     assert point.waits is not None
     assert point.waits.number == 2
     assert abs(point.waits.p50_ms - 2_000) <= 2_000 / 16

@@ -98,7 +98,7 @@ async def test_a_group_is_the_sum_over_the_shards(pair: TwoShards) -> None:
     found = await pair.core.service.failures.failure_groups(["q"])
     one, other = found.groups
     assert (one.error_type, one.failures, one.first_ms, one.last_ms) == ("OSError", 5, first_ms, pair.clock.now_ms())
-    assert one.sample == "q:s2:p1:5"
+    assert one.sample_descriptor == "q:s2:p1:5"
     assert one.hours == [0] * (HOURS_SHOWN - 2) + [2, 3]
     assert (other.error_type, other.failures) == ("ValueError", 1)
     assert not found.incomplete
@@ -146,7 +146,7 @@ async def test_a_request_names_a_bounded_number_of_queues(pair: TwoShards) -> No
 async def shown(pair: TwoShards) -> list[tuple[str, int]]:
     """The types of the errors in their order, with the ends of their mutes."""
     found = await pair.core.service.failures.failure_groups(["q"])
-    return [(group.error_type, group.muted_until_ms) for group in found.groups]
+    return [(group.error_type, group.muted_until_ms or 0) for group in found.groups]
 
 
 async def mute(pair: TwoShards, error_type: str, until_ms: int | None = None) -> None:

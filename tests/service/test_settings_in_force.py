@@ -10,6 +10,7 @@ from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WaitingDequeues
 from pinlater.server.operations.values import Caller
+from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import DequeueRequest
 from tests.service.conftest import ServiceUnderTest
 
@@ -17,7 +18,7 @@ from tests.service.conftest import ServiceUnderTest
 async def test_a_setting_comes_from_the_queue_or_else_from_the_server(world: ServiceUnderTest) -> None:
     await world.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=5_000, default_expiry_ms=9))
     found = await world.service.queue_settings.in_force("q")
-    assert found.values == QueueConfig(
+    assert found.values == structs.QueueConfig(
         claim_timeout_ms=5_000,
         succeeded_ttl_ms=24 * 3_600_000,
         failed_ttl_ms=168 * 3_600_000,
@@ -25,11 +26,11 @@ async def test_a_setting_comes_from_the_queue_or_else_from_the_server(world: Ser
         default_expiry_ms=9,
     )
     assert found.origins == {
-        "claim_timeout_ms": "queue",
-        "succeeded_ttl_ms": "jobs.succeeded_ttl_ms",
-        "failed_ttl_ms": "jobs.failed_ttl_ms",
-        "default_attempts": "jobs.default_attempts",
-        "default_expiry_ms": "queue",
+        "claimTimeoutMillis": "queue",
+        "succeededTtlMillis": "jobs.succeeded_ttl_ms",
+        "failedTtlMillis": "jobs.failed_ttl_ms",
+        "defaultAttempts": "jobs.default_attempts",
+        "defaultExpiryMillis": "queue",
     }
 
 
@@ -48,7 +49,7 @@ async def test_the_lower_rate_limit_is_in_force_and_its_origin_is_named(
     world.file_limits["q"] = of_file
     await world.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=of_queue))
     found = await world.service.queue_settings.in_force("q")
-    assert (found.values.max_jobs_per_second, found.origins["max_jobs_per_second"]) == (rate, origin)
+    assert (found.values.max_jobs_per_second, found.origins["maxJobsPerSecond"]) == (rate, origin)
 
 
 async def test_settings_of_a_missing_queue_are_refused(world: ServiceUnderTest) -> None:

@@ -9,12 +9,9 @@ from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
-from pinlater.domain.calls import QueueStats, SettingsInForce
-from pinlater.domain.failures import FailureGroup, FailureGroups
-from pinlater.domain.history import DeployMark, Histories, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import HandedOutJob, JobState, Outcome
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
+from pinlater.domain.queue import Queue, QueueConfig
 from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import DequeueResult
@@ -64,7 +61,7 @@ MOVED = (
     structs.MovedJob("emails:s1:p3:8", Outcome.APPLIED, "emails:s1:p3:8"),
     structs.MovedJob("emails:s1:p2:7", Outcome.STALE_CLAIM, holder="h", held_since_ms=4),
 )
-COUNTS = PriorityCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
+COUNTS = structs.QueueCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
 BULK_ORDER = BulkOrder(
     "emails",
     BulkAction.CANCEL,
@@ -135,7 +132,9 @@ ANSWERS: dict[str, Any] = {
     "delete_jobs_by_descriptor": 6,
     "configure_queue": None,
     "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6, 7), True),
-    "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6, 7), {"claim_timeout_ms": "queue"}),
+    "in_force": structs.SettingsInForce(
+        structs.QueueConfig(2.5, 1, 2, 3, 4, 5, 6, burst=7), {"claimTimeoutMillis": "queue"}
+    ),
     "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
     "known_workers": [
         ServerWorkers(
@@ -168,15 +167,12 @@ ANSWERS: dict[str, Any] = {
         structs.QueueFacts(True, 1, "ops", 2.5, 3, 4.5, 2**40, 6, 7, 8, 10),
         structs.JobsAhead(2**40, at_least=True, incomplete=True),
     ),
-    "queue_history": Histories(
-        60,
-        1,
-        2,
+    "queue_history": structs.QueueHistoryResponse(
         [
-            QueueHistory(
+            structs.QueueHistory(
                 "emails",
                 [
-                    HistoryPoint(
+                    structs.HistoryPoint(
                         1,
                         2,
                         3,
@@ -188,19 +184,22 @@ ANSWERS: dict[str, Any] = {
                         8,
                         9,
                         10,
-                        SpanPercentiles(11, 12, 13, 14),
-                        SpanPercentiles(15, 16, 17, 18),
+                        structs.Percentiles(11, 12, 13, 14),
+                        structs.Percentiles(15, 16, 17, 18),
                     ),
-                    HistoryPoint(2),
+                    structs.HistoryPoint(2, 0, 0, 0, 0, 0, 0),
                 ],
             )
         ],
-        [DeployMark(1, "v2", "emails"), DeployMark(2, "v3")],
+        [structs.DeployMark(1, "v2", "emails"), structs.DeployMark(2, "v3")],
+        60,
+        1,
+        2,
         True,
     ),
-    "failure_groups": FailureGroups(
+    "failure_groups": structs.FailuresResponse(
         [
-            FailureGroup(
+            structs.FailureGroup(
                 "emails",
                 "0123456789abcdef",
                 "send",
@@ -275,7 +274,9 @@ ANSWERS: dict[str, Any] = {
         incomplete=True,
     ),
     "set_paused": None,
-    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True, 2.5)],
+    "queue_stats": [
+        structs.QueueStats("emails", True, [COUNTS], 50, structs.QueueRates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True, 2.5)
+    ],
     "server_info": structs.ServerInfo(
         "1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3", RIGHTS
     ),

@@ -1,7 +1,6 @@
 """What goes into a client's calls and what comes out: plain frozen values that know no Thrift.
 
-Most are those of the service (`domain.calls`, which gives the units and the meaning of None). A job in hand is defined here, since a server
-keeps the jobs of a claim together, without their descriptors; and so are a queue's settings without the versions that a store keeps.
+Modules of this package have them by subject (`jobs` gives the units and the meaning of None), and `domain` those that servers have, too.
 """
 
 from __future__ import annotations
@@ -22,6 +21,13 @@ from pinlater.client.cluster import ShardJobs as ShardJobs
 from pinlater.client.cluster import ShardLane as ShardLane
 from pinlater.client.cluster import ShardMemory as ShardMemory
 from pinlater.client.cluster import ShardSize as ShardSize
+from pinlater.client.failures import FailureGroup as FailureGroup
+from pinlater.client.failures import FailureGroups as FailureGroups
+from pinlater.client.history import DeployMark as DeployMark
+from pinlater.client.history import Histories as Histories
+from pinlater.client.history import HistoryPoint as HistoryPoint
+from pinlater.client.history import QueueHistory as QueueHistory
+from pinlater.client.history import SpanPercentiles as SpanPercentiles
 from pinlater.client.jobs import Ack as Ack
 from pinlater.client.jobs import AckBatch as AckBatch
 from pinlater.client.jobs import AckResult as AckResult
@@ -34,6 +40,8 @@ from pinlater.client.jobs import JobInfo as JobInfo
 from pinlater.client.jobs import KeyHolders as KeyHolders
 from pinlater.client.jobs import MovedJob as MovedJob
 from pinlater.client.jobs import Scanned as Scanned
+from pinlater.client.queues import QueueStats as QueueStats
+from pinlater.client.queues import SettingsInForce as SettingsInForce
 from pinlater.client.waiting import JobExplanation as JobExplanation
 from pinlater.client.waiting import JobsAhead as JobsAhead
 from pinlater.client.waiting import QueueFacts as QueueFacts
@@ -48,15 +56,6 @@ from pinlater.domain.bulk_runs import BulkOrder as BulkOrder
 from pinlater.domain.bulk_runs import BulkRun as BulkRun
 from pinlater.domain.bulk_runs import BulkRunList as BulkRunList
 from pinlater.domain.bulk_runs import BulkState as BulkState
-from pinlater.domain.calls import QueueStats as QueueStats
-from pinlater.domain.calls import SettingsInForce as SettingsInForce
-from pinlater.domain.failures import FailureGroup as FailureGroup
-from pinlater.domain.failures import FailureGroups as FailureGroups
-from pinlater.domain.history import DeployMark as DeployMark
-from pinlater.domain.history import Histories as Histories
-from pinlater.domain.history import HistoryPoint as HistoryPoint
-from pinlater.domain.history import QueueHistory as QueueHistory
-from pinlater.domain.history import SpanPercentiles as SpanPercentiles
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome

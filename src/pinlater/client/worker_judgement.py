@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from pinlater.client.history import QueueHistory
 from pinlater.client.jobs import JobInfo
 from pinlater.client.workers import SILENT_MS, JobInHand, KnownWorker, ServerReply, Trouble, WorkersFound
-from pinlater.domain.history import HOUR_MS, QueueHistory
+from pinlater.domain.history import HOUR_MS
 from pinlater.domain.job import source_of_claim
 from pinlater.domain.wording import counted, span
 from pinlater.domain.workers import ServerWorkers, WaitingDequeues, WorkerQueue, WorkerStatus, newest_lost

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from pinlater.client.history import HistoryPoint, drained_in_ms
 from pinlater.console.shapes.queues import HistoryPointItem, StatsItem
-from pinlater.domain.history import HistoryPoint, drained_in_ms
 
 _BEHIND_MS = 60_000
 _FAILING_SHARE = 0.2

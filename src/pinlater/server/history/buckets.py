@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pinlater.domain.history import SpanPercentiles
 from pinlater.server.telemetry.histogram import bucket_range as fine_range
+from pinlater.wire.generated.structs import Percentiles
 
 _SUB_BITS = 3
 _LINEAR_BITS = _SUB_BITS + 1
@@ -47,7 +47,7 @@ def flat(counts: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(number for entry in sorted(counts.items()) for number in entry)
 
 
-def percentiles(counts: Mapping[int, int]) -> SpanPercentiles | None:
+def percentiles(counts: Mapping[int, int]) -> Percentiles | None:
     """None if nothing was counted."""
     total = sum(counts.values())
     if not total:
@@ -60,4 +60,4 @@ def percentiles(counts: Mapping[int, int]) -> SpanPercentiles | None:
             bucket, count = next(entries)
             seen += count
         found.append(middle_of(bucket))
-    return SpanPercentiles(total, *found)
+    return Percentiles(total, *found)

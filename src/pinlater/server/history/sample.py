@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from pinlater.domain.history import HistoryPoint
 from pinlater.server.history.buckets import flat, percentiles
+from pinlater.wire.generated.structs import HistoryPoint
 
 UNKNOWN = -1
 """A depth or an age that this sample says nothing of."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import JobDescriptor
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards
@@ -19,8 +21,6 @@ from pinlater.domain.failures import (
     MUTED_MS_MAX,
     MUTES_MAX,
     QUEUES_MAX,
-    FailureGroup,
-    FailureGroups,
     is_group_name,
 )
 from pinlater.domain.history import LONGEST_MS
@@ -32,6 +32,7 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ListFailures, ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredFailures, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import FailureGroup, FailuresResponse
 
 # A queue has up to 200 groups with 48 hours each, which the store and the event loop read in one go.
 _QUEUES_A_READ = 5
@@ -46,7 +47,7 @@ class FailureQueries:
         self._metrics = metrics
         self._clock = clock
 
-    async def failure_groups(self, names: Sequence[str]) -> FailureGroups:
+    async def failure_groups(self, names: Sequence[str]) -> FailuresResponse:
         """The groups of these queues, those with the most failures of the last 24 hours first, and muted ones last.
 
         A queue that does not exist is left out, unless it is the only one. Raises `InvalidArgument`, `QueueNotFound`.
@@ -76,8 +77,8 @@ class FailureQueries:
                 groups[key] = _joined(groups[key], group) if key in groups else group
         for key, until_ms in _muted_until([row for _, rows in answers for row in rows]).items():
             if key in groups and until_ms > now_ms:
-                groups[key] = groups[key]._replace(muted_until_ms=until_ms)
-        return FailureGroups(sorted(groups.values(), key=_rank), len(answers) < len(self._shards))
+                groups[key].muted_until_ms = until_ms
+        return FailuresResponse(sorted(groups.values(), key=_rank), len(answers) < len(self._shards) or None)
 
     async def mute(self, queue: str, name: str, until_ms: int | None = None) -> None:
         """Mutes a group until then, at most for 30 days and so long for None; a time that is past ends it. Its failures still count.
@@ -123,7 +124,7 @@ def _muted_until(rows: Sequence[StoredSample]) -> dict[tuple[str, str], int]:
 
 
 def _rank(group: FailureGroup) -> tuple[bool, int, int, str]:
-    return group.muted_until_ms > 0, -sum(group.hours), -group.last_ms, group.name
+    return group.muted_until_ms is not None, -sum(group.hours), -group.last_ms, group.name
 
 
 def _group_of(shard: str, stored: StoredFailures, from_hour: int) -> FailureGroup:
@@ -144,7 +145,8 @@ def _group_of(shard: str, stored: StoredFailures, from_hour: int) -> FailureGrou
 def _joined(one: FailureGroup, other: FailureGroup) -> FailureGroup:
     """The same group of two shards."""
     newest = max(one, other, key=lambda group: group.last_ms)
-    return newest._replace(
+    return replace(
+        newest,
         failures=one.failures + other.failures,
         first_ms=min(one.first_ms, other.first_ms),
         hours=[mine + theirs for mine, theirs in zip(one.hours, other.hours, strict=True)],

@@ -20,9 +20,6 @@ from pinlater.domain.history import (
     POINTS_MAX,
     QUEUES_MAX,
     TEN_MINUTES_S,
-    DeployMark,
-    Histories,
-    QueueHistory,
     step_of,
 )
 from pinlater.domain.queue import Queue
@@ -34,6 +31,7 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import DeployMark, QueueHistory, QueueHistoryRequest, QueueHistoryResponse
 
 _ROWS_A_TURN = 1_000
 # Samples of a step are surely a part of the coarser ones after this time, unless no server rolls them up.
@@ -55,20 +53,18 @@ class HistoryQueries:
 
     # --- points ---------------------------------------------------------------------------------------------------------
 
-    async def queue_history(
-        self, names: Sequence[str], from_ms: int, until_ms: int | None = None, step_s: int | None = None
-    ) -> Histories:
+    async def queue_history(self, request: QueueHistoryRequest) -> QueueHistoryResponse:
         """The points of these queues, and the marks, in a range of time. `step_s`: as `step_of` chooses it for None.
 
         A queue that does not exist is left out, unless it is the only one. What is older than the queue belongs to a former one.
         """
-        queues = await self._queues(names)
+        queues = await self._queues(request.queues)
         now_ms = self._clock.now_ms()
-        until_ms = now_ms if until_ms is None else min(until_ms, now_ms)
-        from_ms = max(from_ms, now_ms - LONGEST_MS)
+        until_ms = now_ms if request.until_ms is None else min(request.until_ms, now_ms)
+        from_ms = max(request.from_ms, now_ms - LONGEST_MS)
         if from_ms >= until_ms:
             raise InvalidArgument("The range of time is empty: it has to begin in the past, and before its end")
-        step_s = step_of(from_ms, until_ms, now_ms) if step_s is None else step_s
+        step_s = step_of(from_ms, until_ms, now_ms) if request.step_s is None else request.step_s
         if step_s not in KEPT_MS:
             raise InvalidArgument(f"A step has 60, 600 or 3600 seconds, not {step_s}")
         from_ms -= from_ms % (step_s * 1000)
@@ -89,7 +85,7 @@ class HistoryQueries:
 
     async def _history(
         self, queues: Sequence[Queue], from_ms: int, until_ms: int, step_s: int, now_ms: int
-    ) -> Histories:
+    ) -> QueueHistoryResponse:
         names = [queue.name for queue in queues]
         steps = _LEVELS[: _LEVELS.index(step_s) + 1]
         ranges = [SampleRange(MARKS_STEP_S, from_ms, until_ms, ["", *names], limit=MARKS_MAX)]
@@ -108,13 +104,13 @@ class HistoryQueries:
         for rows in found:
             _add_up(totals, await _one_shard(steps, rows), step_s)
         marks = {(row.at_ms, row.queue, row.data) for rows in found for row in rows if row.step_s == MARKS_STEP_S}
-        return Histories(
+        return QueueHistoryResponse(
+            [_history_of(queue, totals, step_s) for queue in queues],
+            [DeployMark(at_ms, data.decode(), queue or None) for at_ms, queue, data in sorted(marks)],
             step_s,
             from_ms,
             until_ms,
-            [_history_of(queue, totals, step_s) for queue in queues],
-            [DeployMark(at_ms, data.decode(), queue) for at_ms, queue, data in sorted(marks)],
-            len(found) < len(self._shards),
+            len(found) < len(self._shards) or None,
         )
 
     # --- marks ----------------------------------------------------------------------------------------------------------

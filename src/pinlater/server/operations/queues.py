@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import reduce
 from typing import TypeVar
 
-from pinlater.domain.calls import QueueStats
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.durations import YEAR_MS
@@ -50,6 +49,7 @@ from pinlater.server.storage.commands import (
     create_queues,
 )
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated import structs
 
 Value = TypeVar("Value")
 
@@ -218,7 +218,7 @@ class Queues:
     def _is_old(self, began_s: float) -> bool:
         return self._clock.monotonic() - began_s > _YOUNG_S
 
-    async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
+    async def queue_stats(self, names: Sequence[str]) -> Sequence[structs.QueueStats]:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
         if len(names) > self._queue_cache.queues_max:
             raise InvalidArgument(
@@ -245,7 +245,7 @@ class Queues:
             for row in counted:
                 counts[row.queue].append(row.counts)
             await asyncio.sleep(0)
-        stats: list[QueueStats] = []
+        stats: list[structs.QueueStats] = []
         for start in range(0, len(wanted), _QUEUES_A_TURN):
             stats += [
                 self._stats(name, merge_counts(counts[name]), incomplete)
@@ -276,20 +276,20 @@ class Queues:
             raise (grave or failures)[0]
         return [result for result in results if not isinstance(result, BaseException)]
 
-    def _stats(self, name: str, counts: Sequence[PriorityCounts], incomplete: bool) -> QueueStats:
+    def _stats(self, name: str, counts: Sequence[PriorityCounts], incomplete: bool) -> structs.QueueStats:
         queue = self._queue_cache.get(name)
         due = [each.oldest_due_at_ms for each in counts if each.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
         # A job's run-after may be any number, and the age must be one that the wire can say.
         oldest = min(I64_MAX, max(0, now_ms - min(due))) if due and min(due) <= now_ms else None
-        return QueueStats(
+        return structs.QueueStats(
             name,
             queue is not None and queue.paused,
-            counts,
+            [structs.QueueCounts(*each) for each in counts],
             oldest,
-            self._rates(name),
+            structs.QueueRates(*self._rates(name)),
             self._dispatcher.waiting(name) + self.waiting_elsewhere(name),
-            incomplete,
+            incomplete or None,
             lower_limit(self._dispatcher.limits.of_file(name), queue.config.max_jobs_per_second if queue else None),
         )
 

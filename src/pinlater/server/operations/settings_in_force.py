@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pinlater.domain.calls import SettingsInForce
 from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.wire.generated.structs import QueueConfig, SettingsInForce
+from pinlater.wire.queue_settings import WIRE_NAMES
 
 OF_THE_QUEUE, OF_THE_LIMITS_FILE = "queue", "limits file"
 _WITH_SERVER_DEFAULT = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "max_backlog", "default_attempts")
@@ -31,4 +32,4 @@ class QueueSettings:
         of_file = self._limits.of_file(name)
         if of_file is not None and (config.max_jobs_per_second is None or of_file < config.max_jobs_per_second):
             values["max_jobs_per_second"], origins["max_jobs_per_second"] = of_file, OF_THE_LIMITS_FILE
-        return SettingsInForce(config._replace(**values), origins)
+        return SettingsInForce(QueueConfig(**values), {WIRE_NAMES[field]: origin for field, origin in origins.items()})

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pinlater.domain.body_masks import BodyMasks, masked_text
-from pinlater.domain.failures import FailureGroup
-from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.audit import TEXT_MAX, Audited, Fields, given
 from pinlater.server.thrift.methods.record import ServedMethod, queues_of_request
@@ -15,15 +12,7 @@ from pinlater.wire.generated import structs
 
 
 async def _get_failures(service: Service, call: structs.getFailures_args) -> structs.FailuresResponse:
-    """In pieces between which other calls get their turn."""
-    found = await service.failures.failure_groups(call.request.queues)
-    groups = await in_turns(found.groups, _groups, JOBS_A_TURN)
-    return structs.FailuresResponse(groups, found.incomplete or None)
-
-
-def _groups(groups: Iterable[FailureGroup]) -> list[structs.FailureGroup]:
-    """The struct has the same fields in the same order."""
-    return [structs.FailureGroup(*group[:-1], group.muted_until_ms or None) for group in groups]
+    return await service.failures.failure_groups(call.request.queues)
 
 
 async def _mask(masks: BodyMasks, call: Any, answer: Any) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from pinlater.domain.calls import QueueStats
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.audit import Audited, Fields, given
 from pinlater.server.thrift.methods.callers import named_source
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod, known_caller_of, queue_of_call, queues_of_call
 from pinlater.wire.generated import structs
-from pinlater.wire.limits import fit_i32
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
-
-_QUEUES_A_TURN = 250
 
 
 def rows_of_queues(may: AnyQueue, answer: Iterable[Any]) -> list[Any]:
@@ -73,9 +68,7 @@ async def _get_queue_config(service: Service, call: structs.getQueueConfig_args)
 
 
 async def _get_settings_in_force(service: Service, call: structs.getSettingsInForce_args) -> structs.SettingsInForce:
-    settings = await service.queue_settings.in_force(call.queue)
-    origins = {WIRE_NAMES[field]: origin for field, origin in settings.origins.items()}
-    return structs.SettingsInForce(structs.QueueConfig(**settings.values._asdict()), origins)
+    return await service.queue_settings.in_force(call.queue)
 
 
 async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
@@ -90,47 +83,8 @@ async def _resume_queue(service: Service, call: structs.resumeQueue_args) -> Non
 
 
 # --- statistics ---------------------------------------------------------------------------------------------------------------
-async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -> list[structs.QueueStats]:
-    return await all_queue_stats(await service.queues.queue_stats(call.queues))
-
-
-async def all_queue_stats(found: Sequence[QueueStats]) -> list[structs.QueueStats]:
-    """Returns the statistics of queues. Of thousands it takes long: in pieces between which other calls get their turn."""
-    shown: list[structs.QueueStats] = []
-    for start in range(0, len(found), _QUEUES_A_TURN):
-        shown += [_queue_stats(stats) for stats in found[start : start + _QUEUES_A_TURN]]
-        await asyncio.sleep(0)
-    return shown
-
-
-def _queue_stats(stats: QueueStats) -> structs.QueueStats:
-    counts = [
-        structs.QueueCounts(
-            priority=each.priority,
-            pending=each.pending,
-            future=each.future,
-            in_progress=each.in_progress,
-            succeeded=each.succeeded,
-            failed=each.failed,
-            enqueued_total=each.enqueued_total,
-            claimed_total=each.claimed_total,
-            succeeded_total=each.succeeded_total,
-            failed_total=each.failed_total,
-            retried_total=each.retried_total,
-            oldest_due_at_ms=each.oldest_due_at_ms,
-        )
-        for each in stats.counts
-    ]
-    return structs.QueueStats(
-        stats.queue,
-        stats.paused,
-        counts,
-        stats.oldest_waiting_ms,
-        structs.QueueRates(*stats.rates),
-        fit_i32(stats.waiting_dequeues),
-        stats.incomplete or None,
-        stats.max_jobs_per_second,
-    )
+async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -> Sequence[structs.QueueStats]:
+    return await service.queues.queue_stats(call.queues)
 
 
 METHODS = [

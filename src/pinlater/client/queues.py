@@ -1,8 +1,4 @@
-"""What goes into a call and what comes out of it, as client and service both see it: plain values that know neither Thrift nor SQL.
-
-Times are integer milliseconds since the epoch, durations integer milliseconds, bodies bytes. None means: not said, so that the
-queue's or the server's default holds.
-"""
+"""Queues, as a server tells of them. Plain frozen values."""
 
 from __future__ import annotations
 
