@@ -132,7 +132,7 @@ class UniqueKeyPage(NamedTuple):
 
 
 class StoredFailures(NamedTuple):
-    """A group of failed attempts, as one shard counts it; see `domain.failures.FailureGroup`. `hours`: by hours since 1970."""
+    """A group of failed attempts, as one shard counts it; see `structs.FailureGroup`. `hours`: by hours since 1970."""
 
     queue: str
     name: str
