@@ -161,9 +161,9 @@ def test_commands_that_scripts_work_jobs_with_wait_for_the_server_until_their_ti
 @pytest.mark.parametrize(
     ("method", "answer", "arguments"),
     [
-        ("enqueueJobs", t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"]), ("enqueue", "q", "--body", "x")),
-        ("dequeueJobs", t.PinLaterDequeueResponse(jobs={}), ("dequeue", "q")),
-        ("ackJobs", [t.AckOutcome("q:s1:p1:1", 0)], ("ack", "q:s1:p1:1")),
+        ("enqueueJobs", t.Enqueued(descriptors=["q:s1:p1:1"]), ("enqueue", "q", "--body", "x")),
+        ("dequeueJobs", t.DequeueResponse(jobs={}), ("dequeue", "q")),
+        ("ackJobs", [t.AckResult("q:s1:p1:1", 0)], ("ack", "q:s1:p1:1")),
     ],
 )
 async def test_they_wait_for_shards_likewise(

@@ -29,7 +29,7 @@ def refusal(code: int, message: str, **more: Any) -> t.PinLaterException:
 
 
 async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
-    answer = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1", "q:s1:p2:2"], existing=[1])
+    answer = t.Enqueued(descriptors=["q:s1:p1:1", "q:s1:p2:2"], existing=[1])
     job = Job(
         b"\xff\x00",
         priority=2,
@@ -56,10 +56,10 @@ async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
 
 
 async def test_a_dequeue_gives_jobs_in_the_servers_order_with_their_claims() -> None:
-    meta = t.PinLaterDequeueMetadata(
+    meta = t.DequeueMetadata(
         attempts_allowed=3, attempts_remaining=2, token="tok", headers={"h": "1"}, claim_deadline_ms=9, attempt=2
     )
-    answer = t.PinLaterDequeueResponse(
+    answer = t.DequeueResponse(
         jobs={"q:s1:p1:2": b"two", "q:s1:p1:1": b"one"},
         metadata={"q:s1:p1:1": meta},
         order=["q:s1:p1:2", "q:s1:p1:1"],
@@ -74,7 +74,7 @@ async def test_a_dequeue_gives_jobs_in_the_servers_order_with_their_claims() -> 
 async def test_jobs_of_an_original_server_come_by_priority_and_age() -> None:
     """Its answer is a map, which has no order."""
     names = ["q:s1:p2:1", "q:s1:p1:9", "q:s1:p1:3"]
-    answer = t.PinLaterDequeueResponse(jobs=dict.fromkeys(names, b""))
+    answer = t.DequeueResponse(jobs=dict.fromkeys(names, b""))
     async with FakeServer(dequeueJobs=lambda _: answer) as server, AsyncClient(server.address) as client:
         jobs = (await client.dequeue("q", 5)).jobs
     assert [job.descriptor for job in jobs] == ["q:s1:p1:3", "q:s1:p1:9", "q:s1:p2:1"]
@@ -85,10 +85,10 @@ async def test_ack_results_come_in_the_order_of_the_acks() -> None:
     acks = [values.Ack("f1", succeeded=False), values.Ack("s1", token="x"), values.Ack("f2", succeeded=False)]
 
     def outcomes(_: Any) -> list[Any]:
-        return [t.AckOutcome("s1", 0), t.AckOutcome("f1", 2, "holder", 7), t.AckOutcome("f2", 3)]
+        return [t.AckResult("s1", 0), t.AckResult("f1", 2, "holder", 7), t.AckResult("f2", 3)]
 
     def dequeued(arguments: Any) -> Any:
-        return t.PinLaterDequeueResponse(ack_outcomes=outcomes(arguments))
+        return t.DequeueResponse(ack_outcomes=outcomes(arguments))
 
     async with (
         FakeServer(ackJobs=outcomes, dequeueJobs=dequeued) as server,
@@ -262,10 +262,10 @@ async def test_a_value_out_of_range_is_the_callers_fault_and_harms_nothing() -> 
 
 
 async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> None:
-    outcome = [t.AckOutcome("d", 0, None, None, 77)]
+    outcome = [t.AckResult("d", 0, None, None, 77)]
     rates = t.QueueRates(1.0, 2.0, 3.0, 4.0, 5.0)
     counts = t.QueueCounts(1, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
-    info = t.PinLaterJobInfo(
+    info = t.JobInfo(
         descriptor="d",
         state=3,
         attempts_allowed=2,
@@ -286,7 +286,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         "releaseJobs": outcome,
         "cancelJobs": outcome,
         "lookupJobs": {"d": info},
-        "scanJobs": t.PinLaterScanJobsResponse([info], "more", True),
+        "scanJobs": t.Scanned([info], "more", True),
         "retryFailedJobs": 3,
         "deleteJobs": 4,
         "deleteJobsByDescriptor": 5,
@@ -509,9 +509,9 @@ async def test_clients_that_share_a_connection_see_only_their_own_unread_answers
     """A worker gives back the jobs that arrived while its loop was blocked, and must not give back another caller's."""
     answer_now = asyncio.Event()
 
-    async def dequeue(_: Any) -> t.PinLaterDequeueResponse:
+    async def dequeue(_: Any) -> t.DequeueResponse:
         await answer_now.wait()
-        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"})
+        return t.DequeueResponse(jobs={"q:s1:p1:1": b"x"})
 
     async with FakeServer(dequeueJobs=dequeue) as server, AsyncClient(server.address) as client:
         other = client.sharing()
@@ -530,10 +530,8 @@ async def test_clients_that_share_a_connection_see_only_their_own_unread_answers
 
 async def test_a_scan_of_one_shard_is_refused_if_the_server_answers_the_jobs_of_others() -> None:
     """A server that is too old for it does not read which shard was asked for."""
-    info = t.PinLaterJobInfo(
-        "q:s1:p1:7", 0, attempts_allowed=1, attempts_remaining=1, custom_status="", created_at_ms=1
-    )
-    page = t.PinLaterScanJobsResponse([info])
+    info = t.JobInfo("q:s1:p1:7", 0, attempts_allowed=1, attempts_remaining=1, custom_status="", created_at_ms=1)
+    page = t.Scanned([info])
     async with FakeServer(scanJobs=lambda _: page) as server, AsyncClient(server.address) as client:
         for name in ("1", "s1"):
             assert len((await client.scan("q", shard=name)).jobs) == 1

@@ -20,14 +20,14 @@ def storing(*, poison: bytes = b"", gate: asyncio.Event | None = None) -> Callab
     """Stores what comes under descriptors that name the body; refuses a request that has `poison` in it."""
     numbers = count(1)
 
-    async def enqueue(arguments: Any) -> t.PinLaterEnqueueResponse:
+    async def enqueue(arguments: Any) -> t.Enqueued:
         if gate is not None:
             await gate.wait()
         bodies = [job.body for job in arguments.request.jobs]
         if poison in bodies and poison:
             raise t.PinLaterException(500, "too long", detail="BODY_TOO_LARGE", retryable=False)
         names = [f"{body.decode()}:{next(numbers)}" for body in bodies]
-        return t.PinLaterEnqueueResponse(descriptors=names, existing=[i for i, b in enumerate(bodies) if b == b"twin"])
+        return t.Enqueued(descriptors=names, existing=[i for i, b in enumerate(bodies) if b == b"twin"])
 
     return enqueue
 
@@ -269,7 +269,7 @@ async def test_a_group_of_tasks_learns_that_its_requests_were_given_up() -> None
 async def test_a_sender_cancelled_while_it_splits_a_request_fails_all_its_jobs() -> None:
     refused = 0
 
-    async def enqueue(arguments: Any) -> t.PinLaterEnqueueResponse:
+    async def enqueue(arguments: Any) -> t.Enqueued:
         nonlocal refused
         refused += 1
         if refused > 1:

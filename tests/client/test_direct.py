@@ -21,7 +21,7 @@ INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
 
 
 def stored(_: Any) -> Any:
-    return t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"], existing=[])
+    return t.Enqueued(descriptors=["q:s1:p1:1"], existing=[])
 
 
 async def in_thread(call: Callable[[], T]) -> T:

@@ -80,7 +80,7 @@ async def test_an_enqueue_is_no_repeat_after_an_answer_that_nothing_was_stored(
         seen.append(arguments.request.repeated)
         if len(seen) < 3:
             raise t.PinLaterException(error_code=code, message="away", detail=detail)
-        return t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"] * (len(unique_keys) or 1))
+        return t.Enqueued(descriptors=["q:s1:p1:1"] * (len(unique_keys) or 1))
 
     jobs = [Job(b"x", unique=UniqueKey(key)) for key in unique_keys] or [Job(b"x")]
     async with (
@@ -95,7 +95,7 @@ async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing
     """Once one try may have stored the jobs, all later ones are repeats."""
     seen: list[bool | None] = []
     away = t.PinLaterException(error_code=502, message="away", detail="SHARD_UNREACHABLE")
-    outcomes: list[Any] = [away, FakeServer.HANG_UP, away, t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])]
+    outcomes: list[Any] = [away, FakeServer.HANG_UP, away, t.Enqueued(descriptors=["q:s1:p1:1"])]
 
     def enqueue(arguments: Any) -> Any:
         seen.append(arguments.request.repeated)

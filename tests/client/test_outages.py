@@ -43,7 +43,7 @@ from tests.client.fake_server import FakeServer
 from tests.sharding.faulty import FaultyShard
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
-STORED = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
+STORED = t.Enqueued(descriptors=["q:s1:p1:1"])
 NO_SHARDS = t.PinLaterException(501, "Unable to find healthy shard", detail="NO_HEALTHY_SHARDS", retryable=True)
 AWAY = t.PinLaterException(502, "Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retryable=True)
 FULL = t.PinLaterException(430, "Queue q is full", detail="QUEUE_FULL", retryable=True, retry_after_ms=10)
@@ -69,7 +69,7 @@ def after(refusals: int, refusal: Exception, answer: Any) -> Callable[[Any], Any
     return method
 
 
-ACKED = [t.AckOutcome("q:s1:p1:1", 0)]
+ACKED = [t.AckResult("q:s1:p1:1", 0)]
 CALLS: dict[str, tuple[str, Any, Callable[[AsyncClient], Awaitable[Any]]]] = {
     "enqueue": ("enqueueJobs", STORED, lambda client: client.enqueue("q", [b"x"])),
     "enqueue of a unique job": (
@@ -77,8 +77,8 @@ CALLS: dict[str, tuple[str, Any, Callable[[AsyncClient], Awaitable[Any]]]] = {
         STORED,
         lambda client: client.enqueue("q", [Job(b"x", unique=UniqueKey("k"))]),
     ),
-    "dequeue": ("dequeueJobs", t.PinLaterDequeueResponse(jobs={}), lambda client: client.dequeue("q")),
-    "long poll": ("dequeueJobs", t.PinLaterDequeueResponse(jobs={}), lambda client: client.dequeue("q", wait_ms=50)),
+    "dequeue": ("dequeueJobs", t.DequeueResponse(jobs={}), lambda client: client.dequeue("q")),
+    "long poll": ("dequeueJobs", t.DequeueResponse(jobs={}), lambda client: client.dequeue("q", wait_ms=50)),
     "ack": ("ackJobs", ACKED, lambda client: client.ack("q", [Ack("q:s1:p1:1")])),
     "count": ("getJobCount", 3, lambda client: client.count("q", JobState.FAILED)),
     "pause": ("pauseQueue", None, lambda client: client.pause_queue("q")),
@@ -213,15 +213,13 @@ async def test_a_refusal_after_a_lost_answer_is_waited_out_as_a_repeat() -> None
 
 async def test_a_long_poll_that_is_made_again_ends_before_its_deadline() -> None:
     async with (
-        FakeServer(dequeueJobs=after(3, NO_SHARDS, t.PinLaterDequeueResponse(jobs={}))) as server,
+        FakeServer(dequeueJobs=after(3, NO_SHARDS, t.DequeueResponse(jobs={}))) as server,
         AsyncClient(server.address, timeout_ms=20_000) as client,
     ):
         await client.dequeue("q", wait_ms=60_000)
     waits = [call.request.wait_ms for call in server.called("dequeueJobs")]
     assert waits == [60_000] * 4
-    call: ClientCall[Any] = ClientCall(
-        "dequeueJobs", (t.PinLaterDequeueRequest("q", 1, wait_ms=60_000),), str, wait_ms=60_000
-    )
+    call: ClientCall[Any] = ClientCall("dequeueJobs", (t.DequeueRequest("q", 1, wait_ms=60_000),), str, wait_ms=60_000)
     assert call.waiting_at_most(500).args[0].wait_ms == 500
     assert call.args[0].wait_ms == 60_000
 

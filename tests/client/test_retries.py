@@ -26,7 +26,7 @@ from pinlater.domain.request_keys import REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 
-STORED = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
+STORED = t.Enqueued(descriptors=["q:s1:p1:1"])
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
 DRAINING = t.PinLaterException(500, "stopping", detail="DRAINING", retryable=True)
 

@@ -20,7 +20,7 @@ from tests import structs as t
 from tests.client.fake_server import FakeServer
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
-STORED = t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
+STORED = t.Enqueued(descriptors=["q:s1:p1:1"])
 AWAY = errors.ShardConnectionFailed("Shard 2 is unreachable")
 _REFUSALS = 5
 TIMEOUT_S = 10.0

@@ -40,7 +40,7 @@ class Storing:
         if not request.repeated or request.request_key not in self.stored:
             self.stored[request.request_key] = bodies
         done = after() if after else None
-        return done or t.PinLaterEnqueueResponse(descriptors=[f"q:s1:p1:{n}" for n, _ in enumerate(bodies)])
+        return done or t.Enqueued(descriptors=[f"q:s1:p1:{n}" for n, _ in enumerate(bodies)])
 
     @property
     def bodies(self) -> list[str]:

@@ -298,7 +298,7 @@ async def test_a_time_limit_that_passes_while_the_ending_is_reported_changes_not
 
     async def release(arguments: Any) -> Any:
         await gate.wait()
-        return [t.AckOutcome(claim.descriptor, 0) for claim in arguments.request.claims]
+        return [t.AckResult(claim.descriptor, 0) for claim in arguments.request.claims]
 
     async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes, releaseJobs=release) as server:
         worker = Worker(server.address, settings=SHORT_POLLS)
@@ -321,7 +321,7 @@ async def test_a_stop_gives_jobs_back_when_its_first_request_is_lost() -> None:
     def release(arguments: Any) -> Any:
         nonlocal lost
         lost -= 1
-        return FakeServer.HANG_UP if lost >= 0 else [t.AckOutcome("q:s1:p1:1", 0)]
+        return FakeServer.HANG_UP if lost >= 0 else [t.AckResult("q:s1:p1:1", 0)]
 
     async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), releaseJobs=release) as server:
         settings = WorkerSettings(grace_ms=0, wait_ms=50, backoff_first_ms=5, backoff_max_ms=20)
@@ -384,7 +384,7 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
         (job,) = arguments.request.jobs
         assert not job.headers
         stored.append(job.body)
-        return t.PinLaterEnqueueResponse(descriptors=["q:s1:p1:1"])
+        return t.Enqueued(descriptors=["q:s1:p1:1"])
 
     def check(request: Any) -> None:
         (failed,) = request.failed
@@ -396,9 +396,9 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
         if arguments.request.acks is not None:  # the ack may ride
             check(arguments.request.acks)
         if not stored:
-            return t.PinLaterDequeueResponse()
-        meta = t.PinLaterDequeueMetadata(attempts_allowed=3, attempts_remaining=2)
-        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": stored.pop()}, metadata={"q:s1:p1:1": meta})
+            return t.DequeueResponse()
+        meta = t.DequeueMetadata(attempts_allowed=3, attempts_remaining=2)
+        return t.DequeueResponse(jobs={"q:s1:p1:1": stored.pop()}, metadata={"q:s1:p1:1": meta})
 
     def checkpoint(arguments: Any) -> None:
         (item,) = arguments.request.requests

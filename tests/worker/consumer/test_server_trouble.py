@@ -35,10 +35,10 @@ class OneJob:
     async def __call__(self, arguments: Any) -> Any:
         if self.given:
             await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
-            return t.PinLaterDequeueResponse()
+            return t.DequeueResponse()
         self.given = True
-        meta = t.PinLaterDequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok")
-        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
+        meta = t.DequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok")
+        return t.DequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
 
 
 class Waits(OneJob):
@@ -63,7 +63,7 @@ def acked(server: FakeServer) -> list[tuple[str, str | None]]:
 
 
 def outcomes(arguments: Any) -> list[Any]:
-    return [t.AckOutcome(ack.descriptor, 0) for ack in arguments.request.succeeded]
+    return [t.AckResult(ack.descriptor, 0) for ack in arguments.request.succeeded]
 
 
 def worker_on(server: FakeServer, until: asyncio.Event | None = None) -> tuple[Worker, list[ClaimedJob]]:
@@ -110,7 +110,7 @@ async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
         asked += 1
         if arguments.request.wait_ms == 20_000 and asked > 1:
             await asyncio.Event().wait()
-        return FakeServer.HANG_UP if asked == 1 else t.PinLaterDequeueResponse()
+        return FakeServer.HANG_UP if asked == 1 else t.DequeueResponse()
 
     async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server:
         worker = Worker(server.address, settings=WorkerSettings(backoff_first_ms=5, backoff_max_ms=20))
@@ -143,7 +143,7 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
     def ack(arguments: Any) -> Any:
         nonlocal broken
         broken -= 1
-        return FakeServer.HANG_UP if broken >= 0 else [t.AckOutcome("q:s1:p1:1", 1)]
+        return FakeServer.HANG_UP if broken >= 0 else [t.AckResult("q:s1:p1:1", 1)]
 
     waits = Waits()
     async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=ack) as server:
@@ -188,8 +188,8 @@ async def test_a_job_claimed_again_while_its_lost_claim_runs_has_its_own_outcome
         async def __call__(self, arguments: Any) -> Any:
             answer = await super().__call__(arguments)
             if answer.jobs is None and len(tokens) == 1:
-                meta = t.PinLaterDequeueMetadata(attempts_allowed=2, attempts_remaining=1, token="second")
-                return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
+                meta = t.DequeueMetadata(attempts_allowed=2, attempts_remaining=1, token="second")
+                return t.DequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
             return answer
 
     async with FakeServer(getServerInfo=info, dequeueJobs=Twice(), ackJobs=outcomes) as server:
@@ -240,7 +240,7 @@ async def test_an_original_server_gets_plain_acks_and_claims_with_pauses() -> No
     async def dequeue(arguments: Any) -> Any:
         if jobs.given:
             assert arguments.request.acks is None
-            return t.PinLaterDequeueResponse()
+            return t.DequeueResponse()
         return await jobs(arguments)
 
     plain = asyncio.Event()
@@ -274,9 +274,9 @@ async def test_acks_ride_on_the_next_claim() -> None:
         taken = [left.pop() for _ in range(min(arguments.request.limit, len(left)))]
         if not taken:
             await asyncio.sleep(0.05)
-        return t.PinLaterDequeueResponse(
+        return t.DequeueResponse(
             jobs={f"q:s1:p1:{n}": b"" for n in taken},
-            metadata={f"q:s1:p1:{n}": t.PinLaterDequeueMetadata(token="tok") for n in taken},
+            metadata={f"q:s1:p1:{n}": t.DequeueMetadata(token="tok") for n in taken},
         )
 
     async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=outcomes) as server:
@@ -298,13 +298,13 @@ async def test_a_claim_answered_during_a_stop_is_given_back_unspent() -> None:
     """The server had claimed the job before the worker stopped; the worker waits for the answer."""
     answer_now = asyncio.Event()
 
-    async def one_job_at_the_last_moment(_: Any) -> t.PinLaterDequeueResponse:
+    async def one_job_at_the_last_moment(_: Any) -> t.DequeueResponse:
         await answer_now.wait()
-        meta = t.PinLaterDequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok")
-        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
+        meta = t.DequeueMetadata(attempts_allowed=1, attempts_remaining=1, token="tok")
+        return t.DequeueResponse(jobs={"q:s1:p1:1": b"x"}, metadata={"q:s1:p1:1": meta})
 
-    def release(arguments: Any) -> list[t.AckOutcome]:
-        return [t.AckOutcome(claim.descriptor, 0) for claim in arguments.request.claims]
+    def release(arguments: Any) -> list[t.AckResult]:
+        return [t.AckResult(claim.descriptor, 0) for claim in arguments.request.claims]
 
     async with FakeServer(getServerInfo=info, dequeueJobs=one_job_at_the_last_moment, releaseJobs=release) as server:
         worker, seen = worker_on(server)
@@ -325,11 +325,11 @@ async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
     """The caller uses the same client for a long poll of another queue."""
     answer_now = asyncio.Event()
 
-    async def dequeue(arguments: Any) -> t.PinLaterDequeueResponse:
+    async def dequeue(arguments: Any) -> t.DequeueResponse:
         if arguments.request.queue == "q":
             await asyncio.Event().wait()
         await answer_now.wait()
-        return t.PinLaterDequeueResponse(jobs={"others:s1:p1:1": b"x"})
+        return t.DequeueResponse(jobs={"others:s1:p1:1": b"x"})
 
     async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server, AsyncClient(server.address) as client:
         worker = Worker(client, settings=FAST)
@@ -354,7 +354,7 @@ async def test_a_worker_that_reaches_no_server_says_so_again_and_again_in_one_li
 ) -> None:
     monkeypatch.setattr(outage, "_SAID_EVERY_S", 0.2)
     caplog.set_level(logging.INFO, "pinlater.worker")
-    server = FakeServer(getServerInfo=info, dequeueJobs=lambda _: t.PinLaterDequeueResponse())
+    server = FakeServer(getServerInfo=info, dequeueJobs=lambda _: t.DequeueResponse())
     async with server:
         await server.stop()
         worker = Worker([server.address, "127.0.0.1:1"], settings=FAST)

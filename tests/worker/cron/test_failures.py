@@ -96,10 +96,10 @@ async def test_two_workers_make_each_firing_once(client: AsyncClient, server: st
 async def test_after_an_outage_only_the_latest_firing_is_made() -> None:
     keys: list[str] = []
 
-    def enqueue(arguments: object) -> t.PinLaterEnqueueResponse:
+    def enqueue(arguments: object) -> t.Enqueued:
         (job,) = arguments.request.jobs  # type: ignore[attr-defined]
         keys.append(job.unique_key)
-        return t.PinLaterEnqueueResponse(descriptors=[f"q:s1:p1:{len(keys)}"])
+        return t.Enqueued(descriptors=[f"q:s1:p1:{len(keys)}"])
 
     async with FakeServer(getServerInfo=info, enqueueJobs=enqueue) as server, AsyncClient(server.address) as client:
         worker = Worker(client)

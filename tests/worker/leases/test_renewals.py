@@ -36,15 +36,15 @@ class RenewalServer:
         outcomes = None if request is None else self.carry_out(request.succeeded, request.per_item_errors, ack=True)
         if self.given:
             await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
-            return t.PinLaterDequeueResponse(ack_outcomes=outcomes)
+            return t.DequeueResponse(ack_outcomes=outcomes)
         self.given = True
-        meta = t.PinLaterDequeueMetadata(
+        meta = t.DequeueMetadata(
             attempts_allowed=1,
             attempts_remaining=1,
             token="tok",
             claim_deadline_ms=SystemClock().now_ms() + CLAIM_MS,
         )
-        return t.PinLaterDequeueResponse(jobs={ON_1: b"", ON_2: b""}, metadata={ON_1: meta, ON_2: meta})
+        return t.DequeueResponse(jobs={ON_1: b"", ON_2: b""}, metadata={ON_1: meta, ON_2: meta})
 
     def ack(self, arguments: Any) -> Any:
         return self.carry_out(arguments.request.succeeded, arguments.request.per_item_errors, ack=True)
@@ -52,7 +52,7 @@ class RenewalServer:
     def heartbeat(self, arguments: Any) -> Any:
         return self.carry_out(arguments.request.claims, arguments.request.per_item_errors, ack=False)
 
-    def carry_out(self, items: Any, per_item: bool | None, *, ack: bool) -> list[t.AckOutcome]:
+    def carry_out(self, items: Any, per_item: bool | None, *, ack: bool) -> list[t.AckResult]:
         names = [item.descriptor for item in items]
         away = [name for name in names if name == ON_2] if self.acks_arrive or not ack else names
         if away and not (per_item and self.per_item):
@@ -61,10 +61,10 @@ class RenewalServer:
         done(name for name in names if name not in away)
         return [self.outcome(name, away=name in away) for name in names]
 
-    def outcome(self, name: str, *, away: bool) -> t.AckOutcome:
+    def outcome(self, name: str, *, away: bool) -> t.AckResult:
         if away:
-            return t.AckOutcome(name, 4, error_code=502, error_detail="SHARD_UNREACHABLE", retryable=True)
-        return t.AckOutcome(name, 2 if name in self.lost else 0)
+            return t.AckResult(name, 4, error_code=502, error_detail="SHARD_UNREACHABLE", retryable=True)
+        return t.AckResult(name, 2 if name in self.lost else 0)
 
     @property
     def methods(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class RenewalServer:
             "dequeueJobs": self.dequeue,
             "ackJobs": self.ack,
             "heartbeatClaims": self.heartbeat,
-            "releaseJobs": lambda arguments: [t.AckOutcome(claim.descriptor, 0) for claim in arguments.request.claims],
+            "releaseJobs": lambda arguments: [t.AckResult(claim.descriptor, 0) for claim in arguments.request.claims],
         }
 
 

@@ -98,8 +98,8 @@ async def test_cron_entries_fire_when_their_queue_exists() -> None:
         if refusals >= 0:
             raise t.PinLaterException(502, "not yet", retryable=True)
 
-    def enqueue(_: object) -> t.PinLaterEnqueueResponse:
-        return t.PinLaterEnqueueResponse(descriptors=["cron:s1:p1:1"])
+    def enqueue(_: object) -> t.Enqueued:
+        return t.Enqueued(descriptors=["cron:s1:p1:1"])
 
     methods = {"createQueue": create, "enqueueJobs": enqueue, "getServerInfo": info}
     async with FakeServer(**methods) as server, AsyncClient(server.address, retries=0) as client:
