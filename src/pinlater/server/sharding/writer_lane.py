@@ -90,7 +90,7 @@ class WriterLane(LaneQueue[Item, Result]):
                 raise ValueError(f"{len(results)} results of {len(batch)} items")
         except Exception as error:
             logger.exception("lane %s: an answer can't be given out", self.name)
-            self._fail(batch, error)
+            self._fail(batch, RuntimeError(f"an answer of the {self.name} lane can't be given out: {error!r}"))
         else:
             self._answer(batch, results)
         return self._goes_on()
@@ -112,6 +112,6 @@ class WriterLane(LaneQueue[Item, Result]):
         """A call that fails by a bug is made item by item, so that a poisonous one harms only itself."""
         logger.error("lane %s: a call failed unexpectedly", self.name, exc_info=error)
         if len(batch) == 1:
-            self._fail(batch, error)
+            self._fail(batch, RuntimeError(f"an answer of the {self.name} lane can't be given out: {error!r}"))
         else:
             self._alone.extend(batch)
