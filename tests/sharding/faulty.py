@@ -9,6 +9,7 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from pinlater.domain.clock import SystemClock
@@ -98,10 +99,12 @@ class FaultyShard:
         self.closed = 0
         self._faults: dict[str, list[CallFault]] = {}
 
-    def fails(self, *methods: str, error: Exception | None = None, done_first: bool = False) -> CallFault:
-        """The next call of each method fails; with `done_first` after it was carried out."""
+    def fails(
+        self, *methods: str, error: Exception | None = None, done_first: bool = False, times: int | None = None
+    ) -> CallFault:
+        """The next call of each method fails, or the next `times` of all together; with `done_first` after it was carried out."""
         fault = ShardConnectionFailed("the connection is gone") if error is None else error
-        return self._plan(methods, CallFault(fault, hangs=False, done_first=done_first, times=len(methods)))
+        return self._plan(methods, CallFault(fault, hangs=False, done_first=done_first, times=times or len(methods)))
 
     def hangs(self, *methods: str, error: PinLaterError | None = None, done_first: bool = False) -> CallFault:
         """All calls of these methods hang until released; then they go on, or fail with `error`."""
@@ -111,6 +114,11 @@ class FaultyShard:
         """As a server that was sent SIGSTOP: everything hangs."""
         names = [name for name, _ in inspect.getmembers(SharedShard, inspect.iscoroutinefunction)]
         return self.hangs(*[name for name in names if name != "close"])
+
+    def release(self) -> None:
+        """Releases all calls that hang. Calls neither hang nor fail from now on."""
+        for fault in chain.from_iterable(self._faults.values()):
+            fault.release()
 
     def _plan(self, methods: tuple[str, ...], fault: CallFault) -> CallFault:
         for method in methods:

@@ -180,9 +180,7 @@ def run_on_shards(
             await scenario(server)
         finally:
             for store in server.stores.values():
-                for faults in store._faults.values():
-                    for fault in faults:
-                        fault.release()
+                store.release()
             await server.close()
 
     with asyncio.Runner(loop_factory=lambda: TurnedLoop(clock)) as runner:

@@ -98,8 +98,7 @@ async def test_a_lost_answer_is_found_by_the_repeat(files: Files) -> None:
     with pytest.raises(OutcomeUnknown):
         await files.enqueue(b"x", key="r")
     for store in files.stores.values():
-        for fault in store._faults["insert_jobs"]:
-            fault.release()
+        store.release()
     [lost] = (await files.enqueue(b"x", key="r", repeat=True)).descriptors
     assert await files.pending() == 1
     files.shards.get(shard_of(lost)).put_out_of_use("test")  # type: ignore[union-attr]

@@ -34,9 +34,7 @@ async def another_server(server: ShardedServer) -> ShardedServer:
 
 async def close(other: ShardedServer) -> None:
     for store in other.stores.values():
-        for faults in store._faults.values():
-            for fault in faults:
-                fault.release()
+        store.release()
     await other.close()
 
 
@@ -471,7 +469,7 @@ class ThreeServers:
         for server in self.servers:
             for name in NAMES:
                 server.store(name).dead = None
-                server.store(name)._faults.clear()
+                server.store(name).release()
         await self.server.turns(200)
         for _ in range(20):
             for server in self.servers:

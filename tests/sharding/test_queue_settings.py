@@ -123,7 +123,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                     await server.pass_time(random.choice([200, 3_000]))
                     await other.core.shard_monitor.look()
         for name in NAMES:
-            server.store(name)._faults.clear()
+            server.store(name).release()
             server.store(name).dead = None
         for asked in (server, other):
             for name in NAMES:
