@@ -30,10 +30,18 @@ DEADLINE_S = 30.0
 class Many:
     """A supervisor of fake processes. Their orders and starts are files in `folder`."""
 
-    def __init__(self, folder: Path, processes: int, timeouts: Timeouts, *, console: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        processes: int,
+        timeouts: Timeouts,
+        *,
+        console: bool = False,
+        program: str = sys.executable,
+    ) -> None:
         self.folder = folder
         settings = Settings(console=console, console_port=0, thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
-        command = [sys.executable, str(FAKE), str(folder)]
+        command = [program, str(FAKE), str(folder)]
         self.supervisor = ServerSupervisor(replace(settings, processes=processes), command, timeouts)
         self.running: asyncio.Task[int] | None = None
 
@@ -95,6 +103,12 @@ class Many:
         found = re.findall(rf'^{name}(?:{{\w+="([^"]*)"}})? (\S+)$', (await self.get("/metrics"))[1], re.MULTILINE)
         return {member: float(value) for member, value in found}
 
+    async def until_serves(self, number: int, *, starts: int = 1) -> None:
+        """Waits until a process of that number serves, which has been started so many times at least."""
+        async with asyncio.timeout(DEADLINE_S):
+            while self.starts(number) < starts or not (await self.metric("pinlater_process_serves"))[str(number)]:
+                await asyncio.sleep(0.01)
+
     async def info(self) -> dict[str, Any]:
         return dict(json.loads((await self.get("/server_info"))[1]))
 
@@ -116,12 +130,11 @@ async def many(tmp_path: Path) -> AsyncIterator[Callable[..., Many]]:
     """Makes supervisors; they end with the test."""
     made: list[Many] = []
 
-    def make(
-        processes: int = 2, *, answer_s: float = DEADLINE_S, stuck_s: float = 600.0, console: bool = False
-    ) -> Many:
+    def make(processes: int = 2, *, answer_s: float = DEADLINE_S, stuck_s: float = 600.0, **more: Any) -> Many:
+        """`more`: as `Many` takes it."""
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        made.append(Many(folder, processes, Timeouts(answer_s, stuck_s), console=console))
+        made.append(Many(folder, processes, Timeouts(answer_s, stuck_s), **more))
         return made[-1]
 
     yield make
