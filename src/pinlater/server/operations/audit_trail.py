@@ -17,6 +17,7 @@ from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import AddAudit, ListAudit
 from pinlater.server.storage.values import AUDIT_END, AuditRecord
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -77,7 +78,7 @@ class AuditTrail:
     async def _read(self, since: str, before: str, count: int) -> tuple[Sequence[AuditRecord], bool, bool]:
         """The next entries of all shards, whether a shard is missing, and whether these are the last ones."""
         answers = await on_reachable(
-            self._shards, self._metrics, "getAudit", lambda shard: shard.store.list_audit(since, before, count)
+            self._shards, self._metrics, "getAudit", lambda shard: shard.store.submit(ListAudit(since, before, count))
         )
         records = {record.id: record for answer in answers for record in answer}
         records |= {entry.id: packed(entry) for entry in self.buffer.waiting if since <= entry.id < before}
@@ -92,7 +93,7 @@ class AuditTrail:
         failure: Unavailable = NoHealthyShards()
         for shard in self._in_order():
             try:
-                await shard.store.add_audit(records, self._settings.max_entries)
+                await shard.store.submit(AddAudit(records, self._settings.max_entries))
             except Unavailable as error:
                 failure = error
             else:

@@ -214,7 +214,7 @@ class Service:
         return ServerInfo(
             __version__,
             (*FEATURES, DELETES_QUEUES) if self._passwords.configured else FEATURES,
-            next(iter(self.shards)).store.capabilities.kind,
+            next(iter(self.shards)).unguarded.capabilities.kind,
             self._clock.now_ms(),
             self.identity.started_at_ms,
             settings.priority_levels,
