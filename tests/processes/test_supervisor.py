@@ -193,6 +193,6 @@ async def test_one_console_runs_beside_all(many: Make, caplog: pytest.LogCapture
     caplog.set_level(logging.INFO)
     one = await many(2, console=True).start()
     await one.until(lambda: "the console is ready" in caplog.messages)
-    one.supervisor._processes.stop()
+    one.signal(signal.SIGTERM)
     assert one.running is not None
     assert await one.running == 0
