@@ -104,7 +104,7 @@ class Many:
         return {member: float(value) for member, value in found}
 
     async def until_serves(self, number: int, *, starts: int = 1) -> None:
-        """Waits until a process of that number serves, which has been started so many times at least."""
+        """Waits until a process of that number serves. `starts`: how many times at least it has been started."""
         async with asyncio.timeout(DEADLINE_S):
             while self.starts(number) < starts or not (await self.metric("pinlater_process_serves"))[str(number)]:
                 await asyncio.sleep(0.01)
