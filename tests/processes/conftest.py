@@ -22,6 +22,7 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main.processes.server_slot import Timeouts
 from pinlater.server.main.processes.supervisor import ServerSupervisor
 from pinlater.server.thrift.settings import ThriftSettings
+from tests.databases.ports import free_port
 
 FAKE = Path(__file__).with_name("fake_child.py")
 DEADLINE_S = 30.0
@@ -40,7 +41,10 @@ class Many:
         program: str = sys.executable,
     ) -> None:
         self.folder = folder
-        settings = Settings(console=console, console_port=0, thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
+        self._processes = processes
+        self._http_port = free_port()
+        http = HttpSettings(port=self._http_port)
+        settings = Settings(console=console, console_port=0, thrift=ThriftSettings(port=0), http=http)
         command = [program, str(FAKE), str(folder)]
         self.supervisor = ServerSupervisor(replace(settings, processes=processes), command, timeouts)
         self.running: asyncio.Task[int] | None = None
@@ -49,13 +53,23 @@ class Many:
         """From its next start on."""
         (self.folder / f"mode-{number}").write_text(mode)
 
+    def _mode(self, number: int) -> str:
+        file = self.folder / f"mode-{number}"
+        return file.read_text() if file.exists() else "serve"
+
     async def start(self) -> Many:
         """Returns when it answers HTTP and all that can serve do."""
-        self.begin()
-        await self.until(
-            lambda: self.supervisor._slots and all(slot.settled.is_set() for slot in self.supervisor._slots)
-        )
-        return self
+        running = self.begin()
+        can_serve = [str(number) for number in range(self._processes) if self._mode(number) != "fail"]
+        async with asyncio.timeout(DEADLINE_S):
+            while not running.done():
+                with contextlib.suppress(ConnectionError):
+                    serves = await self.metric("pinlater_process_serves")
+                    if all(serves.get(number) for number in can_serve):
+                        return self
+                await asyncio.sleep(0.01)
+        running.result()
+        raise RuntimeError("the supervisor has ended")
 
     def begin(self) -> asyncio.Task[int]:
         self.running = asyncio.create_task(self.supervisor.run())
@@ -77,10 +91,8 @@ class Many:
         file = self.folder / f"starts-{number}"
         return int(file.read_text() or 0) if file.exists() else 0
 
-    def process_id(self, number: int) -> int:
-        found = self.supervisor._slots[number].process_id
-        assert found is not None
-        return found
+    async def process_id(self, number: int) -> int:
+        return int((await self.info())["processes"][number]["pid"])
 
     def signal(self, number: signal.Signals) -> None:
         """As `kill` would."""
@@ -90,7 +102,7 @@ class Many:
         return await asyncio.to_thread(self._get, path)
 
     def _get(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.supervisor._http.port, timeout=DEADLINE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self._http_port, timeout=DEADLINE_S)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -115,6 +127,7 @@ class Many:
     async def end(self) -> None:
         if self.running is None or self.running.done():
             return
+        # Not by a signal, which would end the tests where the supervisor does not handle it yet.
         self.supervisor._processes.stop()
         for slot in self.supervisor._slots:
             slot.kill()
