@@ -1,4 +1,4 @@
-"""How a writer ends a connection whose COMMIT does not end: the locks of a backup keep the COMMIT of no shard for as long as that takes."""
+"""How a writer ends a connection whose COMMIT does not end. No command brings that about: a writer begins it when its own call is late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server concludes from the other servers on its shards: its share of a limit, whom it looks for, and the secrets that it keeps."""
+"""What a server makes of the other servers on its shards: its share of a limit, its looks for new ones, and the secrets that it keeps."""
 
 from __future__ import annotations
 
