@@ -13,7 +13,7 @@ from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.features.all import METHODS
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.methods import METHODS_BY_NAME
 from tests import structs as types

@@ -15,8 +15,8 @@ from pinlater.client._token import token_source
 from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, TokenRequired
 from pinlater.domain.access import Role
 from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.values import Caller as WorkerCaller
-from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.codec import DecodedCall
 from pinlater.wire.methods import METHODS_BY_NAME
 from pinlater.worker import Worker

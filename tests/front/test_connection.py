@@ -15,16 +15,16 @@ from pinlater.domain.calls import Ack, AckBatch, FrontProcess, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import Draining, OutcomeUnknown, RequestTooOld, ShardConnectionFailed
 from pinlater.domain.job import JobState
+from pinlater.server.features.all import METHODS
+from pinlater.server.features.audit.buffer import AuditBuffer
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.front.operations import OPERATIONS
 from pinlater.server.front.store_connection import StoreProcessFailed
 from pinlater.server.link import side
-from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.server.thrift.methods import METHODS
 from tests.front.conftest import FrontAndStore, until
 
 CALLER = Caller("tests")

@@ -13,7 +13,7 @@ from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.history import Histories, HistoryPoint
 from pinlater.server.config.settings import Settings
-from pinlater.server.history.settings import HistorySettings
+from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.main.core import Core
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard

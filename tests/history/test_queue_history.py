@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.errors import InvalidArgument, QueueNotFound
 from pinlater.domain.history import DeployMark
-from pinlater.server.history.sample import QueueSample, pack
+from pinlater.server.features.history.sample import QueueSample, pack
 from pinlater.server.storage.values import StoredSample
 from tests.history.conftest import MINUTE_MS, START_MS, World, enqueue, history, points
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.history.rollup import Rollup
+from pinlater.server.features.history.rollup import Rollup
 from tests.history.conftest import MINUTE_MS, START_MS, World, ack, claim, enqueue, points
 
 TEN_MS = 10 * MINUTE_MS

@@ -12,10 +12,10 @@ import pytest_asyncio
 from pinlater.domain.audit import AuditEntry, AuditFilter, AuditOutcome
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, OutcomeUnknown, ShardConnectionFailed
+from pinlater.server.features.audit.buffer import ENTRIES_A_WRITE, FLUSH_MS, LOST, WAITING_MAX, AuditBuffer
+from pinlater.server.features.audit.settings import AuditSettings
+from pinlater.server.features.audit.trail import packed, unpacked
 from pinlater.server.main.core import Core
-from pinlater.server.operations.audit_buffer import ENTRIES_A_WRITE, FLUSH_MS, LOST, WAITING_MAX, AuditBuffer
-from pinlater.server.operations.audit_settings import AuditSettings
-from pinlater.server.operations.audit_trail import packed, unpacked
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import AuditRecord
 from pinlater.server.telemetry.metrics import Metrics

@@ -30,11 +30,11 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import TASK_HEADER, JobState
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.server.history.rollup import BULK_STEP_S
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
+from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
-from pinlater.server.operations.bulk_runs import BulkRuns
-from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
 from pinlater.server.operations.values import ScanCommand, ScannedPage
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample

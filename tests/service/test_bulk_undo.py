@@ -14,9 +14,9 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.server.history.rollup import BULK_STEP_S
-from pinlater.server.operations.bulk_runs import BulkRuns
-from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
+from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import (

@@ -19,7 +19,7 @@ from pinlater.domain.failures import (
     FailureKind,
 )
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.history.rollup import MUTES_STEP_S
+from pinlater.server.features.history.rollup import MUTES_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import (

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from pinlater.domain.calls import OwnedShard, OwningServer, QueueOwners
 from pinlater.domain.slices import SLICES
-from pinlater.server.operations.cluster_status import SHARDS_MAX
-from pinlater.server.operations.queue_owners import KnownServer, queue_owners
+from pinlater.server.features.status.cluster_status import SHARDS_MAX
+from pinlater.server.features.status.queue_owners import KnownServer, queue_owners
 
 A, B = OwningServer("id of a", "a:9010"), OwningServer("id of b", "")
 BY_SLICE = ["a:9011", "b:9011"] * (SLICES // 2)

@@ -10,8 +10,8 @@ import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Claim, ClusterServer, ClusterStatus
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
-from pinlater.server.operations.values import Caller, DequeueCommand
-from pinlater.server.operations.worker_registry import (
+from pinlater.server.features.all import METHODS
+from pinlater.server.features.workers.registry import (
     KEPT_S,
     QUEUES_MAX,
     TEXT_CHARS_MAX,
@@ -19,7 +19,7 @@ from pinlater.server.operations.worker_registry import (
     HourCount,
     WorkerRegistry,
 )
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.wire.codec import encode_reply
 from pinlater.wire.limits import FRAME_BYTES_MAX
 from pinlater.wire.methods import METHODS_BY_NAME

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PasswordInvalid, QueueNotFound, ShardConnectionFailed
+from pinlater.server.features.all import METHODS
 from pinlater.server.thrift.audit import logger
-from pinlater.server.thrift.methods import METHODS
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import structs as types

@@ -15,10 +15,10 @@ from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand
-from pinlater.server.thrift.methods import METHODS
 from tests import structs as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESCRIPTOR, HEADERS

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.calls import Job
 from pinlater.domain.clock import Clock
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.methods.jobs import jobs_to_enqueue
 
 

@@ -18,10 +18,10 @@ from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.history.settings import HistorySettings
+from pinlater.server.features.audit.settings import AuditSettings
+from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
-from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.database_settings import DatabaseSettings

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.explain.explain import Explain
+from pinlater.server.features.failures.groups import FailureQueries
+from pinlater.server.features.history.queries import HistoryQueries
 from pinlater.server.link.messages import Failure, error_of, failure_of
-from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.bulk import Bulk
-from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
-from pinlater.server.operations.explain import Explain
-from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.job_queries import JobQueries
-from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings_in_force import QueueSettings

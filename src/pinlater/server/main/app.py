@@ -26,6 +26,7 @@ from pinlater.server.config.checks import access_of
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
+from pinlater.server.features.all import METHODS
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
@@ -54,7 +55,6 @@ from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
 from pinlater.server.thrift.guard import Guard
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.traced import traced
@@ -118,10 +118,10 @@ def thrift_server(
         served.settings.thrift,
         served.metrics,
         served.clock,
+        traced(METHODS, find_tracing()),
         shared_port=shared_port,
         standstill=served.standstill,
         other_connections=served.settings.http.max_connections + PLACES_FOR_CHECKS,
-        methods=traced(METHODS, find_tracing()),
         guard=None if access is None else Guard(access),
         certificate=certificate,
     )

@@ -15,13 +15,13 @@ from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.history.history import HistoryKeeper
+from pinlater.server.features.history.keeper import HistoryKeeper
+from pinlater.server.features.status.shard_details import ShardReports
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.gauges import show_shards
 from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards

@@ -15,6 +15,7 @@ from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.config.checks import access_of
 from pinlater.server.config.settings import Settings
+from pinlater.server.features.audit.buffer import FLUSH_MS, AuditBuffer
 from pinlater.server.front.service import front_service
 from pinlater.server.front.store_connection import StoreConnection
 from pinlater.server.http.server import Readiness
@@ -22,7 +23,6 @@ from pinlater.server.main.app import listening, thrift_server
 from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.until_event import ends_before
 from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
-from pinlater.server.operations.audit_buffer import FLUSH_MS, AuditBuffer
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import TICK_S, Metrics

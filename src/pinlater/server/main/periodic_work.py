@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pinlater.domain.history import MINUTE_MS
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.dispatch.change_poller import ChangePoller
+from pinlater.server.features.audit.buffer import FLUSH_MS
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
@@ -17,7 +18,6 @@ from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import Periodic
-from pinlater.server.operations.audit_buffer import FLUSH_MS
 from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)

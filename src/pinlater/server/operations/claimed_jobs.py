@@ -18,6 +18,7 @@ from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.dispatch.claim_tokens import run_ms
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.features.workers.registry import WorkerRegistry
 from pinlater.server.operations.addressing import (
     OnShard,
     ack_results,
@@ -34,7 +35,6 @@ from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_
 from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller
-from pinlater.server.operations.worker_registry import WorkerRegistry
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics

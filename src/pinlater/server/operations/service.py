@@ -18,30 +18,30 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.domain.workers import ServerWorkers, cut_to
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.operations.audit_settings import AuditSettings
-from pinlater.server.operations.audit_trail import AuditTrail
+from pinlater.server.features.audit.settings import AuditSettings
+from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.explain.explain import Explain
+from pinlater.server.features.failures.groups import FailureQueries
+from pinlater.server.features.history.queries import HistoryQueries
+from pinlater.server.features.status.cluster_status import status_alone
+from pinlater.server.features.status.shard_details import ShardReports
+from pinlater.server.features.workers.registry import WORKERS_MAX, WorkerRegistry
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.bulk import Bulk
-from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
-from pinlater.server.operations.cluster_status import status_alone
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
-from pinlater.server.operations.explain import Explain
-from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.settings_in_force import QueueSettings
-from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.operations.worker_registry import WORKERS_MAX, WorkerRegistry
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.version import __version__

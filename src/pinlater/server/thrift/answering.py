@@ -32,7 +32,6 @@ from pinlater.server.thrift.failures import (
 )
 from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.methods.jobs import DequeueAnswer
 from pinlater.server.thrift.methods.record import Handler, ServedMethod
 from pinlater.server.thrift.quota_guard import CountedConnection, QuotaGuard
@@ -98,10 +97,10 @@ class Answering:
         settings: ThriftSettings,
         metrics: Metrics,
         clock: Clock,
+        methods: Mapping[str, ServedMethod],
         budget: ByteBudget | None = None,
         *,
         large_frames: LargeFrames | None = None,
-        methods: Mapping[str, ServedMethod] = METHODS,
         guard: Guard | None = None,
     ) -> None:
         self.budget = budget or ByteBudget(settings.max_buffered_bytes)
@@ -110,7 +109,7 @@ class Answering:
         self._metrics = metrics
         self._monotonic = clock.monotonic
         self._guard = guard
-        self.quotas = None if guard is None else QuotaGuard(guard.access, metrics, clock.monotonic)
+        self.quotas = None if guard is None else QuotaGuard(guard.access, metrics, clock.monotonic, methods)
         decoder = Decoder(settings.wire_limits)
         self._large_frames = large_frames
         self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES

@@ -13,9 +13,9 @@ from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkState
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.wording import counted, size
+from pinlater.server.features.bulk.records import BulkRecords, KeptRun
+from pinlater.server.features.bulk.steps import BulkSteps
 from pinlater.server.operations.bulk import Bulk
-from pinlater.server.operations.bulk_records import BulkRecords, KeptRun
-from pinlater.server.operations.bulk_steps import BulkSteps
 from pinlater.server.operations.merged_rows import END, START
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import COPIES_KEPT_MS, DeletedWithCopies, RestoreOrder

@@ -16,9 +16,9 @@ from pinlater.domain.bulk_runs import BULK_KEPT_MS, UNDO_MS, BulkAction, BulkOrd
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
 from pinlater.domain.history import HOUR_MS
-from pinlater.server.history.rollup import BULK_STEP_S
+from pinlater.server.features.bulk.estimate import left_ms, percent_of
+from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.operations.addressing import on_reachable
-from pinlater.server.operations.bulk_estimate import left_ms, percent_of
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import START
 from pinlater.server.sharding.shards import ShardLanes, Shards

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pinlater.domain.audit import ENTRIES_A_PAGE_MAX, AuditEntry, AuditFilter, AuditPage, first_id_at
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, NoHealthyShards, Unavailable
+from pinlater.server.features.audit.buffer import AuditBuffer
+from pinlater.server.features.audit.settings import AuditSettings
 from pinlater.server.operations.addressing import on_reachable
-from pinlater.server.operations.audit_buffer import AuditBuffer
-from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import AUDIT_END, AuditRecord
 from pinlater.server.telemetry.metrics import Metrics

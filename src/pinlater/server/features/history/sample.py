@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from pinlater.domain.history import HistoryPoint
-from pinlater.server.history.buckets import flat, percentiles
+from pinlater.server.features.history.buckets import flat, percentiles
 
 UNKNOWN = -1
 """A depth or an age that this sample says nothing of."""

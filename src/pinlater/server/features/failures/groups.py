@@ -24,7 +24,7 @@ from pinlater.domain.failures import (
     is_group_name,
 )
 from pinlater.domain.history import LONGEST_MS
-from pinlater.server.history.rollup import MUTES_STEP_S
+from pinlater.server.features.history.rollup import MUTES_STEP_S
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.queue_cache import QueueCache

@@ -17,9 +17,9 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.history import MINUTE_MS, MINUTE_S
 from pinlater.domain.queue import PriorityCounts, QueueCounts
-from pinlater.server.history.buckets import coarsened
-from pinlater.server.history.sample import UNKNOWN, QueueSample, pack
-from pinlater.server.history.settings import HistorySettings
+from pinlater.server.features.history.buckets import coarsened
+from pinlater.server.features.history.sample import UNKNOWN, QueueSample, pack
+from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import StoredSample
 from pinlater.server.telemetry.metrics import OVERFLOW, Metrics

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence, Set
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import QueueCounts
-from pinlater.server.history.recorder import Recorder
-from pinlater.server.history.rollup import Rollup
-from pinlater.server.history.settings import HistorySettings
+from pinlater.server.features.history.recorder import Recorder
+from pinlater.server.features.history.rollup import Rollup
+from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.history import HOUR_S, KEPT_MS, LONGEST_MS, MINUTE_MS, MINUTE_S, TEN_MINUTES_S
-from pinlater.server.history.sample import Total, pack, unpack
+from pinlater.server.features.history.sample import Total, pack, unpack
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import COPIES_KEPT_MS, COPIES_STEP_S, UNDONE_STEP_S, SampleRange, StoredSample
 
 MARKS_STEP_S = 0
 """The step of rows that are deploy marks."""
 MUTES_STEP_S = 1
-"""The step of rows that mute a group of failures, or end that (`operations.failure_groups`)."""
+"""The step of rows that mute a group of failures, or end that (`features.failures.groups`)."""
 BULK_STEP_S = 2
-"""The step of rows of bulk changes in the background (`operations.bulk_runs`)."""
+"""The step of rows of bulk changes in the background (`features.bulk.runs`)."""
 _NO_POINTS = (MARKS_STEP_S, MUTES_STEP_S, BULK_STEP_S, UNDONE_STEP_S)
 ROLLED_UP = ""
 """The origin of rows that stand for all servers."""

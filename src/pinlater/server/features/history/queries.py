@@ -26,8 +26,8 @@ from pinlater.domain.history import (
     step_of,
 )
 from pinlater.domain.queue import Queue
-from pinlater.server.history.rollup import MARKS_STEP_S
-from pinlater.server.history.sample import Total, unpack
+from pinlater.server.features.history.rollup import MARKS_STEP_S
+from pinlater.server.features.history.sample import Total, unpack
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards

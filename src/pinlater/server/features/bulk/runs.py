@@ -49,10 +49,9 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.history import QUEUES_MAX
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.operations.bulk import Bulk, check_attempts
-from pinlater.server.operations.bulk_records import WHO_CHARS_MAX, BulkRecords, KeptRun, RunProgress
-from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS, BulkSteps, waits_for
-from pinlater.server.operations.bulk_undo import (
+from pinlater.server.features.bulk.records import WHO_CHARS_MAX, BulkRecords, KeptRun, RunProgress
+from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS, BulkSteps, waits_for
+from pinlater.server.features.bulk.undo import (
     BulkRestore,
     CopySpace,
     RunCopies,
@@ -60,6 +59,7 @@ from pinlater.server.operations.bulk_undo import (
     left_out,
     order_to_undo,
 )
+from pinlater.server.operations.bulk import Bulk, check_attempts
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.job_queries import JobQueries, check_priority

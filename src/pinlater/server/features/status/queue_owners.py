@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from pinlater.domain.calls import OwnedShard, OwningServer, QueueOwners
-from pinlater.server.operations.cluster_status import SHARDS_MAX
+from pinlater.server.features.status.cluster_status import SHARDS_MAX
 from pinlater.server.sharding.shards import ShardLanes
 
 

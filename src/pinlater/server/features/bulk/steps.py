@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pinlater.domain.bulk_runs import BulkAction, BulkState
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import JobInfo, JobState
-from pinlater.server.operations.bulk_records import KeptRun, RunProgress
+from pinlater.server.features.bulk.records import KeptRun, RunProgress
 from pinlater.server.operations.merged_rows import END, START
 from pinlater.server.storage.values import Restored
 

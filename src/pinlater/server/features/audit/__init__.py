@@ -1,0 +1,1 @@
+"""The audit: who changed what, from where, and what became of it."""
