@@ -13,6 +13,8 @@ from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.history import Histories, HistoryPoint
 from pinlater.server.config.settings import Settings
+from pinlater.server.features.history.keeper import HistoryKeeper
+from pinlater.server.features.history.queries import HistoryQueries
 from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.main.core import Core
 from pinlater.server.operations.values import Caller, DequeueCommand
@@ -58,7 +60,7 @@ class World:
             for server in self.servers:
                 await server.sweeps.advance_due()
                 await server.rates.sample()
-                await server.history.keep()
+                await server.service.of(HistoryKeeper).keep()
 
     async def samples(self, step_s: int = 60, shard: str = "1") -> Sequence[StoredSample]:
         found: Sequence[StoredSample] = await self.stores[shard].within.list_samples([SampleRange(step_s, 0, 2**60)])
@@ -93,7 +95,7 @@ async def ack(server: Core, acks: Sequence[Ack], *, queue: str = "q") -> None:
 
 async def history(server: Core, minutes: int = 60, *, queue: str = "q", step_s: int | None = None) -> Histories:
     now_ms = server.clock.now_ms()
-    return await server.service.history.queue_history([queue], now_ms - minutes * MINUTE_MS, None, step_s)
+    return await server.service.of(HistoryQueries).queue_history([queue], now_ms - minutes * MINUTE_MS, None, step_s)
 
 
 async def points(

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.errors import InvalidArgument, QueueNotFound
 from pinlater.domain.history import DeployMark
+from pinlater.server.features.history.queries import HistoryQueries
 from pinlater.server.features.history.sample import QueueSample, pack
 from pinlater.server.storage.values import StoredSample
 from tests.history.conftest import MINUTE_MS, START_MS, World, enqueue, history, points
@@ -48,7 +49,7 @@ async def test_many_queues_cost_one_statement(world: World) -> None:
     await world.minutes()
     before = Counter(world.stores["1"].calls)
 
-    found = await server.service.history.queue_history(names, START_MS, None, 600)
+    found = await server.service.of(HistoryQueries).queue_history(names, START_MS, None, 600)
 
     assert world.stores["1"].calls - before == {"list_samples": 1}
     assert [(each.queue, each.points[0].enqueued) for each in found.queues] == [(name, 1) for name in names]
@@ -66,7 +67,7 @@ async def test_the_step_follows_the_range(world: World) -> None:
 async def test_a_range_and_its_points_are_bounded(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    read = server.service.history.queue_history
+    read = server.service.of(HistoryQueries).queue_history
     for names, from_ms, until_ms, step_s in (
         (["q"], START_MS, START_MS - 1, None),
         (["q"], START_MS - MINUTE_MS, None, 61),
@@ -83,7 +84,7 @@ async def test_a_range_and_its_points_are_bounded(world: World) -> None:
 async def test_a_missing_queue_is_an_error_alone_and_left_out_among_others(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    read = server.service.history.queue_history
+    read = server.service.of(HistoryQueries).queue_history
     with pytest.raises(QueueNotFound):
         await read(["gone"], START_MS - MINUTE_MS)
     found = await read(["gone", "q", "q"], START_MS - MINUTE_MS)
@@ -94,7 +95,7 @@ async def test_marks_come_with_the_queues_that_they_are_for(world: World) -> Non
     server = await world.start_server()
     for name in ("q", "other"):
         await server.service.queues.create_queue(name)
-    add = server.service.history.add_mark
+    add = server.service.of(HistoryQueries).add_mark
     world.clock.advance(ms=5 * MINUTE_MS)
     await add("v2 of all", START_MS + 1)
     await add("v3 of q", START_MS + 2, "q")
@@ -115,7 +116,7 @@ async def test_marks_come_with_the_queues_that_they_are_for(world: World) -> Non
 async def test_marks_are_checked_and_bounded(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    add = server.service.history.add_mark
+    add = server.service.of(HistoryQueries).add_mark
     for text, at_ms in (
         ("", None),
         ("x" * 201, None),

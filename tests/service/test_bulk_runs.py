@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.audit import AuditCaller, AuditFilter
+from pinlater.domain.audit import AuditFilter
 from pinlater.domain.bulk_runs import (
     BULK_KEPT_MS,
     BULK_RUNNING_MAX,
@@ -19,6 +19,7 @@ from pinlater.domain.bulk_runs import (
     BulkRun,
     BulkState,
 )
+from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import (
@@ -30,6 +31,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import TASK_HEADER, JobState
 from pinlater.domain.job_criteria import JobCriteria
+from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
 from pinlater.server.features.history.rollup import BULK_STEP_S
@@ -48,7 +50,7 @@ DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
 @pytest_asyncio.fixture
 async def bulk(world: ServiceUnderTest) -> BulkRuns:
     """Its pauses take no time, but the clock goes on."""
-    runs = world.service.bulk_runs
+    runs = world.service.of(BulkRuns)
 
     async def sleep(seconds: float) -> None:
         world.clock.advance(seconds=seconds)
@@ -242,8 +244,8 @@ async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: Bu
 
 async def test_its_end_is_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
-    run = await ended(bulk, await bulk.start(DELETE, "shown", "worker-7", AuditCaller("ops", ["operate"])))
-    page = await world.service.audit.read(AuditFilter("q"))
+    run = await ended(bulk, await bulk.start(DELETE, "shown", "worker-7", NamedCaller("ops", ["operate"])))
+    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
     [entry] = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert (entry.who, entry.source, list(entry.roles)) == ("ops", "worker-7", ["operate"])
     assert (entry.jobs, entry.outcome) == (3, "ok")
@@ -369,7 +371,7 @@ class Servers:
         core = await open_core(self.shard, clock=self.clock)
         await core.service.queues.create_queue("q")
         self.cores.append(core)
-        runs = core.service.bulk_runs
+        runs = core.service.of(BulkRuns)
         runs._server = lambda: name
         runs._paused, runs._sleep = False, self.sleeping(runs, go)  # type: ignore[attr-defined]
         return runs
@@ -388,14 +390,14 @@ class Servers:
 
     async def stored(self, run: BulkRun) -> BulkRun:
         """The run as it is kept now."""
-        [found] = [each for each in await self.cores[0].service.bulk_runs.runs() if each.id == run.id]
+        [found] = [each for each in await self.cores[0].service.of(BulkRuns).runs() if each.id == run.id]
         return found
 
     async def ends_in_the_audit(self, run: BulkRun) -> int:
         """How often its end is there."""
         for core in self.cores:
-            await core.service.audit.buffer.flush()
-        page = await self.cores[0].service.audit.read(AuditFilter("q", operation="bulkRun"))
+            await core.service.of(AuditTrail).buffer.flush()
+        page = await self.cores[0].service.of(AuditTrail).read(AuditFilter("q", operation="bulkRun"))
         return sum(run.id in entry.arguments for entry in page.entries)
 
     async def until_changed(self, run: BulkRun, number: int) -> None:
@@ -410,7 +412,7 @@ async def servers() -> AsyncIterator[Servers]:
     servers = Servers(ManualClock(), MemoryShard())
     yield servers
     for core in servers.cores:
-        await core.service.bulk_runs.close()
+        await core.service.of(BulkRuns).close()
 
 
 async def test_what_another_server_ended_is_not_begun_again(servers: Servers) -> None:

@@ -8,12 +8,14 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.audit import AuditCaller, AuditFilter
+from pinlater.domain.audit import AuditFilter
 from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.job_criteria import JobCriteria
+from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
 from pinlater.server.features.history.rollup import BULK_STEP_S
@@ -193,8 +195,8 @@ async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: BulkRu
 async def test_both_ends_are_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk)
-    undone = await ended(bulk, await bulk.start(undo(run), "boss", "vm-1", AuditCaller("boss")))
-    page = await world.service.audit.read(AuditFilter("q"))
+    undone = await ended(bulk, await bulk.start(undo(run), "boss", "vm-1", NamedCaller("boss")))
+    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
     entries = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert sorted((entry.who, entry.jobs) for entry in entries) == [("boss", 3), ("no token", 3)]
     [entry] = [entry for entry in entries if entry.who == "boss"]
@@ -210,7 +212,7 @@ async def test_beyond_the_space_of_copies_nothing_is_deleted() -> None:
     core = await open_core(MemoryShard(), clock=clock, jobs=JobSettings(max_undo_bytes=0))
     await core.service.queues.create_queue("q")
     small = ServiceUnderTest(clock, core.service, core.dispatcher, core.metrics, core.standstill)
-    runs = small.service.bulk_runs
+    runs = small.service.of(BulkRuns)
     names = await failed(small, 3)
     run = await deleted(runs)
     assert (run.state, run.changed) == (BulkState.FAILED, 0)
@@ -304,7 +306,7 @@ async def test_an_undo_goes_on_on_another_server(servers: Servers) -> None:
     one = await servers.start("a", go=lambda: False)
     world = servers.world()
     names = await failed(world, 6)
-    servers.cores[0].service.bulk_runs._sleep = lambda _: asyncio.sleep(0)
+    servers.cores[0].service.of(BulkRuns)._sleep = lambda _: asyncio.sleep(0)
     run = await deleted(one, DELETE._replace(jobs_per_second=2.0))
     two = await servers.start("b", go=lambda: False)
     undone = await two.start(undo(run, rate=1.0), "ops")

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.calls import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardMemory, ShardSize
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.features.status.status import Status
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 MANY = [str(number) for number in range(1, 65)]
@@ -20,11 +21,11 @@ def of(status: ClusterStatus, name: str) -> ShardDetails:
 
 
 async def details_of(server: ShardedServer, name: str) -> ShardDetails:
-    return of(await server.within(0, server.service.cluster()), name)
+    return of(await server.within(0, server.service.of(Status).cluster()), name)
 
 
 def lane_of(server: ShardedServer, name: str, kind: str) -> ShardLane:
-    lanes = server.service.shard_reports.lane_minute.of(server.lanes(name))
+    lanes = server.service.of(Status).shard_reports.lane_minute.of(server.lanes(name))
     return next(lane for lane in lanes if lane.kind == kind)
 
 
@@ -128,7 +129,7 @@ async def test_a_store_that_answers_claims_from_memory_says_how_many_and_others_
 @on_shards()
 async def test_a_store_that_hangs_delays_an_answer_once_and_a_little(server: ShardedServer) -> None:
     hung = server.store("1").hangs("size")
-    status = await server.within(600, server.service.cluster())
+    status = await server.within(600, server.service.of(Status).cluster())
     assert (of(status, "1").size, of(status, "2").size.late) == (ShardSize(late=True), False)
     assert of(status, "2").size.at_ms is not None
     assert (await details_of(server, "1")).size.late
@@ -140,7 +141,7 @@ async def test_a_store_that_hangs_delays_an_answer_once_and_a_little(server: Sha
 @on_shards()
 async def test_a_look_at_sizes_does_not_count_for_the_health_of_a_shard(server: ShardedServer) -> None:
     server.store("1").hangs("size")
-    await server.within(600, server.service.cluster())
+    await server.within(600, server.service.of(Status).cluster())
     await server.pass_time(10_000)
     assert server.lanes("1").healthy
     assert server.lanes("1").health.failure == ""
@@ -163,7 +164,7 @@ async def test_a_size_from_hours_ago_is_not_shown_as_that_of_now(server: Sharded
     """No operator has looked meanwhile."""
     await details_of(server, "1")
     server.clock.advance(seconds=7_200)
-    status = await server.within(600, server.service.cluster())
+    status = await server.within(600, server.service.of(Status).cluster())
     assert of(status, "1").size.at_ms == server.clock.now_ms()
 
 
@@ -180,29 +181,29 @@ async def test_operators_cost_each_store_one_call_in_half_a_minute(server: Shard
     for store in server.stores.values():
         store.calls.clear()
     for _ in range(10):
-        status = await server.within(0, server.service.cluster())
+        status = await server.within(0, server.service.of(Status).cluster())
     assert [shard.details is None for shard in status.shards] == [False] * len(MANY)
     assert [dict(store.calls) for store in server.stores.values()] == [{"size": 1}] * len(MANY)
     server.clock.advance(seconds=30)
-    await server.within(0, server.service.cluster())
+    await server.within(0, server.service.of(Status).cluster())
     await server.turns()
     assert [dict(store.calls) for store in server.stores.values()] == [{"size": 2}] * len(MANY)
 
 
 @on_shards()
 async def test_a_shard_that_has_left_the_map_is_forgotten(server: ShardedServer) -> None:
-    await server.within(0, server.service.cluster())
+    await server.within(0, server.service.of(Status).cluster())
     hung = server.store("3").hangs("size")
     server.clock.advance(seconds=30)
-    await server.within(0, server.service.cluster())
+    await server.within(0, server.service.of(Status).cluster())
     await server.replace(server.desired("1"), server.desired("2"))
     server.clock.advance(ms=server.settings.removal_grace_ms)
     await server.turns()
     await server.core.shard_map.tidy()
     hung.release()
-    status = await server.within(600, server.service.cluster())
+    status = await server.within(600, server.service.of(Status).cluster())
     assert [shard.name for shard in status.shards] == ["1", "2"]
-    assert server.service.shard_reports.sizes.of("3") == ShardSize()
+    assert server.service.of(Status).shard_reports.sizes.of("3") == ShardSize()
 
 
 # --- drain ----------------------------------------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ async def test_a_lane_tells_what_waits_what_is_under_way_and_for_how_long(server
 
 @on_shards(shards=["1"])
 async def test_a_minute_of_calls_has_their_mean_and_that_of_the_slowest_five_seconds(server: ShardedServer) -> None:
-    minute = server.service.shard_reports.lane_minute
+    minute = server.service.of(Status).shard_reports.lane_minute
     for ms in (200, 400):
         held = server.store("1").hangs("insert_jobs")
         call = asyncio.ensure_future(server.enqueue(b"x"))
@@ -353,7 +354,7 @@ async def test_a_minute_of_calls_has_their_mean_and_that_of_the_slowest_five_sec
 
 @on_shards()
 async def test_a_shard_that_has_moved_begins_a_new_minute(server: ShardedServer) -> None:
-    minute = server.service.shard_reports.lane_minute
+    minute = server.service.of(Status).shard_reports.lane_minute
     await server.put("1")
     minute.sample()
     del server.stores["1"]

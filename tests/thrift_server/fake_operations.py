@@ -45,6 +45,8 @@ from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.features.audit.trail import entry_of
+from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.values import DequeueResult
 
 RIGHTS = CallerRights("ada", ["read"], ["mail*"], 9, True)
@@ -296,7 +298,7 @@ class FakeOperations:
         self.answers = dict(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
-        ) = self.explaining = self.audit = self.history = self.failures = self.bulk_runs = self
+        ) = self
         self.noted: list[AuditEntry] = []
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []
@@ -304,8 +306,12 @@ class FakeOperations:
         self.cancelled: list[str] = []
         self.before: Callable[..., Awaitable[None]] | None = None
 
-    def note(self, entry: AuditEntry) -> None:
-        self.noted.append(entry)
+    def of(self, kind: type) -> FakeOperations:
+        del kind
+        return self
+
+    def changed(self, change: AdministrativeChange) -> None:
+        self.noted.append(entry_of(change))
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         self.undelivered_calls.append((queue, claimed))

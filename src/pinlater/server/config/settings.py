@@ -7,10 +7,10 @@ PINLATER_SERVICE_, and Kubernetes sets such variables in every pod beside a Serv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -135,6 +135,12 @@ class Settings:
     audit: AuditSettings = field(default_factory=AuditSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+
+    @property
+    def tables(self) -> Sequence[Any]:
+        """The tables, each of another class."""
+        values = [getattr(self, each.name) for each in fields(self)]
+        return [value for value in values if is_dataclass(value)]
 
     @property
     def database(self) -> DatabaseSettings:

@@ -1,17 +1,18 @@
-"""The audit: reads its entries. How each call is audited is in `thrift.audit`."""
+"""The audit: reads its entries."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pinlater.domain.audit import AuditFilter
+from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod
 from pinlater.wire.generated import structs
 
 
 async def _get_audit(service: Service, call: structs.getAudit_args) -> structs.AuditPage:
-    page = await service.audit.read(_filter(call.request))
+    page = await service.of(AuditTrail).read(_filter(call.request))
     entries = [structs.AuditEntry(*entry._replace(roles=list(entry.roles))) for entry in page.entries]
     return structs.AuditPage(entries, page.continuation or None, page.incomplete)
 

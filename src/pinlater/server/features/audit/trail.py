@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 
-from pinlater.domain.audit import ENTRIES_A_PAGE_MAX, AuditEntry, AuditFilter, AuditPage, first_id_at
+from pinlater.domain.audit import ENTRIES_A_PAGE_MAX, AuditEntry, AuditFilter, AuditPage, entry_id, first_id_at
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, NoHealthyShards, Unavailable
 from pinlater.server.features.audit.buffer import AuditBuffer
 from pinlater.server.features.audit.settings import AuditSettings
 from pinlater.server.operations.addressing import on_reachable
+from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import AUDIT_END, AuditRecord
 from pinlater.server.telemetry.metrics import Metrics
@@ -38,10 +40,10 @@ class AuditTrail:
         self._server = server
         self.buffer = AuditBuffer(self._store, metrics, clock, shards.random)
 
-    def note(self, entry: AuditEntry) -> None:
-        """Adds an entry, which gets its id and time if it has none; returns at once."""
+    def note(self, change: AdministrativeChange) -> None:
+        """Adds an entry for a change that has ended; returns at once."""
         if self._settings.stores:
-            self.buffer.add(entry._replace(server=self._server()))
+            self.buffer.add(entry_of(change)._replace(server=self._server()))
 
     async def keep(self, entries: Sequence[AuditEntry]) -> None:
         """Stores entries of another process of this server. Raises `Unavailable`."""
@@ -104,6 +106,38 @@ class AuditTrail:
         shards = self._shards.in_reach()
         self._shards.random.shuffle(shards)
         return sorted(shards, key=lambda shard: (not shard.takes_enqueues, shard.stalled or shard.fullness.full))
+
+
+def entry_of(change: AdministrativeChange) -> AuditEntry:
+    """The entry for a change, without an id if it is of now. The id of another one is made of its time and of the change itself, so that a
+    change of which several servers tell is kept once.
+    """
+    name, arguments, queue = "", _shown(change.fields), change.queue
+    if change.at_ms is not None:
+        told = " ".join(text for text in (change.operation, arguments, queue) if text)
+        digest = int.from_bytes(blake2b(told.encode("utf-8", "replace"), digest_size=7).digest())
+        name = entry_id(change.at_ms, digest >> 32, digest)
+    return AuditEntry(
+        name,
+        change.at_ms or 0,
+        *change.caller,
+        change.source,
+        change.address,
+        change.operation,
+        queue,
+        arguments,
+        change.jobs,
+        change.outcome.value,
+        change.detail,
+    )
+
+
+def _shown(fields: Mapping[str, object]) -> str:
+    """Numbers, words and flags of our own: short. JSON has no infinite numbers, so these are texts."""
+    try:
+        return json.dumps(fields, allow_nan=False)
+    except ValueError:
+        return json.dumps({name: str(value) for name, value in fields.items()})
 
 
 def packed(entry: AuditEntry) -> AuditRecord:

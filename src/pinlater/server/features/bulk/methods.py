@@ -8,8 +8,9 @@ from typing import Any
 from pinlater.domain.body_masks import MASKED_VALUE, BodyMasks, masked_text
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder
 from pinlater.domain.errors import InvalidArgument
+from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.audit import TEXT_MAX, Audited, Fields, given
+from pinlater.server.thrift.administrative import TEXT_MAX, Administrative, Fields, given
 from pinlater.server.thrift.methods.changing import STATE_NAMES
 from pinlater.server.thrift.methods.record import (
     AnyQueue,
@@ -29,11 +30,11 @@ _ACTIONS = {number: action.value for number, action in enumerate(BulkAction)}
 
 # --- start and stop -----------------------------------------------------------------------------------------------------------
 async def _start_bulk_run(service: Service, call: structs.startBulkRun_args) -> structs.BulkRun:
-    """Keeps the caller with the run, and for the audit, when the run ends."""
+    """Keeps the caller with the run, until it ends."""
     source, known, order = call.context.source, known_caller_of(call), _bulk_order(call.order)
     if known is None:
-        return wire_run(await service.bulk_runs.start(order, source, source))
-    return wire_run(await service.bulk_runs.start(order, known.shown, source, known.caller))
+        return wire_run(await service.of(BulkRuns).start(order, source, source))
+    return wire_run(await service.of(BulkRuns).start(order, known.shown, source, known.caller))
 
 
 def _bulk_order(order: structs.BulkOrder) -> BulkOrder:
@@ -69,7 +70,7 @@ def _chosen(call: Any) -> Chosen:
 
 
 async def _stop_bulk_run(service: Service, call: structs.stopBulkRun_args) -> structs.BulkRun:
-    return wire_run(await service.bulk_runs.stop(call.queue, call.run_id))
+    return wire_run(await service.of(BulkRuns).stop(call.queue, call.run_id))
 
 
 def _stop_asked(call: Any) -> Fields:
@@ -78,11 +79,11 @@ def _stop_asked(call: Any) -> Fields:
 
 # --- look at them -------------------------------------------------------------------------------------------------------------
 async def _get_bulk_runs(service: Service, call: structs.getBulkRuns_args) -> list[structs.BulkRun]:
-    return list(map(wire_run, await service.bulk_runs.runs(call.queues or None)))
+    return list(map(wire_run, await service.of(BulkRuns).runs(call.queues or None)))
 
 
 async def _list_bulk_runs(service: Service, call: structs.listBulkRuns_args) -> structs.BulkRunsResponse:
-    return wire_list(await service.bulk_runs.list_runs(call.request.queues or None))
+    return wire_list(await service.of(BulkRuns).list_runs(call.request.queues or None))
 
 
 def _allowed_runs(may: AnyQueue, answer: Iterable[Any]) -> Any:
@@ -135,10 +136,14 @@ METHODS = [
         wants_known_caller=True,
         chosen=_chosen,
         mask=_mask_run,
-        audited=Audited(_start_asked),
+        administrative=Administrative(_start_asked),
     ),
     ServedMethod(
-        "stopBulkRun", handle=_stop_bulk_run, queues=queue_of_call, mask=_mask_run, audited=Audited(_stop_asked)
+        "stopBulkRun",
+        handle=_stop_bulk_run,
+        queues=queue_of_call,
+        mask=_mask_run,
+        administrative=Administrative(_stop_asked),
     ),
     ServedMethod(
         "getBulkRuns",

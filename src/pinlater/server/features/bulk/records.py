@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller
 from pinlater.domain.bulk_runs import BULK_KEPT_MS, UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
 from pinlater.domain.history import HOUR_MS
@@ -32,14 +32,14 @@ _PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
 
 
 class _Order(NamedTuple):
-    """The first row of a run. `who`: who started it, as it is shown; `source`, `caller`: the same for the audit. `undone_ms`: the start of
-    the run that it undoes."""
+    """The first row of a run. `who`: who started it, as it is shown; `source`, `caller`: the same for listeners to its end.
+    `undone_ms`: the start of the run that it undoes."""
 
     order: BulkOrder
     who: str
     undone_ms: int = 0
     source: str = ""
-    caller: AuditCaller = WITHOUT_TOKEN
+    caller: NamedCaller = WITHOUT_TOKEN
 
 
 class RunProgress(NamedTuple):
@@ -92,7 +92,7 @@ class KeptRun(NamedTuple):
     stop: bool = False
     undone_ms: int = 0
     source: str = ""
-    caller: AuditCaller = WITHOUT_TOKEN
+    caller: NamedCaller = WITHOUT_TOKEN
 
     @property
     def is_running(self) -> bool:

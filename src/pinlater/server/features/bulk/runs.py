@@ -15,13 +15,11 @@ requests no more than two busy clients do.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 
-from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller, AuditEntry, AuditOutcome
 from pinlater.domain.bulk_runs import (
     BULK_RUNNING_MAX,
     BULKS_KEPT_MAX,
@@ -37,6 +35,7 @@ from pinlater.domain.bulk_runs import (
     BulkRunList,
     BulkState,
 )
+from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import (
@@ -60,6 +59,7 @@ from pinlater.server.features.bulk.undo import (
     order_to_undo,
 )
 from pinlater.server.operations.bulk import Bulk, check_attempts
+from pinlater.server.operations.changes import AdministrativeChange, ChangeOutcome
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.job_queries import JobQueries, check_priority
@@ -85,7 +85,7 @@ _TELLS_MAX = 60
 
 
 class BulkRuns:
-    """The bulk changes in the background. `server`: the name of this one, which no other has."""
+    """The bulk changes in the background. `server`: the name of this one, which no other has. `tell_end` hears of each end of a run."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class BulkRuns:
         clock: Clock,
         settings: JobSettings,
         server: Callable[[], str],
-        note: Callable[[AuditEntry], None],
+        tell_end: Callable[[AdministrativeChange], None],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._shards = shards
@@ -112,7 +112,7 @@ class BulkRuns:
         self._clock = clock
         self._settings = settings
         self._server = server
-        self._note = note
+        self._tell_end = tell_end
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._is_closing = False
@@ -122,10 +122,10 @@ class BulkRuns:
         self._searches = asyncio.Semaphore(1)
 
     # --- operations -----------------------------------------------------------------------------------------------------------
-    async def start(self, order: BulkOrder, who: str, source: str = "", caller: AuditCaller = WITHOUT_TOKEN) -> BulkRun:
+    async def start(self, order: BulkOrder, who: str, source: str = "", caller: NamedCaller = WITHOUT_TOKEN) -> BulkRun:
         """Keeps the order and begins it. Raises `InvalidArgument`, also if there are too many runs, and `QueueNotFound`.
 
-        `who`: who starts it, as it is shown; `source`, `caller`: as the audit has them at its end.
+        `who`: who starts it, as it is shown; `source`, `caller`: as listeners to its end have them.
         """
         self._check(order)
         await self._queue_cache.require(order.queue)
@@ -410,7 +410,7 @@ class BulkRuns:
             await self._end(steps, state, detail)
 
     async def _end(self, steps: BulkSteps, state: BulkState, detail: str) -> None:
-        """Ends the run, and then tells the audit. If the end can't be kept, the next server that looks ends the run."""
+        """Ends the run, and then tells of it. If the end can't be kept, the next server that looks ends the run."""
         steps.end(state, self._clock.now_ms(), detail)
         if not await self._keep_end(steps):
             return
@@ -419,12 +419,16 @@ class BulkRuns:
         if order.undoes is not None:
             about["undoes"] = order.undoes
         logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
-        outcome = AuditOutcome.FAILED if state is BulkState.FAILED else AuditOutcome.OK
-        arguments, detail = json.dumps(about), now.detail[:WHO_CHARS_MAX]
-        (who, roles), source = steps.run.caller, steps.run.source
-        self._note(
-            AuditEntry(
-                "", 0, who, roles, source, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail
+        self._tell_end(
+            AdministrativeChange(
+                "bulkRun",
+                order.queue,
+                about,
+                steps.run.caller,
+                steps.run.source,
+                outcome=ChangeOutcome.FAILED if state is BulkState.FAILED else ChangeOutcome.OK,
+                detail=now.detail[:WHO_CHARS_MAX],
+                jobs=now.changed,
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.domain.body_masks import BodyMasks
+from pinlater.server.features.explain.explain import Explain
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.masking import Turns, mask_info
 from pinlater.server.thrift.methods.looking import job_info, number
@@ -13,7 +14,7 @@ from pinlater.wire.generated import structs
 
 
 async def _explain_job(service: Service, call: structs.explainJob_args) -> structs.JobExplanation:
-    explained = await service.explaining.explain(call.queue, call.descriptor)
+    explained = await service.of(Explain).explain(call.queue, call.descriptor)
     queue, ahead = explained.queue, explained.ahead
     return structs.JobExplanation(
         descriptor=explained.descriptor,

@@ -7,16 +7,17 @@ from typing import Any
 
 from pinlater.domain.body_masks import BodyMasks, masked_text
 from pinlater.domain.failures import FailureGroup
+from pinlater.server.features.failures.groups import FailureQueries
 from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.audit import TEXT_MAX, Audited, Fields, given
+from pinlater.server.thrift.administrative import TEXT_MAX, Administrative, Fields, given
 from pinlater.server.thrift.methods.record import ServedMethod, queues_of_request
 from pinlater.wire.generated import structs
 
 
 async def _get_failures(service: Service, call: structs.getFailures_args) -> structs.FailuresResponse:
     """In pieces between which other calls get their turn."""
-    found = await service.failures.failure_groups(call.request.queues)
+    found = await service.of(FailureQueries).failure_groups(call.request.queues)
     groups = await in_turns(found.groups, _groups, JOBS_A_TURN)
     return structs.FailuresResponse(groups, found.incomplete or None)
 
@@ -34,7 +35,7 @@ async def _mask(masks: BodyMasks, call: Any, answer: Any) -> None:
 
 
 async def _mute_failures(service: Service, call: structs.muteFailures_args) -> None:
-    await service.failures.mute(call.mute.queue, call.mute.name, call.mute.until_ms)
+    await service.of(FailureQueries).mute(call.mute.queue, call.mute.name, call.mute.until_ms)
 
 
 def _mute_asked(call: Any) -> Fields:
@@ -47,6 +48,6 @@ METHODS = [
         "muteFailures",
         handle=_mute_failures,
         queues=lambda call: (call.mute.queue,),
-        audited=Audited(_mute_asked),
+        administrative=Administrative(_mute_asked),
     ),
 ]

@@ -1,4 +1,4 @@
-"""The periodic work of the history, and its switch."""
+"""The periodic work of the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinlater.server.telemetry.metrics import Metrics
 
 
 class HistoryKeeper:
-    """Keeps the history for one server."""
+    """Keeps the history for one server. `swept_by_others()`: the shards that another server sweeps, and rolls up."""
 
     def __init__(
         self,
@@ -24,13 +24,10 @@ class HistoryKeeper:
         clock: Clock,
         origin: str,
         settings: HistorySettings,
+        swept_by_others: Callable[[], Set[str]],
     ) -> None:
-        self.is_on = settings.max_queues > 0
         self._recorder = Recorder(shards, metrics, counts, clock, origin, settings)
         self._rollup = Rollup(shards, clock)
-
-    def leave_to_others(self, swept_by_others: Callable[[], Set[str]]) -> None:
-        """`swept_by_others()`: the shards that another server sweeps, and rolls up."""
         self._recorder.swept_by_others = self._rollup.swept_by_others = swept_by_others
 
     async def keep(self) -> float:
@@ -41,5 +38,4 @@ class HistoryKeeper:
 
     async def stop(self) -> None:
         """Stores what is not stored."""
-        if self.is_on:
-            await self._recorder.stop()
+        await self._recorder.stop()

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from pinlater.domain.history import HistoryPoint
+from pinlater.server.features.history.queries import HistoryQueries
 from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.audit import TEXT_MAX, Audited, Fields
+from pinlater.server.thrift.administrative import TEXT_MAX, Administrative, Fields
 from pinlater.server.thrift.methods.record import ServedMethod, queues_of_request
 from pinlater.wire.generated import structs
 
@@ -16,7 +17,9 @@ from pinlater.wire.generated import structs
 async def _get_queue_history(service: Service, call: structs.getQueueHistory_args) -> structs.QueueHistoryResponse:
     """In pieces between which other calls get their turn."""
     request = call.request
-    history = await service.history.queue_history(request.queues, request.from_ms, request.until_ms, request.step_s)
+    history = await service.of(HistoryQueries).queue_history(
+        request.queues, request.from_ms, request.until_ms, request.step_s
+    )
     queues = [
         structs.QueueHistory(each.queue, await in_turns(each.points, _points, JOBS_A_TURN)) for each in history.queues
     ]
@@ -52,7 +55,7 @@ def _points(points: Iterable[HistoryPoint]) -> list[structs.HistoryPoint]:
 
 
 async def _add_deploy_mark(service: Service, call: structs.addDeployMark_args) -> None:
-    await service.history.add_mark(call.mark.text, call.mark.at_ms, call.mark.queue or "")
+    await service.of(HistoryQueries).add_mark(call.mark.text, call.mark.at_ms, call.mark.queue or "")
 
 
 def _mark_asked(call: Any) -> Fields:
@@ -65,6 +68,6 @@ METHODS = [
         "addDeployMark",
         handle=_add_deploy_mark,
         queues=lambda call: (call.mark.queue or "",),  # a mark for all queues, without a name, needs a token for all
-        audited=Audited(_mark_asked),
+        administrative=Administrative(_mark_asked),
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.domain.calls import CallerRights, ClusterStatus, ShardDetails
+from pinlater.server.features.status.status import Status
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.looking import number
 from pinlater.server.thrift.methods.record import ServedMethod, known_caller_of
@@ -13,7 +14,7 @@ from pinlater.wire.generated import structs
 
 # --- the server ---------------------------------------------------------------------------------------------------------------
 async def _get_server_info(service: Service, call: structs.getServerInfo_args) -> structs.ServerInfo:
-    info, known = await service.server_info(), known_caller_of(call)
+    info, known = await service.of(Status).server_info(), known_caller_of(call)
     rights = info.caller if known is None else known.rights
     return structs.ServerInfo(
         version=info.version,
@@ -46,7 +47,7 @@ def _caller_rights(caller: CallerRights) -> structs.CallerRights:
 # --- the cluster --------------------------------------------------------------------------------------------------------------
 async def _get_cluster(service: Service, call: structs.getCluster_args) -> structs.ClusterStatus:
     del call
-    return _cluster_status(await service.cluster())
+    return _cluster_status(await service.of(Status).cluster())
 
 
 def _cluster_status(status: ClusterStatus) -> structs.ClusterStatus:
@@ -127,7 +128,7 @@ def _without_texts(status: Any) -> Any:
 # --- owners -------------------------------------------------------------------------------------------------------------------
 async def _get_queue_owners(service: Service, call: structs.getQueueOwners_args) -> structs.QueueOwners:
     del call
-    owners = await service.owners()
+    owners = await service.of(Status).owners()
     return structs.QueueOwners(
         [structs.OwningServer(server.id, server.address or None) for server in owners.servers],
         [structs.OwnedShard(shard.name, shard.takes_enqueues, list(shard.owners)) for shard in owners.shards],

@@ -7,6 +7,7 @@ from typing import Any
 
 from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.workers import WorkerStatus
+from pinlater.server.features.workers.workers import Workers
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.looking import number
@@ -21,7 +22,7 @@ async def _get_waiting_dequeues(
     service: Service, call: structs.getWaitingDequeues_args
 ) -> list[structs.WaitingDequeues]:
     del call
-    return await in_turns(await service.waiting_dequeues(), _waiting)
+    return await in_turns(await service.of(Workers).waiting_dequeues(), _waiting)
 
 
 def _waiting(found: Sequence[WaitingDequeues]) -> list[structs.WaitingDequeues]:
@@ -39,7 +40,7 @@ async def _get_workers(service: Service, call: structs.getWorkers_args) -> list[
             each.up_ms,
             each.forgotten,
         )
-        for each in await service.known_workers(bool(call.everywhere))
+        for each in await service.of(Workers).known_workers(bool(call.everywhere))
     ]
 
 

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from pinlater.domain.workers import LOST_MAX, LostClaim, WorkerInfo, WorkerQueue, WorkerStatus
+from pinlater.server.operations.claim_events import ClaimEvents
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX, kept_source
 from pinlater.server.operations.values import Caller
 
@@ -133,7 +134,7 @@ Asking = tuple[_Entry, _WorkerInQueue]
 Known = tuple[tuple[str, int], _Entry]
 
 
-class WorkerRegistry:
+class WorkerRegistry(ClaimEvents):
     """The workers of one server. Every request of a worker makes one call here, which costs about a microsecond."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -146,7 +147,6 @@ class WorkerRegistry:
 
     # --- what happens -----------------------------------------------------------------------------------------------------
     def asked(self, caller: Caller, queue: str) -> Asking:
-        """A worker asks for jobs. The value is for `handed_out`."""
         entry, now_s = self._heard(caller)
         seen = entry.queues.get(queue)
         if seen is None or len(entry.queues) > 1:
@@ -155,7 +155,6 @@ class WorkerRegistry:
         return entry, seen
 
     def handed_out(self, asking: Asking, jobs: int, claim_ms: int) -> None:
-        """A worker gets jobs. `claim_ms`: the longest of their claims."""
         entry, seen = asking
         entry.event_s = entry.heard_s = now_s = self._monotonic()
         if seen.handed_out is None:
@@ -164,19 +163,17 @@ class WorkerRegistry:
         entry.claim_ms = claim_ms
 
     def renewed(self, caller: Caller, queue: str) -> None:
-        """A worker renews claims."""
         entry, _ = self._heard(caller)
         entry.of(queue)
 
     def reported(self, caller: Caller) -> None:
-        """A worker sends a request that never names a process. It counts only if callers of the source name none."""
+        """Counts only if callers of the source name no process."""
         source = caller.source
         entry = self._entries.get((kept_source(source) if len(source) > SOURCE_CHARS_MAX else source, 0))
         if entry is not None and entry.heard_s is not None:
             self._heard(caller)
 
     def late(self, caller: Caller, queue: str, number: int) -> None:
-        """`number` of its answers came after their claims had ended."""
         entry, now_s = self._entry(kept_source(caller.source), 0)
         seen = entry.of(queue)
         if seen.late is None:

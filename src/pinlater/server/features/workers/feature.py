@@ -1,0 +1,24 @@
+"""Puts the workers into a server: their registry listens to what callers do about claims."""
+
+from __future__ import annotations
+
+from pinlater.server.features.feature import Feature
+from pinlater.server.features.status.status import Status
+from pinlater.server.features.workers.methods import METHODS
+from pinlater.server.features.workers.registry import WorkerRegistry
+from pinlater.server.features.workers.workers import Workers
+from pinlater.server.front.operations import Forwarded
+from pinlater.server.maintenance.sweeps import Sweeps
+from pinlater.server.operations.service import Service
+
+
+def _add(service: Service) -> None:
+    registry, status = WorkerRegistry(service.clock.monotonic), service.of(Status)
+    service.hear_claims(registry)
+    service.of(Sweeps).lost_claims = registry.timed_out
+    service.put(
+        Workers(registry, service.dispatcher, service.identity, service.clock, lambda: status.cluster_status().members)
+    )
+
+
+FEATURE = Feature(METHODS, _add, Forwarded(Workers, looks=("waiting_dequeues", "known_workers")))
