@@ -23,6 +23,7 @@ from bench.sqlite_stores import SqliteStore
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
 
@@ -65,7 +66,7 @@ async def _work(path: Path, jobs: int, *, busy: bool) -> dict[str, float]:
     clock = SystemClock()
     shard = SqliteShard(path)
     await shard.open(clock.now_ms())
-    await shard.create_queues([QUEUE], clock.now_ms())
+    await shard.submit(create_queues([QUEUE], clock.now_ms()))
     lanes, latencies = ShardLanes(shard, clock), array("d")
     hog = asyncio.create_task(_never_idle()) if busy else None
     started = time.perf_counter()

@@ -29,6 +29,7 @@ from bench.stores import BenchmarkStore
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.history import KEPT_MS
 from pinlater.server.features.history.sample import QueueSample, pack
+from pinlater.server.storage.commands import SaveSamples, create_queues
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.values import StoredSample
 
@@ -210,7 +211,7 @@ async def _fill(shard: Shard, jobs: int, queues: int) -> None:
     names = [f"queue_{number}" for number in range(queues)]
     async with filling(shard, clock) as filler:
         for start in range(0, queues, _QUEUES_A_CALL):
-            await shard.create_queues(names[start : start + _QUEUES_A_CALL], clock.now_ms())
+            await shard.submit(create_queues(names[start : start + _QUEUES_A_CALL], clock.now_ms()))
         now_ms = clock.now_ms()
         for start in range(0, jobs, _CHUNK):
             numbers = range(start, min(start + _CHUNK, jobs))
@@ -219,9 +220,9 @@ async def _fill(shard: Shard, jobs: int, queues: int) -> None:
         for sample in _samples([QUEUE, *names], now_ms):
             samples.append(sample)
             if len(samples) == _CHUNK:
-                await shard.save_samples(samples)
+                await shard.submit(SaveSamples(samples))
                 samples = []
-        await shard.save_samples(samples)
+        await shard.submit(SaveSamples(samples))
 
 
 def _samples(queues: list[str], now_ms: int) -> Iterator[StoredSample]:

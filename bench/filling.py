@@ -9,6 +9,7 @@ from bench.benchmark_run import BODY, QUEUE
 from pinlater.domain.clock import Clock
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
+from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, create_queues
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobAck, JobKey
 
@@ -32,7 +33,7 @@ class Filler:
                 NewJob(job_id, BODY, 1, run_after_ms, 2)
                 for job_id, run_after_ms in zip(self._ids.make(len(due)), due, strict=True)
             ]
-            (answer,) = await self._shard.insert_jobs([InsertRequest(QUEUE, jobs)], self._clock.now_ms())
+            (answer,) = await self._shard.submit(InsertJobs([InsertRequest(QUEUE, jobs)], self._clock.now_ms()))
             assert isinstance(answer, Inserted), answer
 
     async def finished(self, count: int) -> None:
@@ -52,7 +53,7 @@ class Filler:
     async def claim(self, limit: int) -> list[JobKey]:
         """As many as the store gives at once, one at least."""
         order = ClaimOrder(QUEUE, [ClaimCall(limit, _HOLDER, 1 << 30)], 600_000)
-        (claimed,) = await self._shard.claim_jobs([order], self._clock.now_ms())
+        (claimed,) = await self._shard.submit(ClaimJobs([order], self._clock.now_ms()))
         assert isinstance(claimed, Claimed), claimed
         keys = [JobKey(QUEUE, job.priority, job.id) for job in claimed.jobs[0]]
         assert keys, f"none claimed, {limit} to come"
@@ -60,7 +61,7 @@ class Filler:
 
     async def finish(self, keys: Sequence[JobKey]) -> None:
         """Acks claimed jobs."""
-        await self._shard.finish_jobs([JobAck(key, succeeded=True) for key in keys], self._clock.now_ms())
+        await self._shard.submit(FinishJobs([JobAck(key, succeeded=True) for key in keys], self._clock.now_ms()))
 
 
 @asynccontextmanager
@@ -68,7 +69,7 @@ async def filling(shard: Shard, clock: Clock) -> AsyncIterator[Filler]:
     """Opens the shard, with the queue made, and closes it."""
     await shard.open(clock.now_ms())
     try:
-        await shard.create_queues([QUEUE], clock.now_ms())
+        await shard.submit(create_queues([QUEUE], clock.now_ms()))
         yield Filler(shard, clock)
     finally:
         await shard.close()

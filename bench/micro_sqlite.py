@@ -18,6 +18,7 @@ import uvloop
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
+from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest, JobAck, JobKey
@@ -38,7 +39,7 @@ async def measure(folder: str, size: int, jobs: int, *, busy: bool, inline_us: i
     clock = SystemClock()
     shard = SqliteShard(Path(folder) / f"{size}-{busy}-{inline_us}.db", SqliteSettings(inline_commit_us=inline_us))
     await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
     ids = IdMaker(clock, 0, shard.highest_id)
     stop = asyncio.Event()
     burner = asyncio.create_task(burn(stop)) if busy else None
@@ -49,14 +50,14 @@ async def measure(folder: str, size: int, jobs: int, *, busy: bool, inline_us: i
         new = [NewJob(job_id, BODY, 1, now, 2) for job_id in ids.make(size)]
         holder = Holder("127.0.0.1:9010:1767225600000:source:12", "source", f"{done:032x}")
         started = time.perf_counter()
-        await shard.insert_jobs([InsertRequest("q", new)], now)
+        await shard.submit(InsertJobs([InsertRequest("q", new)], now))
         inserted = time.perf_counter()
-        [got] = await shard.claim_jobs([ClaimOrder("q", [ClaimCall(size, holder)], 600_000)], now)
+        [got] = await shard.submit(ClaimJobs([ClaimOrder("q", [ClaimCall(size, holder)], 600_000)], now))
         assert isinstance(got, Claimed)
         claimed = time.perf_counter()
         acks = [JobAck(JobKey("q", 1, job.id), True, holder.token) for job in got.jobs[0]]
         before_ack = time.perf_counter()
-        await shard.finish_jobs(acks, now)
+        await shard.submit(FinishJobs(acks, now))
         acked = time.perf_counter()
         for index, took in enumerate((inserted - started, claimed - inserted, acked - before_ack)):
             spent[index] += took

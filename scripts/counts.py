@@ -146,7 +146,7 @@ def method_tables(paths: Sequence[Path], methods: set[str]) -> list[str]:
 
 
 def guarded_methods() -> int:
-    """Methods of the guarded shard, each of which passes on one method of a shard."""
+    """Public methods and attributes of the guarded shard."""
     path = SOURCE / "server/sharding/guarded.py"
     if not path.exists():
         return 0

@@ -12,7 +12,7 @@ from pinlater.domain.access import Role, digest_of
 from pinlater.domain.audit import AuditEntry
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.file_authors import FileAuthor
-from pinlater.server.features.audit.trail import entry_of
+from pinlater.server.features.audit.trail import entry_for
 from pinlater.server.main.file_changes import (
     changed_ms,
     limit_changes,
@@ -26,15 +26,15 @@ NOW_MS = 1_800_000_000_000
 
 
 def token_entries(*changed: Any) -> list[AuditEntry]:
-    return [entry_of(change) for change in token_changes(*changed)]
+    return [entry_for(change) for change in token_changes(*changed)]
 
 
 def shard_entries(*changed: Any) -> list[AuditEntry]:
-    return [entry_of(change) for change in shard_changes(*changed)]
+    return [entry_for(change) for change in shard_changes(*changed)]
 
 
 def limit_entries(*changed: Any) -> list[AuditEntry]:
-    return [entry_of(change) for change in limit_changes(*changed)]
+    return [entry_for(change) for change in limit_changes(*changed)]
 
 
 def token(name: str, *roles: Role, secret: str = "pinlater_x", expires_at_ms: int | None = None) -> Token:
@@ -126,7 +126,7 @@ def test_a_file_that_changes_many_limits_is_one_entry() -> None:
 
 
 def test_another_number_of_servers_is_an_entry() -> None:
-    [entry] = map(entry_of, server_set_changes(3, 2, NOW_MS))
+    [entry] = map(entry_for, server_set_changes(3, 2, NOW_MS))
     assert (entry.who, entry.operation, json.loads(entry.arguments)) == (
         "server set",
         "serverSetChanged",

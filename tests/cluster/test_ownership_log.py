@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ChangeOwners, Command, ListOwners
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners
 from tests.sharding.faulty import FaultyShard
@@ -33,10 +35,14 @@ class Owned(FaultyShard):
         self.takes_ms = 0  # to change owners
         self.clock = ManualClock(0)
 
-    async def owners(self) -> Owners:
-        return self.kept
+    async def carry_out(self, command: Command[Any]) -> Any:
+        if isinstance(command, ListOwners):
+            return self.kept
+        if isinstance(command, ChangeOwners):
+            return self._change(command.known, command.owners)
+        return await super().carry_out(command)
 
-    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+    def _change(self, known: Owners, owners: Owners) -> bool:
         if self.refuses:
             raise ShardConnectionFailed("connection refused")
         if known != self.kept:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import ClassVar
 
 import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.server.cluster.peers import Peers
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import Announce
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import Member
 
 
@@ -18,10 +21,12 @@ class Shared(MemoryShard):
     capabilities = MemoryShard.capabilities._replace(shared=True)
     turns = 0  # of the loop, that an announcement takes
 
-    async def announce(self, address: str) -> str:
+    async def _announce(self, address: str) -> str:
         for _ in range(self.turns):
             await asyncio.sleep(0)
         return "secret"
+
+    table: ClassVar[Table] = MemoryShard.table | dict([entry_of(Announce)(_announce)])
 
 
 async def test_each_other_server_with_an_address_is_known_by_the_secret_of_a_shard() -> None:

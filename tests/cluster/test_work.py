@@ -10,6 +10,7 @@ from pinlater.domain.job import Holder, NewJob
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.ownership.work import SliceWork
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import ClaimCall, Claimed, InsertRequest
 from tests.sharding.faulty import FaultyShard
@@ -18,7 +19,7 @@ from tests.sharding.faulty import FaultyShard
 async def shared_shard(clock: ManualClock, *queues: str) -> ShardLanes:
     shard = FaultyShard(MemoryShard("s"))
     await shard.open(clock.now_ms())
-    await shard.create_queues(list(queues), clock.now_ms())
+    await shard.submit(create_queues(list(queues), clock.now_ms()))
     return ShardLanes(shard, clock)
 
 

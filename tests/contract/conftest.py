@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
 from tests.contract.stores import STORES, make_store, needs_server
@@ -47,7 +48,7 @@ async def desk(store_kind: str, tmp_path: Path) -> AsyncIterator[Desk]:
     """A desk whose shard is open and has the queue `emails`."""
     desk = Desk(lambda: make_store(store_kind, tmp_path))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     yield desk
     await desk.shard.close()
 

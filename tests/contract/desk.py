@@ -16,6 +16,24 @@ from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import HandedOutJob, Holder, JobInfo, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import PriorityCounts
 from pinlater.domain.transitions import StatusRule
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    CancelJobs,
+    CheckpointJobs,
+    ClaimJobs,
+    CollectGarbage,
+    CountJobs,
+    ExtendClaims,
+    FinishJobs,
+    InsertJobs,
+    LookupJobs,
+    MoveJobs,
+    PurgeJobs,
+    ReleaseJobs,
+    RequeueFailedJobs,
+    RunJobs,
+    ScanJobs,
+)
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.values import (
     Acked,
@@ -134,7 +152,7 @@ class Desk:
         )
 
     async def request(self, request: InsertRequest) -> Inserted | PinLaterError:
-        [result] = await self.shard.insert_jobs([request], self.now)
+        [result] = await self.shard.submit(InsertJobs([request], self.now))
         return result
 
     async def insert(self, *jobs: NewJob, queue: str = QUEUE) -> Inserted:
@@ -155,7 +173,7 @@ class Desk:
         return Holder(f"host:9010:0:{source}:{number}", source, f"token{number}")
 
     async def order(self, order: ClaimOrder) -> Claimed:
-        [result] = await self.shard.claim_jobs([order], self.now)
+        [result] = await self.shard.submit(ClaimJobs([order], self.now))
         assert isinstance(result, Claimed), result
         return result
 
@@ -189,7 +207,7 @@ class Desk:
     # --- ending and keeping ---------------------------------------------------------------------------------------------
 
     async def ack(self, ack: JobAck) -> Acked:
-        [result] = await self.shard.finish_jobs([ack], self.now)
+        [result] = await self.shard.submit(FinishJobs([ack], self.now))
         return result
 
     async def succeed(self, key: JobKey, *, token: str | None = None, status: str = "") -> Acked:
@@ -208,27 +226,27 @@ class Desk:
         return await self.ack(JobAck(key, False, token, status, delay_ms, final, *error))
 
     async def checkpoint(self, checkpoint: JobCheckpoint) -> Acked:
-        [result] = await self.shard.checkpoint_jobs([checkpoint], self.now)
+        [result] = await self.shard.submit(CheckpointJobs([checkpoint], self.now))
         return raise_error(result)
 
     async def heartbeat(self, ref: ClaimRef) -> Acked:
-        [result] = await self.shard.extend_claims([ref], self.now)
+        [result] = await self.shard.submit(ExtendClaims([ref], self.now))
         return result
 
     async def release(self, ref: ClaimRef, delay_ms: int = 0) -> Acked:
-        [result] = await self.shard.release_jobs([ref._replace(delay_ms=delay_ms)], self.now)
+        [result] = await self.shard.submit(ReleaseJobs([ref._replace(delay_ms=delay_ms)], self.now))
         return result
 
     async def cancel(self, key: JobKey) -> Acked:
-        [result] = await self.shard.cancel_jobs([key], self.now)
+        [result] = await self.shard.submit(CancelJobs([key], self.now))
         return result
 
     async def run(self, key: JobKey, *, attempts: int = 1, delay_ms: int = 0) -> Acked:
-        [result] = await self.shard.run_jobs([RunOrder(key, attempts, self.now + delay_ms)], self.now)
+        [result] = await self.shard.submit(RunJobs([RunOrder(key, attempts, self.now + delay_ms)], self.now))
         return result
 
     async def move(self, key: JobKey, priority: int) -> Acked:
-        [result] = await self.shard.move_jobs([key], priority, self.now)
+        [result] = await self.shard.submit(MoveJobs([key], priority, self.now))
         return result
 
     async def retry_failed(
@@ -245,7 +263,7 @@ class Desk:
         order = Requeue(queue, priority, attempts, self.now + delay_ms, limit, skip_cancelled)
         done = 0
         while done < limit:
-            result = await self.shard.requeue_failed_jobs(order._replace(limit=limit - done), self.now)
+            result = await self.shard.submit(RequeueFailedJobs(order._replace(limit=limit - done), self.now))
             assert isinstance(result, Requeued), result
             done += result.done
             if result.stopped_at is None:
@@ -254,7 +272,7 @@ class Desk:
         return done
 
     async def purge(self, state: JobState, *, queue: str = QUEUE, priority: int = 1, limit: int = ALL) -> int:
-        result = await self.shard.purge_jobs(Purge(queue, state, priority, limit))
+        result = await self.shard.submit(PurgeJobs(Purge(queue, state, priority, limit)))
         assert isinstance(result, int), result
         return result
 
@@ -274,7 +292,7 @@ class Desk:
     # --- looking --------------------------------------------------------------------------------------------------------
 
     async def find(self, key: JobKey, *, bodies: bool = True) -> JobInfo | None:
-        [job] = await self.shard.lookup_jobs([key], bodies=bodies)
+        [job] = await self.shard.submit(LookupJobs([key], bodies=bodies))
         return job
 
     async def look(self, key: JobKey, *, bodies: bool = True) -> JobInfo:
@@ -283,7 +301,7 @@ class Desk:
         return job
 
     async def page(self, page: Page) -> Sequence[PageRow]:
-        rows = await self.shard.scan_jobs(page)
+        rows = await self.shard.submit(ScanJobs(page))
         assert not isinstance(rows, PinLaterError), rows
         return rows
 
@@ -295,8 +313,8 @@ class Desk:
 
     async def counts(self, queue: str = QUEUE, priority: int = 1) -> PriorityCounts:
         """The counters of one queue and priority, the due part brought up to now first."""
-        await self.shard.advance_due(self.now, ALL)
-        found = (row.counts for row in await self.shard.count_jobs([queue]))
+        await self.shard.submit(AdvanceDue(self.now, ALL))
+        found = (row.counts for row in await self.shard.submit(CountJobs([queue])))
         return next((counts for counts in found if counts.priority == priority), PriorityCounts(priority))
 
     async def assert_counters_exact(self, queue: str = QUEUE, priorities: Sequence[int] = (1, 2, 3)) -> None:
@@ -319,7 +337,7 @@ class Desk:
         self, *, succeeded_ms: int = HOUR_MS, failed_ms: int = HOUR_MS, limit: int = ALL
     ) -> tuple[int, int]:
         """Garbage of the queue `emails`; returns how many succeeded and failed jobs went."""
-        swept = await self.shard.collect_garbage([TimeToLive(QUEUE, succeeded_ms, failed_ms)], self.now, limit)
+        swept = await self.shard.submit(CollectGarbage([TimeToLive(QUEUE, succeeded_ms, failed_ms)], self.now, limit))
         return sum(s.deleted_succeeded for s in swept), sum(s.deleted_failed for s in swept)
 
 

@@ -6,6 +6,16 @@ import pytest
 
 from pinlater.domain.errors import RequestKeyConflict
 from pinlater.domain.job import UniqueScope
+from pinlater.server.storage.commands import (
+    CancelJobs,
+    CountTimedKeys,
+    FindRequests,
+    FindUnique,
+    ListUniqueKeys,
+    ListUniqueQueues,
+    NoteMap,
+    create_queues,
+)
 from pinlater.server.storage.values import Inserted, InsertRequest, JobKey, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from tests.contract.desk import QUEUE, Desk, unique
 
@@ -21,7 +31,7 @@ async def test_a_known_request_is_found_with_its_first_answer(desk: Desk) -> Non
     assert isinstance(first, Inserted)
 
     refs = [RequestRef(QUEUE, "other", b"f"), RequestRef(QUEUE, "r", b"f"), RequestRef("nowhere", "r", b"f")]
-    nothing, found, no_queue = await desk.shard.find_requests(refs, desk.now)
+    nothing, found, no_queue = await desk.shard.submit(FindRequests(refs, desk.now))
 
     assert (nothing, no_queue) == (None, None)
     assert isinstance(found, Inserted)
@@ -32,7 +42,7 @@ async def test_a_known_request_is_found_with_its_first_answer(desk: Desk) -> Non
 async def test_a_known_request_with_other_content_is_found_as_a_conflict(desk: Desk) -> None:
     await desk.request(InsertRequest(QUEUE, [desk.job()], request_key="r", fingerprint=b"f"))
 
-    [found] = await desk.shard.find_requests([RequestRef(QUEUE, "r", b"other")], desk.now)
+    [found] = await desk.shard.submit(FindRequests([RequestRef(QUEUE, "r", b"other")], desk.now))
 
     assert isinstance(found, RequestKeyConflict)
 
@@ -41,26 +51,26 @@ async def test_a_request_is_not_found_after_its_two_minutes(desk: Desk) -> None:
     await desk.request(InsertRequest(QUEUE, [desk.job()], request_key="r", fingerprint=b"f"))
     ref = RequestRef(QUEUE, "r", b"f")
     desk.clock.advance(ms=TWO_MINUTES_MS - 1)
-    assert await desk.shard.find_requests([ref], desk.now) != [None]
+    assert await desk.shard.submit(FindRequests([ref], desk.now)) != [None]
     desk.clock.advance(ms=1_001)
 
-    assert await desk.shard.find_requests([ref], desk.now) == [None]
+    assert await desk.shard.submit(FindRequests([ref], desk.now)) == [None]
 
 
 async def test_looking_for_nothing_finds_nothing(desk: Desk) -> None:
-    assert list(await desk.shard.find_requests([], desk.now)) == []
-    assert list(await desk.shard.find_unique([], desk.now)) == []
+    assert list(await desk.shard.submit(FindRequests([], desk.now))) == []
+    assert list(await desk.shard.submit(FindUnique([], desk.now))) == []
 
 
 async def test_a_unique_key_is_found_in_many_queues_at_once(desk: Desk) -> None:
     """More than one statement takes, beside other keys and queues that do not exist."""
     names = [f"q{number}" for number in range(1_200)]
-    await desk.shard.create_queues(names, desk.now)
+    await desk.shard.submit(create_queues(names, desk.now))
     holders = {name: desk.job(unique=unique("key")) for name in names[::400]}
     for name, job in holders.items():
         await desk.insert(job, desk.job(unique=unique("other")), queue=name)
 
-    found = await desk.shard.find_unique([UniqueRef(name, "key") for name in [*names, "nowhere"]], desk.now)
+    found = await desk.shard.submit(FindUnique([UniqueRef(name, "key") for name in [*names, "nowhere"]], desk.now))
 
     assert [holder and holder.job_id for holder in found] == [
         holders[name].id if name in holders else None for name in [*names, "nowhere"]
@@ -74,7 +84,7 @@ async def test_a_taken_unique_key_is_found_with_its_job(desk: Desk, scope: Uniqu
 
     refs = [UniqueRef(QUEUE, "K"), UniqueRef(QUEUE, "k"), UniqueRef("nowhere", "k"), UniqueRef(QUEUE, "k")]
 
-    assert list(await desk.shard.find_unique(refs, desk.now)) == [None, (job.id, 3), None, (job.id, 3)]
+    assert list(await desk.shard.submit(FindUnique(refs, desk.now))) == [None, (job.id, 3), None, (job.id, 3)]
 
 
 async def test_a_freed_unique_key_is_not_found(desk: Desk) -> None:
@@ -84,7 +94,7 @@ async def test_a_freed_unique_key_is_not_found(desk: Desk) -> None:
     refs = [UniqueRef(QUEUE, key) for key in scopes]
 
     async def found() -> list[bool]:
-        return [answer is not None for answer in await desk.shard.find_unique(refs, desk.now)]
+        return [answer is not None for answer in await desk.shard.submit(FindUnique(refs, desk.now))]
 
     claimed = await desk.claim(3)
     assert await found() == [False, True, True]
@@ -97,22 +107,25 @@ async def test_a_freed_unique_key_is_not_found(desk: Desk) -> None:
 
 async def test_queues_with_unique_keys_are_listed_with_their_oldest_job(desk: Desk) -> None:
     """A server learns from it which shards to ask after a change of the shard map."""
-    await desk.shard.create_queues(["other", "plain"], desk.now)
-    assert list(await desk.shard.list_unique_queues()) == []
+    await desk.shard.submit(create_queues(["other", "plain"], desk.now))
+    assert list(await desk.shard.submit(ListUniqueQueues())) == []
     first, second, third = (desk.job(unique=unique(key)) for key in "abc")
     await desk.insert(desk.job(), second, first, desk.job())
     await desk.insert(third, queue="other")
     await desk.insert(desk.job(), queue="plain")
 
-    assert list(await desk.shard.list_unique_queues()) == [UniqueHeld(QUEUE, first.id), UniqueHeld("other", third.id)]
+    assert list(await desk.shard.submit(ListUniqueQueues())) == [
+        UniqueHeld(QUEUE, first.id),
+        UniqueHeld("other", third.id),
+    ]
 
     [held] = [held for held in await desk.claim(10) if held.job.id == first.id]
     await desk.succeed(held.key)
-    assert (await desk.shard.list_unique_queues())[0] == UniqueHeld(QUEUE, second.id)
+    assert (await desk.shard.submit(ListUniqueQueues()))[0] == UniqueHeld(QUEUE, second.id)
 
 
 async def test_unique_keys_of_a_queue_are_listed_by_when_their_jobs_were_made(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     early = desk.now
     await desk.insert(desk.job(unique=unique("a\u00e9")), desk.job(unique=unique("b")), desk.job())
     await desk.insert(desk.job(unique=unique("c")), queue="other")
@@ -120,7 +133,7 @@ async def test_unique_keys_of_a_queue_are_listed_by_when_their_jobs_were_made(de
     await desk.insert(desk.job(unique=unique("d")))
 
     async def listed(by_ms: int, queue: str = QUEUE) -> list[str]:
-        page = await desk.shard.list_unique_keys(queue, by_ms, 10)
+        page = await desk.shard.submit(ListUniqueKeys(queue, by_ms, 10))
         assert page.after is None
         return sorted(page.keys)
 
@@ -141,14 +154,14 @@ async def test_unique_keys_are_listed_in_pages_and_none_that_is_held_all_the_tim
     desk.clock.advance(seconds=5)
     keys, pages, after = list[str](), 0, ""
     while True:
-        page = await desk.shard.list_unique_keys(QUEUE, made_by_ms, 500, after)
+        page = await desk.shard.submit(ListUniqueKeys(QUEUE, made_by_ms, 500, after))
         keys += page.keys
         pages += 1
         if page.after is None:
             break
         assert len(page.keys) <= 1_000
         after = page.after
-        await desk.shard.cancel_jobs([JobKey(QUEUE, 1, job.id) for job in freed[:10]], desk.now)
+        await desk.shard.submit(CancelJobs([JobKey(QUEUE, 1, job.id) for job in freed[:10]], desk.now))
         del freed[:10]
         await desk.insert(*(desk.job(unique=unique(f"new{pages}-{number}")) for number in range(100)))
 
@@ -159,29 +172,29 @@ async def test_unique_keys_are_listed_in_pages_and_none_that_is_held_all_the_tim
 async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk) -> None:
     """Also after a restart, where the store is durable."""
     start = desk.now
-    assert await desk.shard.note_map("1 2", start) == start
+    assert await desk.shard.submit(NoteMap("1 2", start)) == start
     desk.clock.advance(seconds=5)
-    assert await desk.shard.note_map("1 2", desk.now) == start
+    assert await desk.shard.submit(NoteMap("1 2", desk.now)) == start
     changed = desk.now
-    assert await desk.shard.note_map("1 2 3", changed) == changed
+    assert await desk.shard.submit(NoteMap("1 2 3", changed)) == changed
     desk.clock.advance(seconds=5)
     if desk.shard.capabilities.durable:
         await desk.reopen()
-    assert await desk.shard.note_map("1 2 3", desk.now) == changed
-    assert await desk.shard.note_map("1 2", desk.now) == desk.now
+    assert await desk.shard.submit(NoteMap("1 2 3", desk.now)) == changed
+    assert await desk.shard.submit(NoteMap("1 2", desk.now)) == desk.now
 
 
 async def test_keys_that_time_alone_frees_are_counted_with_the_end_of_the_last(desk: Desk) -> None:
     """Removing a shard would forget these keys, though their jobs have ended."""
-    assert await desk.shard.timed_keys(desk.now) == TimedKeys()
+    assert await desk.shard.submit(CountTimedKeys(desk.now)) == TimedKeys()
     held = await desk.put(unique=unique("unfinished"))
     short = await desk.put(unique=unique("short", UniqueScope.TIME, 1_000))
     await desk.put(unique=unique("long", UniqueScope.TIME, 60_000))
     for key in (held, short):
-        await desk.shard.cancel_jobs([key], desk.now)
+        await desk.shard.submit(CancelJobs([key], desk.now))
     ends = desk.now + 60_000
-    assert await desk.shard.timed_keys(desk.now) == TimedKeys(2, ends)
+    assert await desk.shard.submit(CountTimedKeys(desk.now)) == TimedKeys(2, ends)
     desk.clock.advance(ms=1_001)
-    assert await desk.shard.timed_keys(desk.now) == TimedKeys(1, ends)
+    assert await desk.shard.submit(CountTimedKeys(desk.now)) == TimedKeys(1, ends)
     desk.clock.advance(ms=60_000)
-    assert await desk.shard.timed_keys(desk.now) == TimedKeys()
+    assert await desk.shard.submit(CountTimedKeys(desk.now)) == TimedKeys()

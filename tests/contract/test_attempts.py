@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.domain.job import Attempt
 from pinlater.domain.transitions import ATTEMPT_ERROR_TEXT_BYTES_MAX, ATTEMPTS_KEPT_MAX, ERROR_TEXT_CHARS_MAX
+from pinlater.server.storage.commands import TimeOutClaims
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 
 
@@ -48,7 +49,7 @@ async def test_time_outs_and_cancels_are_recorded(desk: Desk) -> None:
     first = await desk.put_and_take()
     claimed_at = desk.now
     desk.clock.advance(ms=TIMEOUT_MS + 1)
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
     timed_out_at = desk.now
     second = await desk.take()
     await desk.cancel(first.key)

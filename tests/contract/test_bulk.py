@@ -6,6 +6,14 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import (
+    CancelJobs,
+    DeleteJobs,
+    PurgeJobs,
+    RequeueFailedJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.values import JobKey, Purge, Requeue
 from tests.contract.desk import QUEUE, Desk
 
@@ -55,7 +63,7 @@ async def test_a_retry_of_no_jobs_retries_none(desk: Desk) -> None:
 
 
 async def test_a_retry_touches_only_failed_jobs_of_its_priority_and_queue(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await failed_jobs(desk, 1, priority=2)
     for state in (JobState.SUCCEEDED, JobState.IN_PROGRESS, JobState.PENDING):
         await desk.put_in(state, priority=1)
@@ -98,7 +106,7 @@ async def test_a_retry_that_skips_cancelled_jobs_takes_the_failed_ones_behind_th
 async def test_a_retry_that_skips_cancelled_jobs_passes_more_of_them_than_one_call_looks_at(desk: Desk) -> None:
     """An operator cancels a whole queue; what fails later must still be found, by calls that each go on behind the one before."""
     cancelled = [await desk.put() for _ in range(1_300)]
-    await desk.shard.cancel_jobs(cancelled, desk.now)
+    await desk.shard.submit(CancelJobs(cancelled, desk.now))
     failed = await failed_jobs(desk, 3)
     desk.clock.advance(ms=1)
 
@@ -156,13 +164,15 @@ async def test_a_purged_job_is_gone_for_its_holder(desk: Desk) -> None:
     assert (await desk.succeed(held.key)).state is None
     assert await desk.find(held.key) is None
     desk.clock.advance(hours=1)
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, 10))) == []
     await desk.assert_counters_exact()
 
 
 async def test_bulk_work_on_a_missing_queue_is_refused(desk: Desk) -> None:
-    assert isinstance(await desk.shard.purge_jobs(Purge("missing", JobState.FAILED, 1, 1)), QueueNotFound)
-    assert isinstance(await desk.shard.requeue_failed_jobs(Requeue("missing", 1, 1, 0, 1), desk.now), QueueNotFound)
+    assert isinstance(await desk.shard.submit(PurgeJobs(Purge("missing", JobState.FAILED, 1, 1))), QueueNotFound)
+    assert isinstance(
+        await desk.shard.submit(RequeueFailedJobs(Requeue("missing", 1, 1, 0, 1), desk.now)), QueueNotFound
+    )
 
 
 @pytest.mark.differs("JSON_TABLE")
@@ -171,7 +181,7 @@ async def test_named_jobs_are_deleted_in_any_state(desk: Desk, state: JobState) 
     key = await desk.put_in(state)
     other = await desk.put_in(state)
 
-    assert await desk.shard.delete_jobs([key]) == 1
+    assert await desk.shard.submit(DeleteJobs([key])) == 1
 
     assert await desk.find(key) is None
     assert await desk.find(other) is not None
@@ -182,7 +192,7 @@ async def test_named_jobs_are_deleted_in_any_state(desk: Desk, state: JobState) 
 async def test_only_those_in_the_named_state_are_deleted(desk: Desk, state: JobState) -> None:
     keys = [await desk.put_in(one) for one in STATES[::-1]]
 
-    assert await desk.shard.delete_jobs(keys, state) == 1
+    assert await desk.shard.submit(DeleteJobs(keys, state)) == 1
 
     left = [job.state for key in keys if (job := await desk.find(key)) is not None]
     assert sorted(left) == [one for one in STATES if one is not state]
@@ -193,6 +203,6 @@ async def test_a_deletion_counts_each_job_once_and_unknown_ones_not_at_all(desk:
     key = await desk.put()
     keys = [key._replace(id=1), key._replace(priority=2), key._replace(queue="missing"), key, key]
 
-    assert await desk.shard.delete_jobs(keys) == 1
-    assert await desk.shard.delete_jobs([]) == 0
+    assert await desk.shard.submit(DeleteJobs(keys)) == 1
+    assert await desk.shard.submit(DeleteJobs([])) == 0
     assert (await desk.counts(QUEUE)).pending == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import CheckpointJobs, TimeOutClaims
 from pinlater.server.storage.values import JobCheckpoint, raise_error
 from tests.contract.desk import TIMEOUT_MS, Desk
 
@@ -150,7 +151,7 @@ async def test_a_checkpoint_of_an_unknown_job_is_not_found(desk: Desk) -> None:
     held = await desk.put_and_take()
     wrong = [held.key._replace(id=1), held.key._replace(priority=3), held.key._replace(queue="missing")]
 
-    saved = await desk.shard.checkpoint_jobs([JobCheckpoint(key, "worker") for key in wrong], desk.now)
+    saved = await desk.shard.submit(CheckpointJobs([JobCheckpoint(key, "worker") for key in wrong], desk.now))
 
     assert [raise_error(one).outcome for one in saved] == [Outcome.NOT_FOUND] * 3
 
@@ -158,20 +159,22 @@ async def test_a_checkpoint_of_an_unknown_job_is_not_found(desk: Desk) -> None:
 async def test_checkpoints_of_one_call_take_effect_in_order(desk: Desk) -> None:
     held = await desk.put_and_take()
 
-    first, second, third = await desk.shard.checkpoint_jobs(
-        [
-            JobCheckpoint(held.key, "worker", new_body=b"1", prepend_status="a"),
-            JobCheckpoint(held.key, "worker", new_body=b"2", prepend_status="b", move_to_pending=True),
-            JobCheckpoint(held.key, "worker", new_body=b"3", prepend_status="c"),
-        ],
-        desk.now,
+    first, second, third = await desk.shard.submit(
+        CheckpointJobs(
+            [
+                JobCheckpoint(held.key, "worker", new_body=b"1", prepend_status="a"),
+                JobCheckpoint(held.key, "worker", new_body=b"2", prepend_status="b", move_to_pending=True),
+                JobCheckpoint(held.key, "worker", new_body=b"3", prepend_status="c"),
+            ],
+            desk.now,
+        )
     )
 
     outcomes = [raise_error(one).outcome for one in (first, second, third)]
     assert outcomes == [Outcome.APPLIED, Outcome.APPLIED, Outcome.STALE_CLAIM]
     job = await desk.look(held.key)
     assert (job.state, job.body, job.custom_status) == (JobState.PENDING, b"2", "ba")
-    assert list(await desk.shard.checkpoint_jobs([], desk.now)) == []
+    assert list(await desk.shard.submit(CheckpointJobs([], desk.now))) == []
 
 
 async def test_checkpointed_jobs_time_out_later_but_still_do(desk: Desk) -> None:
@@ -182,9 +185,9 @@ async def test_checkpointed_jobs_time_out_later_but_still_do(desk: Desk) -> None
     saved_at = desk.now
 
     desk.clock.advance(ms=TIMEOUT_MS - 1)
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, 10))) == []
     desk.clock.advance(ms=10)
-    [swept] = await desk.shard.time_out_claims(desk.now, 10)
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, 10))
 
     assert swept.retried == 1
     assert (await desk.look(held.key)).run_after_ms == saved_at - 5

@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import ClaimJobs, DeleteJobs, PeekJobs, create_queues
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
 
@@ -98,7 +99,7 @@ async def test_orders_of_one_call_are_answered_in_order_and_fail_alone(desk: Des
     key = await desk.put()
     orders = [ClaimOrder(name, [ClaimCall(1, desk.holder())], TIMEOUT_MS) for name in ("missing", QUEUE)]
 
-    missing, found = await desk.shard.claim_jobs(orders, desk.now)
+    missing, found = await desk.shard.submit(ClaimJobs(orders, desk.now))
 
     assert isinstance(missing, QueueNotFound)
     assert isinstance(found, Claimed)
@@ -106,7 +107,7 @@ async def test_orders_of_one_call_are_answered_in_order_and_fail_alone(desk: Des
 
 
 async def test_a_claim_of_no_orders_or_no_calls_does_nothing(desk: Desk) -> None:
-    assert list(await desk.shard.claim_jobs([], desk.now)) == []
+    assert list(await desk.shard.submit(ClaimJobs([], desk.now))) == []
     claimed = await desk.order(ClaimOrder(QUEUE, [], TIMEOUT_MS))
     assert list(claimed.jobs) == []
 
@@ -123,13 +124,13 @@ async def test_a_short_claim_names_no_time_of_a_job_that_is_gone(desk: Desk) -> 
     """The first of the jobs that are not due yet was deleted: a waiter would wake for nothing."""
     first = await desk.put(delay_ms=1)
     await desk.put(delay_ms=400)
-    await desk.shard.delete_jobs([first])
+    await desk.shard.submit(DeleteJobs([first]))
     order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS)
 
     assert (await desk.order(order)).next_due_ms == desk.now + 400
     second = await desk.put(delay_ms=300)
     assert (await desk.order(order)).next_due_ms == desk.now + 300
-    await desk.shard.delete_jobs([second])
+    await desk.shard.submit(DeleteJobs([second]))
     assert (await desk.order(order)).next_due_ms == desk.now + 400
 
 
@@ -171,7 +172,7 @@ async def test_headers_count_as_bytes_of_an_answer(desk: Desk, headers: dict[str
     await desk.fail((await desk.take()).key)
     call = ClaimCall(10, desk.holder(), max_bytes=3_500)
 
-    peeked = await desk.shard.peek_jobs(QUEUE, 10, desk.now, 3_500)
+    peeked = await desk.shard.submit(PeekJobs(QUEUE, 10, desk.now, 3_500))
     claimed = await desk.order(ClaimOrder(QUEUE, [call], TIMEOUT_MS))
 
     assert [job.headers for job in claimed.jobs[0]] == [headers] * len(claimed.jobs[0])
@@ -203,7 +204,7 @@ async def test_the_calls_of_a_claim_stop_at_their_bytes_together(desk: Desk) -> 
 
 
 async def test_all_queues_of_a_claim_share_its_bytes(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.insert(*[desk.job(b"x" * 1000) for _ in range(3)])
     await desk.insert(*[desk.job(b"x" * 1000) for _ in range(3)], queue="other")
     orders = [
@@ -213,7 +214,7 @@ async def test_all_queues_of_a_claim_share_its_bytes(desk: Desk) -> None:
         for name in (QUEUE, "other")
     ]
 
-    one, two = await desk.shard.claim_jobs(orders, desk.now)
+    one, two = await desk.shard.submit(ClaimJobs(orders, desk.now))
 
     assert isinstance(one, Claimed)
     assert isinstance(two, Claimed)
@@ -237,7 +238,7 @@ async def test_a_jobs_own_claim_timeout_goes_first(desk: Desk) -> None:
 
 
 async def test_claims_of_one_queue_leave_the_others_alone(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.put(queue="other")
 
     assert await desk.claim() == []
@@ -247,7 +248,7 @@ async def test_claims_of_one_queue_leave_the_others_alone(desk: Desk) -> None:
 async def test_a_peek_shows_what_a_claim_would_give_and_changes_nothing(desk: Desk) -> None:
     await desk.insert(desk.job(b"low", priority=2), desk.job(b"high"), desk.job(b"future", delay_ms=1))
 
-    peeked = await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
+    peeked = await desk.shard.submit(PeekJobs(QUEUE, 10, desk.now, 1_000_000))
     held = await desk.claim(10)
 
     assert not isinstance(peeked, QueueNotFound)
@@ -258,19 +259,19 @@ async def test_a_peek_shows_what_a_claim_would_give_and_changes_nothing(desk: De
 async def test_a_peek_keeps_to_its_limit_and_its_bytes(desk: Desk) -> None:
     await desk.insert(*[desk.job(b"x" * 100) for _ in range(4)])
 
-    few = await desk.shard.peek_jobs(QUEUE, 2, desk.now, 1_000_000)
-    small = await desk.shard.peek_jobs(QUEUE, 4, desk.now, 50)
+    few = await desk.shard.submit(PeekJobs(QUEUE, 2, desk.now, 1_000_000))
+    small = await desk.shard.submit(PeekJobs(QUEUE, 4, desk.now, 50))
 
     assert len(few) == 2  # type: ignore[arg-type]
     assert len(small) == 1  # type: ignore[arg-type]
 
 
 async def test_a_peek_into_a_missing_queue_is_refused(desk: Desk) -> None:
-    assert isinstance(await desk.shard.peek_jobs("missing", 1, desk.now, 1000), QueueNotFound)
+    assert isinstance(await desk.shard.submit(PeekJobs("missing", 1, desk.now, 1000)), QueueNotFound)
 
 
 async def test_peeks_do_not_show_expired_jobs(desk: Desk) -> None:
     await desk.put(expires_in_ms=10)
     desk.clock.advance(ms=11)
 
-    assert list(await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1000)) == []  # type: ignore[arg-type]
+    assert list(await desk.shard.submit(PeekJobs(QUEUE, 10, desk.now, 1000))) == []  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import CancelJobs, CheckpointJobs, ExtendClaims, ReleaseJobs, TimeOutClaims
 from pinlater.server.storage.values import Acked, ClaimRef, JobCheckpoint, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 
@@ -38,7 +39,7 @@ async def test_a_job_with_heartbeats_does_not_time_out(desk: Desk) -> None:
     for _ in range(5):
         desk.clock.advance(ms=TIMEOUT_MS - 1)
         await desk.heartbeat(held.ref)
-        assert list(await desk.shard.time_out_claims(desk.now, ALL)) == []
+        assert list(await desk.shard.submit(TimeOutClaims(desk.now, ALL))) == []
 
 
 @pytest.mark.parametrize("word", ["heartbeat", "checkpoint"])
@@ -50,21 +51,21 @@ async def test_a_word_that_was_held_up_shortens_no_claim(desk: Desk, word: str) 
     renewed = await desk.heartbeat(held.ref)
 
     if word == "heartbeat":
-        [late] = await desk.shard.extend_claims([held.ref], sent_ms)
+        [late] = await desk.shard.submit(ExtendClaims([held.ref], sent_ms))
     else:
         progress = JobCheckpoint(held.key, held.holder.source, held.holder.token)
-        [late] = cast("Sequence[Acked]", await desk.shard.checkpoint_jobs([progress], sent_ms))
+        [late] = cast("Sequence[Acked]", await desk.shard.submit(CheckpointJobs([progress], sent_ms)))
 
     assert (late.outcome, late.deadline_ms) == (Outcome.APPLIED, renewed.deadline_ms)
     assert renewed.deadline_ms is not None
-    assert list(await desk.shard.time_out_claims(renewed.deadline_ms, ALL)) == []
-    assert list(await desk.shard.time_out_claims(renewed.deadline_ms + 1, ALL)) != []
+    assert list(await desk.shard.submit(TimeOutClaims(renewed.deadline_ms, ALL))) == []
+    assert list(await desk.shard.submit(TimeOutClaims(renewed.deadline_ms + 1, ALL))) != []
 
 
 async def test_a_heartbeat_never_revives_a_claim(desk: Desk) -> None:
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS + 1)
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     renewed = await desk.heartbeat(held.ref)
 
@@ -117,14 +118,14 @@ async def test_heartbeats_and_releases_of_a_call_are_answered_in_order(desk: Des
     wrong = ClaimRef(held.key._replace(priority=2), held.holder.token)
     refs = [unknown, held.ref, missing, wrong]
 
-    renewed = await desk.shard.extend_claims(refs, desk.now)
-    releases = await desk.shard.release_jobs(refs, desk.now)
+    renewed = await desk.shard.submit(ExtendClaims(refs, desk.now))
+    releases = await desk.shard.submit(ReleaseJobs(refs, desk.now))
 
     expected = [Outcome.NOT_FOUND, Outcome.APPLIED, Outcome.NOT_FOUND, Outcome.NOT_FOUND]
     assert [one.outcome for one in renewed] == expected
     assert [one.outcome for one in releases] == expected
-    assert list(await desk.shard.extend_claims([], desk.now)) == []
-    assert list(await desk.shard.release_jobs([], desk.now)) == []
+    assert list(await desk.shard.submit(ExtendClaims([], desk.now))) == []
+    assert list(await desk.shard.submit(ReleaseJobs([], desk.now))) == []
 
 
 async def test_a_released_job_waits_again_with_its_attempts_as_they_were(desk: Desk) -> None:
@@ -159,7 +160,7 @@ async def test_a_job_released_without_a_delay_keeps_its_place(desk: Desk) -> Non
 async def test_a_job_released_twice_in_a_call_is_released_once(desk: Desk) -> None:
     held = await desk.put_and_take()
 
-    one, two = await desk.shard.release_jobs([held.ref, held.ref], desk.now)
+    one, two = await desk.shard.submit(ReleaseJobs([held.ref, held.ref], desk.now))
 
     assert (one.outcome, two.outcome) == (Outcome.APPLIED, Outcome.STALE_CLAIM)
     await desk.assert_counters_exact()
@@ -219,7 +220,7 @@ async def test_cancels_of_one_call_are_answered_in_order(desk: Desk) -> None:
     waiting, running = await desk.put_in(JobState.IN_PROGRESS), await desk.put()
     keys: list[JobKey] = [waiting, running, waiting, running._replace(id=1), running._replace(priority=9)]
 
-    results = await desk.shard.cancel_jobs(keys, desk.now)
+    results = await desk.shard.submit(CancelJobs(keys, desk.now))
 
     assert [one.outcome for one in results] == [
         Outcome.APPLIED,
@@ -228,5 +229,5 @@ async def test_cancels_of_one_call_are_answered_in_order(desk: Desk) -> None:
         Outcome.NOT_FOUND,
         Outcome.NOT_FOUND,
     ]
-    assert list(await desk.shard.cancel_jobs([], desk.now)) == []
+    assert list(await desk.shard.submit(CancelJobs([], desk.now))) == []
     assert (await desk.counts()).failed == 2

@@ -1,17 +1,32 @@
-"""A shard that is closed: every method of the interface is called, so that a new one can't be left out."""
+"""A shard that is closed: every command is given, so that a new one can't be left out."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, get_type_hints
 
 import pytest
+from msgspec.structs import fields
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
-from pinlater.server.storage.interface import Shard, SharedShard
+from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.server.storage import commands
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    Announce,
+    AskShardTime,
+    AskState,
+    ChangeOwners,
+    CollectGarbage,
+    Command,
+    ExpireJobs,
+    InsertJobs,
+    ListChangedQueues,
+    ListMembers,
+    ListOwners,
+    TimeOutClaims,
+)
 from pinlater.server.storage.values import (
     NO_OWNERS,
     AuditRecord,
@@ -38,7 +53,6 @@ from pinlater.server.storage.values import (
 )
 from tests.contract.desk import QUEUE, Desk
 
-LIFE = {"open", "close"}
 KEY = JobKey(QUEUE, 1, 1)
 # What a parameter of each type is given.
 ARGUMENTS: dict[Any, object] = {
@@ -47,7 +61,6 @@ ARGUMENTS: dict[Any, object] = {
     int: 10,
     int | None: 10,
     str: QUEUE,
-    Life: LIFE_UNKNOWN,
     JobState: JobState.FAILED,
     JobState | None: JobState.FAILED,
     CopiesOf: CopiesOf("run", 1),
@@ -77,39 +90,44 @@ ARGUMENTS: dict[Any, object] = {
 }
 
 
-def methods(interface: type) -> list[str]:
-    """The interface's methods that wait for the store."""
-    named = inspect.getmembers(interface, inspect.iscoroutinefunction)
-    return sorted(name for name, _ in named if name not in LIFE and not name.startswith("_"))
+def kinds(base: type[Command[Any]]) -> list[type[Command[Any]]]:
+    """All kinds of commands that there are."""
+    below = base.__subclasses__()
+    return [kind for each in below for kind in kinds(each)] if below else [base]
 
 
-def arguments(method: str) -> dict[str, object]:
-    """A value for each parameter, by its type."""
-    types = get_type_hints(getattr(SharedShard, method))
-    return {name: ARGUMENTS[kind] for name, kind in types.items() if name != "return"}
+KINDS = [kind for kind in kinds(Command) if kind.__module__ == commands.__name__]
+OF_SEVERAL_SERVERS = {Announce, ListMembers, ListOwners, ChangeOwners, AskShardTime, AskState, ListChangedQueues}
 
 
-async def refuses(desk: Desk, method: str) -> bool:
+def command(kind: type[Command[Any]]) -> Command[Any]:
+    """A command with a value in each field, by its type."""
+    given = {field.name: ARGUMENTS[get_type_hints(kind)[field.name]] for field in fields(kind)}
+    return kind(**given)
+
+
+async def refuses(asked: Awaitable[object]) -> bool:
     """Whether the shard raises because it is not open."""
-    given = arguments(method)
-    if method == "insert_jobs":
-        given["requests"] = [InsertRequest(QUEUE, [desk.job()])]
     try:
-        await getattr(desk.shard, method)(**given)
+        await asked
     except ShardConnectionFailed as error:
         return "is not open" in str(error)
     return False
 
 
-@pytest.mark.parametrize("warm", [False, True], ids=["at once", "after each method was used"])
+@pytest.mark.parametrize("warm", [False, True], ids=["at once", "after each sweep was carried out"])
 async def test_a_closed_shard_refuses_every_call(desk: Desk, warm: bool) -> None:
     """Also what it could answer from memory."""
     if desk.shard.capabilities.kind == "memory":
         pytest.skip("a closed store in memory goes on; only tests and the demo use it")
-    interface = SharedShard if desk.shard.capabilities.shared else Shard
-    assert methods(interface)
+    shard = desk.shard
+    known = [kind for kind in KINDS if shard.capabilities.shared or kind not in OF_SEVERAL_SERVERS]
+    assert len(known) > len(OF_SEVERAL_SERVERS)
     if warm:
-        for sweep in ("advance_due", "time_out_claims", "expire_jobs", "collect_garbage"):
-            await getattr(desk.shard, sweep)(**arguments(sweep))
-    await desk.shard.close()
-    assert [method for method in methods(interface) if not await refuses(desk, method)] == []
+        for sweep in (AdvanceDue, TimeOutClaims, ExpireJobs, CollectGarbage):
+            await shard.submit(command(sweep))
+    asked = {kind: command(kind) for kind in known} | {InsertJobs: InsertJobs([InsertRequest(QUEUE, [desk.job()])], 1)}
+    await shard.close()
+    assert [kind for kind in known if not await refuses(shard.submit(asked[kind]))] == []
+    assert await refuses(shard.ping())
+    assert await refuses(shard.size())

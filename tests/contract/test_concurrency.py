@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import AdvanceDue, TimeOutClaims
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, DeskJob, unique
 
@@ -81,8 +82,8 @@ async def test_everything_at_once_leaves_exact_counters(desk: Desk) -> None:
     async def sweeper() -> None:
         for _ in range(10):
             desk.clock.advance(ms=1)
-            await desk.shard.time_out_claims(desk.now, 10)
-            await desk.shard.advance_due(desk.now, 10)
+            await desk.shard.submit(TimeOutClaims(desk.now, 10))
+            await desk.shard.submit(AdvanceDue(desk.now, 10))
             await desk.retry_failed(limit=1)
 
     await asyncio.gather(*[worker() for _ in range(4)], *[producer(one) for one in (1, 2, 3)], sweeper())

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import NewJob
+from pinlater.server.storage.commands import CountAhead
 from pinlater.server.storage.values import Place
 from tests.contract.desk import ALL, QUEUE, Desk
 
@@ -18,7 +19,7 @@ async def ahead_of(desk: Desk, job: NewJob, limit: int = ALL) -> int:
 
 
 async def ahead(desk: Desk, place: Place) -> int:
-    found = await desk.shard.count_ahead(place)
+    found = await desk.shard.submit(CountAhead(place))
     assert isinstance(found, int), found
     return found
 
@@ -57,7 +58,7 @@ async def test_the_count_ends_at_its_limit(desk: Desk) -> None:
 
 
 async def test_a_missing_queue_is_refused(desk: Desk) -> None:
-    assert isinstance(await desk.shard.count_ahead(Place("missing", 1, 0, 1, 0, 1)), QueueNotFound)
+    assert isinstance(await desk.shard.submit(CountAhead(Place("missing", 1, 0, 1, 0, 1))), QueueNotFound)
 
 
 async def test_a_priority_without_jobs_counts_the_higher_ones(desk: Desk) -> None:

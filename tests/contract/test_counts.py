@@ -7,11 +7,12 @@ import random
 import pytest
 
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.server.storage.commands import AdvanceDue, CountJobs, DeleteJobs, ExpireJobs, TimeOutClaims, create_queues
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk, unique
 
 
 async def test_a_new_queue_counts_nothing(desk: Desk) -> None:
-    for _, counts in await desk.shard.count_jobs([QUEUE]):
+    for _, counts in await desk.shard.submit(CountJobs([QUEUE])):
         assert (counts.pending, counts.in_progress, counts.succeeded, counts.failed) == (0, 0, 0, 0)
 
 
@@ -55,12 +56,12 @@ async def test_advancing_is_bounded_and_gets_there_step_by_step(desk: Desk) -> N
     desk.clock.advance(ms=1000)
 
     steps = []
-    while moved := await desk.shard.advance_due(desk.now, 10):
+    while moved := await desk.shard.submit(AdvanceDue(desk.now, 10)):
         steps.append(moved)
         assert len(steps) < 100, "it never ends"
 
     assert max(steps, default=0) <= 10  # a store that counts by time has nothing to move
-    [counts] = [row.counts for row in await desk.shard.count_jobs([QUEUE]) if row.counts.priority == 1]
+    [counts] = [row.counts for row in await desk.shard.submit(CountJobs([QUEUE])) if row.counts.priority == 1]
     assert (counts.pending, counts.future) == (25, 0)
 
 
@@ -78,17 +79,17 @@ async def test_the_job_that_waits_longest_is_known(desk: Desk) -> None:
 
 
 async def test_priorities_and_queues_are_counted_apart(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.put(priority=1)
     await desk.put(priority=3)
     await desk.put(queue="other", priority=3)
 
-    counted = await desk.shard.count_jobs()
+    counted = await desk.shard.submit(CountJobs())
     rows = {(queue, counts.priority): counts.pending for queue, counts in counted if counts.pending}
     assert rows == {(QUEUE, 1): 1, (QUEUE, 3): 1, ("other", 3): 1}
-    named = await desk.shard.count_jobs(["other", "missing"])
+    named = await desk.shard.submit(CountJobs(["other", "missing"]))
     assert {one.queue for one in named} == {"other"}
-    assert list(await desk.shard.count_jobs([])) == []
+    assert list(await desk.shard.submit(CountJobs([]))) == []
 
 
 async def test_jobs_found_under_their_unique_key_are_not_counted_again(desk: Desk) -> None:
@@ -121,14 +122,14 @@ async def test_counters_say_what_scanning_says_after_any_sequence(desk: Desk, se
         elif word == "cancel" and keys:
             await desk.cancel(chance.choice(keys))
         elif word == "sweep":
-            await desk.shard.time_out_claims(desk.now, chance.choice([1, ALL]))
-            await desk.shard.expire_jobs(desk.now, chance.choice([1, ALL]))
+            await desk.shard.submit(TimeOutClaims(desk.now, chance.choice([1, ALL])))
+            await desk.shard.submit(ExpireJobs(desk.now, chance.choice([1, ALL])))
             await desk.collect(succeeded_ms=TIMEOUT_MS, failed_ms=TIMEOUT_MS, limit=chance.choice([1, ALL]))
         elif word == "bulk":
             await desk.retry_failed(priority=chance.randint(1, 3), limit=2)
             await desk.purge(chance.choice(list(JobState)), priority=chance.randint(1, 3), limit=1)
         elif word == "delete" and keys:
-            await desk.shard.delete_jobs(chance.sample(keys, min(2, len(keys))))
+            await desk.shard.submit(DeleteJobs(chance.sample(keys, min(2, len(keys)))))
         if chance.random() < 0.2:
             await desk.assert_counters_exact()
     desk.clock.advance(ms=HOUR_MS)

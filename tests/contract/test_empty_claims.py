@@ -13,6 +13,15 @@ from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.server.main.core import Core
 from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.storage.commands import (
+    ClaimJobs,
+    DeleteQueues,
+    DeleteWithCopies,
+    RestoreJobs,
+    RunJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import (
@@ -72,7 +81,7 @@ def test_the_memory_store_waits_for_nothing_in_a_claim() -> None:
     """So it can't ask anything over a connection or in a thread."""
     desk = Desk(MemoryShard)
     at_once(desk.open())
-    at_once(desk.shard.create_queues([QUEUE], desk.now))
+    at_once(desk.shard.submit(create_queues([QUEUE], desk.now)))
     assert at_once(desk.claim()) == []
 
 
@@ -116,13 +125,13 @@ async def checkpointed_to_pending(desk: Desk) -> None:
 async def timed_out(desk: Desk) -> None:
     await _held(desk, timeout_ms=1)
     desk.clock.advance(ms=2)
-    assert await desk.shard.time_out_claims(desk.now, 10)
+    assert await desk.shard.submit(TimeOutClaims(desk.now, 10))
 
 
 async def run_now(desk: Desk) -> None:
     key = await desk.put(delay_ms=TIMEOUT_MS)
     assert await desk.claim() == []
-    await desk.shard.run_jobs([RunOrder(key, 1, desk.now)], desk.now)
+    await desk.shard.submit(RunJobs([RunOrder(key, 1, desk.now)], desk.now))
 
 
 async def retried(desk: Desk) -> None:
@@ -141,9 +150,9 @@ async def moved_and_due_by_now(desk: Desk) -> None:
 
 async def restored(desk: Desk) -> None:
     key, run = await desk.put(), CopiesOf("0123456789abcdef", desk.now)
-    await desk.shard.delete_with_copies([key], JobState.PENDING, run, desk.now)
+    await desk.shard.submit(DeleteWithCopies([key], JobState.PENDING, run, desk.now))
     assert await desk.claim() == []
-    await desk.shard.restore_jobs(RestoreOrder(QUEUE, run, ""), desk.now)
+    await desk.shard.submit(RestoreJobs(RestoreOrder(QUEUE, run, ""), desk.now))
 
 
 async def _held(desk: Desk, timeout_ms: int = TIMEOUT_MS) -> list[DeskJob]:
@@ -190,10 +199,10 @@ async def test_a_job_of_a_claim_that_has_expired_is_ended_by_it(desk: Desk) -> N
 async def test_claims_of_a_queue_that_is_deleted_and_made_again_are_refused_and_answered(desk: Desk) -> None:
     """By the server that deletes it."""
     assert await desk.claim() == []
-    await desk.shard.delete_queues([QUEUE], now_ms=desk.now)
+    await desk.shard.submit(DeleteQueues([QUEUE], now_ms=desk.now))
     order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS, from_memory=True)
-    assert isinstance((await desk.shard.claim_jobs([order], desk.now))[0], QueueNotFound)
-    await desk.shard.create_queues([QUEUE], desk.now)
+    assert isinstance((await desk.shard.submit(ClaimJobs([order], desk.now)))[0], QueueNotFound)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     assert await desk.claim() == []
     await desk.put()
     assert len(await desk.claim()) == 1
@@ -207,14 +216,14 @@ async def test_each_call_of_an_order_gets_nothing_and_the_time_of_the_next_job(d
 
 
 async def test_a_claim_of_an_empty_queue_beside_one_with_jobs_gets_nothing(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     assert await desk.claim() == []
     assert await desk.claim(queue="other") == []
     await desk.put(queue="other")
     orders = [
         ClaimOrder(name, [ClaimCall(1, desk.holder())], TIMEOUT_MS, from_memory=True) for name in (QUEUE, "other")
     ]
-    none, one = await desk.shard.claim_jobs(orders, desk.now)
+    none, one = await desk.shard.submit(ClaimJobs(orders, desk.now))
     assert none == Claimed([[]])
     assert isinstance(one, Claimed)
     assert len(one.jobs[0]) == 1

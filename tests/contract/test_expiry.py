@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import ExpireJobs
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, Swept
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
@@ -51,7 +52,7 @@ async def test_the_sweep_expires_waiting_jobs(desk: Desk) -> None:
     await desk.put()
     desk.clock.advance(ms=11)
 
-    swept = await desk.shard.expire_jobs(desk.now, ALL)
+    swept = await desk.shard.submit(ExpireJobs(desk.now, ALL))
 
     assert sorted(swept) == [Swept(QUEUE, 1, failed=1), Swept(QUEUE, 2, failed=1)]
     for key in keys:
@@ -65,7 +66,7 @@ async def test_the_sweep_is_bounded(desk: Desk) -> None:
     await desk.insert(*[desk.job(expires_in_ms=1) for _ in range(5)])
     desk.clock.advance(ms=2)
 
-    failed = [sum(one.failed for one in await desk.shard.expire_jobs(desk.now, 2)) for _ in range(4)]
+    failed = [sum(one.failed for one in await desk.shard.submit(ExpireJobs(desk.now, 2))) for _ in range(4)]
 
     assert failed == [2, 2, 1, 0]
 
@@ -74,7 +75,7 @@ async def test_a_job_in_hand_does_not_expire(desk: Desk) -> None:
     held = await desk.put_and_take(expires_in_ms=10)
     desk.clock.advance(ms=1000)
 
-    assert list(await desk.shard.expire_jobs(desk.now, ALL)) == []
+    assert list(await desk.shard.submit(ExpireJobs(desk.now, ALL))) == []
     assert (await desk.succeed(held.key)).outcome is Outcome.APPLIED
 
 
@@ -91,5 +92,5 @@ async def test_finished_jobs_do_not_expire(desk: Desk) -> None:
     key = await desk.put_in(JobState.SUCCEEDED, expires_in_ms=10)
     desk.clock.advance(ms=1000)
 
-    assert list(await desk.shard.expire_jobs(desk.now, ALL)) == []
+    assert list(await desk.shard.submit(ExpireJobs(desk.now, ALL))) == []
     assert (await desk.look(key)).state is JobState.SUCCEEDED

@@ -8,6 +8,15 @@ import pytest
 
 from pinlater.domain.failures import CLAIM_TIMED_OUT, GROUPS_MAX, HOUR_MS, OTHERS, FailureKind
 from pinlater.domain.job import TASK_HEADER, JobState
+from pinlater.server.storage.commands import (
+    DeleteQueues,
+    ExpireJobs,
+    FinishJobs,
+    ListFailures,
+    PruneFailures,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.values import JobAck, StoredFailures
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
@@ -16,7 +25,7 @@ SEND = {TASK_HEADER: "send"}
 
 async def groups(desk: Desk, *queues: str, from_hour: int = 0) -> list[StoredFailures]:
     """Those of the queues, the most failures first."""
-    found = await desk.shard.list_failures(queues or (QUEUE,), from_hour)
+    found = await desk.shard.submit(ListFailures(queues or (QUEUE,), from_hour))
     return sorted(found, key=lambda group: (-group.failures, group.queue, group.task, group.pattern))
 
 
@@ -73,7 +82,7 @@ async def test_each_failed_attempt_of_a_job_counts(desk: Desk) -> None:
 async def test_failures_of_one_call_are_added_up(desk: Desk) -> None:
     held = [await desk.put_and_take() for _ in range(5)]
     acks = [JobAck(one.key, False, one.holder.token, error_type="E", error_text="x") for one in held]
-    await desk.shard.finish_jobs(acks, desk.now)
+    await desk.shard.submit(FinishJobs(acks, desk.now))
     [group] = await groups(desk)
     assert (group.failures, group.hours) == (5, {desk.now // HOUR_MS: 5})
 
@@ -89,7 +98,7 @@ async def test_a_failure_without_an_error_is_grouped_by_its_status(desk: Desk) -
 async def test_claims_that_time_out_are_a_group(desk: Desk) -> None:
     await desk.put_and_take(headers=SEND)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
     [group] = await groups(desk)
     assert (group.task, group.error_type, group.pattern) == ("send", CLAIM_TIMED_OUT, "")
 
@@ -100,7 +109,7 @@ async def test_what_is_no_failure_is_not_counted(desk: Desk) -> None:
     await desk.cancel(held.key)
     await desk.put(expires_in_ms=1)
     desk.clock.advance(ms=10)
-    await desk.shard.expire_jobs(desk.now, ALL)
+    await desk.shard.submit(ExpireJobs(desk.now, ALL))
     stale = await desk.put_and_take()
     await desk.ack(JobAck(stale.key, False, "another", error_type="E"))
     assert await groups(desk) == []
@@ -114,7 +123,7 @@ async def test_beyond_a_number_of_groups_failures_are_counted_together(desk: Des
             JobAck(one.key, False, one.holder.token, final=True, error_type=f"Error{start + at}")
             for at, one in enumerate(held)
         ]
-        await desk.shard.finish_jobs(acks, desk.now)
+        await desk.shard.submit(FinishJobs(acks, desk.now))
     found = await groups(desk)
     assert len(found) == GROUPS_MAX + 1
     assert (found[0].name, found[0].failures, found[0].error_type) == (OTHERS, 3, "")
@@ -129,12 +138,12 @@ async def test_the_bound_holds_within_one_call_and_after_all_groups_were_forgott
             JobAck(one.key, False, one.holder.token, final=True, error_type=f"Error{start + at}")
             for at, one in enumerate(held)
         ]
-        await desk.shard.finish_jobs(acks, desk.now)
+        await desk.shard.submit(FinishJobs(acks, desk.now))
         found = await groups(desk)
         assert len(found) == GROUPS_MAX + 1
         assert (found[0].name, found[0].failures) == (OTHERS, 3)
         desk.clock.advance(ms=2 * HOUR_MS)
-        while await desk.shard.prune_failures(desk.now, desk.now // HOUR_MS, ALL):
+        while await desk.shard.submit(PruneFailures(desk.now, desk.now // HOUR_MS, ALL)):
             pass
         assert await groups(desk) == []
 
@@ -155,10 +164,10 @@ async def test_old_groups_and_old_hours_are_forgotten(desk: Desk) -> None:
     await failed(desk, "Kept", "")
     desk.clock.advance(ms=3 * HOUR_MS)
     await failed(desk, "Kept", "")
-    assert await desk.shard.prune_failures(0, 0, ALL) == 0
+    assert await desk.shard.submit(PruneFailures(0, 0, ALL)) == 0
     before = desk.now // HOUR_MS
-    assert await desk.shard.prune_failures(desk.now, before, 0) == 0
-    while await desk.shard.prune_failures(desk.now, before, 1):
+    assert await desk.shard.submit(PruneFailures(desk.now, before, 0)) == 0
+    while await desk.shard.submit(PruneFailures(desk.now, before, 1)):
         pass
     [group] = await groups(desk)
     assert (group.error_type, group.failures, group.hours) == ("Kept", 2, {before: 1})
@@ -168,9 +177,9 @@ async def test_old_groups_and_old_hours_are_forgotten(desk: Desk) -> None:
 
 async def test_groups_go_with_their_queue(desk: Desk) -> None:
     await failed(desk, "E", "")
-    await desk.shard.delete_queues([QUEUE], desk.now)
+    await desk.shard.submit(DeleteQueues([QUEUE], desk.now))
     await desk.collect()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     assert await groups(desk) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import PROGRESS_MARK, JobState, Outcome, progress_of
+from pinlater.server.storage.commands import FinishJobs, create_queues
 from pinlater.server.storage.values import JobAck, JobCheckpoint
 from tests.contract.desk import Desk
 
@@ -183,7 +184,7 @@ async def test_a_finished_job_stays_as_it_is(desk: Desk, state: JobState, succee
 
 async def test_an_unknown_job_is_not_found(desk: Desk) -> None:
     held = await desk.put_and_take()
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     wrong = [
         held.key._replace(id=held.key.id + 1),
         held.key._replace(priority=2),
@@ -191,7 +192,7 @@ async def test_an_unknown_job_is_not_found(desk: Desk) -> None:
         held.key._replace(queue="missing"),
     ]
 
-    acked = await desk.shard.finish_jobs([JobAck(key, succeeded=True) for key in wrong], desk.now)
+    acked = await desk.shard.submit(FinishJobs([JobAck(key, succeeded=True) for key in wrong], desk.now))
 
     assert [(one.outcome, one.state) for one in acked] == [(Outcome.NOT_FOUND, None)] * 4
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
@@ -203,15 +204,17 @@ async def test_acks_of_one_call_are_answered_in_order(desk: Desk) -> None:
     held = await desk.claim(3)
     [waiting] = await desk.scan(JobState.PENDING)
 
-    acked = await desk.shard.finish_jobs(
-        [
-            JobAck(held[0].key, succeeded=True),
-            JobAck(held[0].key._replace(id=waiting.key.id), succeeded=True),
-            JobAck(held[1].key, succeeded=False),
-            JobAck(held[0].key._replace(id=1), succeeded=True),
-            JobAck(held[2].key, succeeded=True, token="wrong"),
-        ],
-        desk.now,
+    acked = await desk.shard.submit(
+        FinishJobs(
+            [
+                JobAck(held[0].key, succeeded=True),
+                JobAck(held[0].key._replace(id=waiting.key.id), succeeded=True),
+                JobAck(held[1].key, succeeded=False),
+                JobAck(held[0].key._replace(id=1), succeeded=True),
+                JobAck(held[2].key, succeeded=True, token="wrong"),
+            ],
+            desk.now,
+        )
     )
 
     assert [one.outcome for one in acked] == [
@@ -240,8 +243,8 @@ async def test_of_two_acks_of_one_job_in_a_call_the_first_counts(
     """A lane joins the acks of several callers, and they must come out as if they had come one after the other."""
     held = await desk.put_and_take()
 
-    one, two = await desk.shard.finish_jobs(
-        [JobAck(held.key, first), JobAck(held.key, second, append_status="x")], desk.now
+    one, two = await desk.shard.submit(
+        FinishJobs([JobAck(held.key, first), JobAck(held.key, second, append_status="x")], desk.now)
     )
 
     assert one.outcome is Outcome.APPLIED
@@ -253,7 +256,7 @@ async def test_of_two_acks_of_one_job_in_a_call_the_first_counts(
 
 
 async def test_an_ack_of_nothing_does_nothing(desk: Desk) -> None:
-    assert list(await desk.shard.finish_jobs([], desk.now)) == []
+    assert list(await desk.shard.submit(FinishJobs([], desk.now))) == []
 
 
 @pytest.mark.differs("JSON_TABLE")
@@ -261,7 +264,7 @@ async def test_a_thousand_acks_in_one_call_are_all_carried_out(desk: Desk) -> No
     await desk.insert(*[desk.job() for _ in range(1000)])
     held = await desk.claim(1000)
 
-    acked = await desk.shard.finish_jobs([JobAck(one.key, i % 2 == 0) for i, one in enumerate(held)], desk.now)
+    acked = await desk.shard.submit(FinishJobs([JobAck(one.key, i % 2 == 0) for i, one in enumerate(held)], desk.now))
 
     assert {one.outcome for one in acked} == {Outcome.APPLIED}
     counts = await desk.counts()

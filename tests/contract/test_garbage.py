@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import CollectGarbage, InsertJobs, create_queues
 from pinlater.server.storage.values import InsertRequest, Swept, TimeToLive
 from tests.contract.desk import ALL, QUEUE, Desk
 
@@ -38,11 +39,13 @@ async def test_unfinished_jobs_are_no_garbage_however_old(desk: Desk, state: Job
 
 
 async def test_only_the_named_queues_are_collected(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     key = await desk.put_in(JobState.SUCCEEDED)
     desk.clock.advance(hours=1000)
 
-    swept = await desk.shard.collect_garbage([TimeToLive("other", 1, 1), TimeToLive("missing", 1, 1)], desk.now, ALL)
+    swept = await desk.shard.submit(
+        CollectGarbage([TimeToLive("other", 1, 1), TimeToLive("missing", 1, 1)], desk.now, ALL)
+    )
 
     assert sum(one.deleted_succeeded for one in swept) == 0
     assert await desk.find(key) is not None
@@ -54,7 +57,7 @@ async def test_a_sweep_says_what_went_by_queue_and_priority(desk: Desk) -> None:
     await desk.put_in(JobState.FAILED, priority=2)
     desk.clock.advance(ms=2)
 
-    swept = await desk.shard.collect_garbage([TimeToLive(QUEUE, 1, 1)], desk.now, ALL)
+    swept = await desk.shard.submit(CollectGarbage([TimeToLive(QUEUE, 1, 1)], desk.now, ALL))
 
     assert sorted(swept, key=lambda one: one[:2]) == [
         Swept(QUEUE, 1, deleted_succeeded=2),
@@ -89,14 +92,14 @@ async def test_collected_jobs_leave_the_totals_as_they_were(desk: Desk) -> None:
 
 
 async def test_a_sweep_of_nothing_says_nothing(desk: Desk) -> None:
-    assert list(await desk.shard.collect_garbage([], desk.now, ALL)) == []
+    assert list(await desk.shard.submit(CollectGarbage([], desk.now, ALL))) == []
     assert await desk.collect() == (0, 0)
 
 
 async def test_old_keys_that_go_are_counted_and_bounded(desk: Desk) -> None:
-    await desk.shard.insert_jobs([InsertRequest(QUEUE, [], f"key {number}") for number in range(5)], desk.now)
+    await desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [], f"key {number}") for number in range(5)], desk.now))
     desk.clock.advance(ms=120_001)
 
-    freed = [sum(one.freed for one in await desk.shard.collect_garbage([], desk.now, 3)) for _ in range(3)]
+    freed = [sum(one.freed for one in await desk.shard.submit(CollectGarbage([], desk.now, 3))) for _ in range(3)]
 
     assert freed == [3, 2, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, NewJob
+from pinlater.server.storage.commands import DeleteJobs, DeleteQueues
 from pinlater.server.storage.values import JobCheckpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, unique
 
@@ -130,7 +131,7 @@ async def test_keys_that_no_job_has_are_not_found(desk: Desk, odd: int) -> None:
     await desk.put()
 
     assert await desk.find(JobKey(QUEUE, 1, odd)) is None
-    assert await desk.shard.delete_jobs([JobKey(QUEUE, odd, 1), JobKey(QUEUE, 1, odd)]) == 0
+    assert await desk.shard.submit(DeleteJobs([JobKey(QUEUE, odd, 1), JobKey(QUEUE, 1, odd)])) == 0
     assert (await desk.cancel(JobKey(QUEUE, 1, odd))).state is None
 
 
@@ -140,8 +141,8 @@ async def test_names_that_no_queue_has_find_nothing(desk: Desk, name: str) -> No
     key = await desk.put()
 
     assert await desk.find(key._replace(queue=name)) is None
-    assert await desk.shard.delete_jobs([key._replace(queue=name)]) == 0
-    await desk.shard.delete_queues([name])
+    assert await desk.shard.submit(DeleteJobs([key._replace(queue=name)])) == 0
+    await desk.shard.submit(DeleteQueues([name]))
     assert len(await desk.claim()) == 1
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.domain.errors import QueueFull, QueueNotFound
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import InsertJobs, create_queues
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk
 
@@ -40,14 +41,16 @@ async def test_ids_come_back_in_the_order_of_the_jobs(desk: Desk) -> None:
 async def test_requests_of_one_call_are_answered_in_order_and_fail_alone(desk: Desk) -> None:
     first, other, last = desk.job(), desk.job(), desk.job()
 
-    results = await desk.shard.insert_jobs(
-        [
-            InsertRequest(QUEUE, [first]),
-            InsertRequest("missing", [other]),
-            InsertRequest(QUEUE, [desk.job(), desk.job()], max_backlog=2),
-            InsertRequest(QUEUE, [last]),
-        ],
-        desk.now,
+    results = await desk.shard.submit(
+        InsertJobs(
+            [
+                InsertRequest(QUEUE, [first]),
+                InsertRequest("missing", [other]),
+                InsertRequest(QUEUE, [desk.job(), desk.job()], max_backlog=2),
+                InsertRequest(QUEUE, [last]),
+            ],
+            desk.now,
+        )
     )
 
     assert isinstance(results[0], Inserted)
@@ -59,7 +62,7 @@ async def test_requests_of_one_call_are_answered_in_order_and_fail_alone(desk: D
 
 
 async def test_an_insert_of_nothing_stores_nothing(desk: Desk) -> None:
-    assert list(await desk.shard.insert_jobs([], desk.now)) == []
+    assert list(await desk.shard.submit(InsertJobs([], desk.now))) == []
     inserted = await desk.insert()
     assert list(inserted.ids) == []
     assert (await desk.counts()).pending == 0
@@ -105,7 +108,7 @@ async def test_a_custom_status_is_cut_at_the_stores_length(desk: Desk) -> None:
 
 
 async def test_the_same_job_has_different_ids_in_two_queues(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     key = await desk.put()
 
     assert await desk.find(key._replace(queue="other")) is None

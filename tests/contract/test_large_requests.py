@@ -9,6 +9,7 @@ import pytest
 from pinlater.domain.errors import QueueFull
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.storage.commands import CountJobs
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, unique
 
@@ -51,7 +52,7 @@ async def test_as_many_jobs_as_a_request_may_have_are_stored_and_answered_again_
     assert isinstance(again, Inserted)
     assert list(again.ids) == list(first.ids) == [job.id for job in jobs]
     assert (first.existing, again.existing, again.repeated) == ({}, {}, True)
-    rows = await desk.shard.count_jobs([QUEUE])
+    rows = await desk.shard.submit(CountJobs([QUEUE]))
     assert (sum(row.counts.pending for row in rows), sum(row.counts.enqueued_total for row in rows)) == (MANY, MANY)
     assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=MANY)), QueueFull)
 

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import LookupJobs, ScanJobs, create_queues
 from pinlater.server.storage.values import JobKey, Page, PageRow
 from tests.contract.desk import QUEUE, Desk
 
@@ -23,10 +24,10 @@ async def test_lookups_are_answered_in_order_with_none_for_what_is_not_there(des
         first,
     ]
 
-    jobs = await desk.shard.lookup_jobs(keys, bodies=True)
+    jobs = await desk.shard.submit(LookupJobs(keys, bodies=True))
 
     assert [job.body if job else None for job in jobs] == [b"2", None, b"1", None, None, b"1"]
-    assert list(await desk.shard.lookup_jobs([], bodies=True)) == []
+    assert list(await desk.shard.submit(LookupJobs([], bodies=True))) == []
 
 
 async def test_bodies_come_only_when_asked_for(desk: Desk) -> None:
@@ -229,7 +230,7 @@ async def test_the_future_part_of_several_priorities_is_one_order(desk: Desk) ->
 
 
 async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     key = await desk.put(priority=2)
     await desk.put(priority=1)
     await desk.put(queue="other", priority=2)
@@ -240,7 +241,9 @@ async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
 
 @pytest.mark.parametrize("priorities", [[1], [1, 2, 3]])
 async def test_a_scan_of_a_missing_queue_is_refused(desk: Desk, priorities: list[int]) -> None:
-    assert isinstance(await desk.shard.scan_jobs(Page("missing", JobState.PENDING, priorities, 1)), QueueNotFound)
+    assert isinstance(
+        await desk.shard.submit(ScanJobs(Page("missing", JobState.PENDING, priorities, 1))), QueueNotFound
+    )
 
 
 async def test_a_scan_of_no_rows_gives_none(desk: Desk) -> None:

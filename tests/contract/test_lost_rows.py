@@ -18,6 +18,24 @@ import pytest
 from asyncmy.errors import OperationalError
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
+from pinlater.server.storage.commands import (
+    AddAudit,
+    AdvanceDue,
+    ConfigureQueue,
+    CountJobs,
+    DeleteQueues,
+    DeleteWithCopies,
+    ExpireJobs,
+    ListAudit,
+    ListFailures,
+    ListUniqueQueues,
+    NoteMap,
+    PeekJobs,
+    RestoreJobs,
+    SaveSamples,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.values import (
     AuditRecord,
     ClaimCall,
@@ -140,24 +158,24 @@ async def live(desk: Desk) -> list[Pair]:
     long = random.Random(1).randbytes(100_000)
     copied = [await desk.put(long + body, priority=3) for body in (b"1", b"2")]
     for number, key in enumerate(copied):
-        await desk.shard.delete_with_copies([key], JobState.PENDING, RUN, desk.now + number)
+        await desk.shard.submit(DeleteWithCopies([key], JobState.PENDING, RUN, desk.now + number))
     for queue in ("dropped", "another"):
-        await desk.shard.create_queues([queue], desk.now)
+        await desk.shard.submit(create_queues([queue], desk.now))
         await desk.put(queue=queue)
-    await desk.shard.delete_queues(["dropped"], desk.now, desk.now)
-    await desk.shard.note_map("{}", desk.now)
-    await desk.shard.add_audit([AuditRecord("1", b"{}")], 10)
-    await desk.shard.save_samples([StoredSample(60, desk.now, QUEUE, "server", b"s")])
+    await desk.shard.submit(DeleteQueues(["dropped"], desk.now, desk.now))
+    await desk.shard.submit(NoteMap("{}", desk.now))
+    await desk.shard.submit(AddAudit([AuditRecord("1", b"{}")], 10))
+    await desk.shard.submit(SaveSamples([StoredSample(60, desk.now, QUEUE, "server", b"s")]))
     return pairs
 
 
 async def look(desk: Desk, pairs: Sequence[Pair]) -> dict[bytes, JobState]:
     """Reads all that there is; the states of the other jobs, by body."""
-    await desk.shard.peek_jobs(QUEUE, 100, desk.now, 10**6)
-    await desk.shard.count_jobs()
-    await desk.shard.list_failures([QUEUE], 0)
-    await desk.shard.list_audit("", "~", 10)
-    await desk.shard.list_unique_queues()
+    await desk.shard.submit(PeekJobs(QUEUE, 100, desk.now, 10**6))
+    await desk.shard.submit(CountJobs())
+    await desk.shard.submit(ListFailures([QUEUE], 0))
+    await desk.shard.submit(ListAudit("", "~", 10))
+    await desk.shard.submit(ListUniqueQueues())
     for state in JobState:
         await desk.scan(state)
     found = [await desk.look(other) for _, other in pairs]
@@ -170,11 +188,11 @@ async def look_after(desk: Desk) -> None:
     """What a server does by itself."""
     for paused in (True, False):
         await desk.shard.ping()
-        await desk.shard.configure_queue("more", paused=paused)  # so that the next look is a new one
-        await desk.shard.advance_due(desk.now, ALL)
-        await desk.shard.time_out_claims(desk.now, ALL)
-        await desk.shard.expire_jobs(desk.now, ALL)
-        await desk.shard.count_jobs()
+        await desk.shard.submit(ConfigureQueue("more", paused=paused))  # so that the next look is a new one
+        await desk.shard.submit(AdvanceDue(desk.now, ALL))
+        await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+        await desk.shard.submit(ExpireJobs(desk.now, ALL))
+        await desk.shard.submit(CountJobs())
         await desk.collect()
 
 
@@ -199,7 +217,7 @@ async def test_whatever_row_is_lost_all_other_jobs_end_and_no_row_is_kept(
         needs_server(store_kind, request)
     desk = Desk(lambda: make_store(store_kind, tmp_path))
     await desk.open()
-    await desk.shard.create_queues([QUEUE, "more"], desk.now)
+    await desk.shard.submit(create_queues([QUEUE, "more"], desk.now))
     try:
         pairs = await live(desk)
         hand = Hand(store_kind, tmp_path)
@@ -227,10 +245,10 @@ async def test_whatever_row_is_lost_all_other_jobs_end_and_no_row_is_kept(
         assert b"again" in await finish_all(desk)
         after: str | None = ""
         while after is not None:
-            after = (await desk.shard.restore_jobs(RestoreOrder(QUEUE, RUN, after), desk.now)).after
+            after = (await desk.shard.submit(RestoreJobs(RestoreOrder(QUEUE, RUN, after), desk.now))).after
         await finish_all(desk)
 
-        await desk.shard.delete_queues(["another"], desk.now, desk.now)
+        await desk.shard.submit(DeleteQueues(["another"], desk.now, desk.now))
         desk.clock.advance(ms=200 * TIMEOUT_MS)
         await look_after(desk)
         await look_after(desk)
@@ -257,7 +275,7 @@ async def test_claims_pass_over_lost_jobs_and_count_them(
         needs_server(store_kind, request)
     desk = Desk(lambda: make_store(store_kind, tmp_path))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     try:
         held = await desk.put_and_take()
         lost = [await desk.put(headers={"a": "b"} if number % 2 else None) for number in range(60)]
@@ -274,7 +292,7 @@ async def test_claims_pass_over_lost_jobs_and_count_them(
         assert claimed == [last]
         assert (await desk.counts())[:4] == (1, 0, 0, 2)
         desk.clock.advance(ms=TIMEOUT_MS + 1)
-        [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+        [swept] = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
         assert (swept.lost, swept.retried) == (1, 1)
         assert desk.shard.figures()["jobs_lost"] == 61
         assert "jobs are gone" in caplog.text
@@ -293,7 +311,7 @@ async def test_lost_jobs_do_not_stand_before_others_that_an_operator_deletes(
         needs_server(store_kind, request)
     desk = Desk(lambda: make_store(store_kind, tmp_path))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     try:
         lost = [await desk.put_in(state) for _ in range(4)]
         desk.clock.advance(ms=1)
@@ -313,7 +331,7 @@ async def test_a_row_that_waits_although_its_job_is_claimed_or_finished_stops_no
     needs_server(store_kind, request)
     desk = Desk(lambda: make_store(store_kind, tmp_path))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     try:
         held, finished = await desk.put_and_take(), await desk.put_in(JobState.SUCCEEDED)
         hand = Hand(store_kind, tmp_path)
@@ -330,7 +348,7 @@ async def test_a_row_that_waits_although_its_job_is_claimed_or_finished_stops_no
         await hand.do(f"INSERT INTO done SELECT id, queue_id, 3, priority, 1, NULL FROM jobs WHERE id = {held.key.id}")
         assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
         await desk.succeed(last)
-        await desk.shard.count_jobs()
+        await desk.shard.submit(CountJobs())
         assert (await desk.counts())[1:6] == (0, 0, 0, 3, 0)
     finally:
         await desk.shard.close()

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.job import TASK_HEADER, JobInfo, JobState, Outcome, UniqueScope
 from pinlater.domain.queue import PriorityCounts
+from pinlater.server.storage.commands import AdvanceDue, DeleteJobs, ExpireJobs, ListFailures, MoveJobs, create_queues
 from pinlater.server.storage.values import Acked, JobCheckpoint, JobKey, Page
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 
@@ -81,7 +82,7 @@ async def test_the_old_name_names_nothing_to_any_operation(desk: Desk) -> None:
     assert (await desk.cancel(key)).outcome is Outcome.NOT_FOUND
     assert (await desk.run(key)).outcome is Outcome.NOT_FOUND
     assert (await desk.move(key, 3)).outcome is Outcome.NOT_FOUND
-    assert await desk.shard.delete_jobs([key]) == 0
+    assert await desk.shard.submit(DeleteJobs([key])) == 0
     assert [row.key for row in await desk.scan(WAITS, priority=2)] == [moved(key, 2)]
     assert await desk.scan(WAITS, priority=1) == []
 
@@ -121,7 +122,7 @@ async def test_a_future_job_that_moves_is_due_when_it_was(desk: Desk) -> None:
     desk.clock.advance(ms=59_999)
     assert await desk.claim() == []
     desk.clock.advance(ms=1)
-    await desk.shard.advance_due(desk.now, ALL)
+    await desk.shard.submit(AdvanceDue(desk.now, ALL))
     assert (await desk.take()).key == moved(key, 2)
     await desk.assert_counters_exact()
 
@@ -165,7 +166,7 @@ async def test_a_success_and_a_missing_job_are_told(desk: Desk) -> None:
     assert await desk.look(done) == before
     for unknown in (JobKey(QUEUE, 1, 999), JobKey("none", 1, done.id), moved(done, 3)):
         assert (await desk.move(unknown, 2)).outcome is Outcome.NOT_FOUND
-    assert list(await desk.shard.move_jobs([], 2, desk.now)) == []
+    assert list(await desk.shard.submit(MoveJobs([], 2, desk.now))) == []
     await desk.assert_counters_exact()
 
 
@@ -188,10 +189,10 @@ async def test_a_job_that_has_the_priority_already_stays_as_it_is(desk: Desk, st
 
 async def test_one_call_moves_many_and_each_once(desk: Desk) -> None:
     keys = [await desk.put(priority=1 + number % 3) for number in range(9)]
-    await desk.shard.create_queues(["others"], desk.now)
+    await desk.shard.submit(create_queues(["others"], desk.now))
     other = await desk.put(queue="others")
     held = await desk.claim(1)
-    answers = await desk.shard.move_jobs([*keys, other, keys[2], JobKey(QUEUE, 1, 9)], 2, desk.now)
+    answers = await desk.shard.submit(MoveJobs([*keys, other, keys[2], JobKey(QUEUE, 1, 9)], 2, desk.now))
     outcomes = [answer.outcome for answer in answers]
     assert outcomes == [Outcome.STALE_CLAIM] + [Outcome.APPLIED] * 10 + [Outcome.NOT_FOUND]
     assert held[0].key == keys[0]
@@ -204,9 +205,9 @@ async def test_one_call_moves_many_and_each_once(desk: Desk) -> None:
 async def test_a_job_that_a_call_names_twice_is_found_the_second_time_as_the_first_left_it(desk: Desk) -> None:
     """Also by a name that it gets only with the call."""
     key = await desk.put()
-    answers = await desk.shard.move_jobs([key, moved(key, 2), key], 2, desk.now)
+    answers = await desk.shard.submit(MoveJobs([key, moved(key, 2), key], 2, desk.now))
     assert [answer.outcome for answer in answers] == [Outcome.APPLIED] * 3
-    answers = await desk.shard.move_jobs([key, moved(key, 2), key], 1, desk.now)
+    answers = await desk.shard.submit(MoveJobs([key, moved(key, 2), key], 1, desk.now))
     assert [answer.outcome for answer in answers] == [Outcome.NOT_FOUND, Outcome.APPLIED, Outcome.APPLIED]
     await desk.assert_counters_exact()
 
@@ -256,7 +257,7 @@ async def test_a_failed_job_that_moves_takes_no_key_from_the_job_that_has_it(des
 async def test_a_deleted_job_frees_its_key_after_a_move(desk: Desk) -> None:
     key = await desk.put(unique=unique("k"))
     await desk.move(key, 2)
-    assert await desk.shard.delete_jobs([moved(key, 2)]) == 1
+    assert await desk.shard.submit(DeleteJobs([moved(key, 2)])) == 1
     assert (await desk.insert(desk.job(unique=unique("k")))).existing == {}
     await desk.assert_counters_exact()
 
@@ -269,7 +270,7 @@ async def test_a_moved_job_expires(desk: Desk, by_claim: bool) -> None:
     if by_claim:
         assert await desk.claim() == []
     else:
-        assert [row[:2] for row in await desk.shard.expire_jobs(desk.now, ALL)] == [(QUEUE, 2)]
+        assert [row[:2] for row in await desk.shard.submit(ExpireJobs(desk.now, ALL))] == [(QUEUE, 2)]
     job = await desk.look(moved(key, 2))
     assert (job.state, job.custom_status) == (FAILED, "expired")
     await desk.assert_counters_exact()
@@ -282,7 +283,9 @@ async def test_a_group_of_failures_shows_the_job_under_its_new_name(desk: Desk) 
     other = await desk.put()
     await desk.fail((await desk.take()).key, error=("ValueError", "no number"), final=True)
     await desk.move(key, 3)
-    shown = {group.error_type: (group.priority, group.job_id) for group in await desk.shard.list_failures([QUEUE], 0)}
+    shown = {
+        group.error_type: (group.priority, group.job_id) for group in await desk.shard.submit(ListFailures([QUEUE], 0))
+    }
     assert shown == {"OSError": (3, key.id), "ValueError": (1, other.id)}
 
 
@@ -329,7 +332,7 @@ async def test_of_moves_to_different_priorities_at_the_same_moment_the_job_follo
         rows = await desk.page(Page(QUEUE, WAITS, [1, 2, 3], ALL, due_by_ms=desk.now))
         assert [row.key for row in rows] == found
         await desk.assert_counters_exact()
-        assert await desk.shard.delete_jobs(found) == 1
+        assert await desk.shard.submit(DeleteJobs(found)) == 1
 
 
 async def test_a_priority_that_no_job_had_is_counted(desk: Desk) -> None:

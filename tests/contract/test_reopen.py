@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.server.storage.commands import ConfigureQueue, DeleteQueues, ListQueues, TimeOutClaims, create_queues
 from pinlater.server.storage.values import Inserted, InsertRequest, JobCheckpoint
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, unique
 
@@ -57,20 +58,20 @@ async def test_claims_go_on_after_a_restart(desk: Desk) -> None:
     desk.clock.advance(ms=TIMEOUT_MS)
     assert (await desk.heartbeat(third.ref)).deadline_ms == desk.now + TIMEOUT_MS
     desk.clock.advance(ms=1)
-    [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
     assert swept.retried == 1
 
 
 async def test_queues_and_their_settings_are_there_again(desk: Desk) -> None:
-    await desk.shard.create_queues(["gone", "paused"], desk.now)
-    await desk.shard.configure_queue("paused", config=QueueConfig(max_jobs_per_second=0.5), paused=True)
+    await desk.shard.submit(create_queues(["gone", "paused"], desk.now))
+    await desk.shard.submit(ConfigureQueue("paused", config=QueueConfig(max_jobs_per_second=0.5), paused=True))
     key = await desk.put(queue="gone")
-    await desk.shard.delete_queues(["gone"])
-    before = list(await desk.shard.list_queues())
+    await desk.shard.submit(DeleteQueues(["gone"]))
+    before = list(await desk.shard.submit(ListQueues()))
 
     await desk.reopen()
 
-    assert list(await desk.shard.list_queues()) == before
+    assert list(await desk.shard.submit(ListQueues())) == before
     assert await desk.find(key) is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
+from pinlater.server.storage.commands import DeleteJobs, InsertJobs, create_queues
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, unique
 
@@ -36,7 +37,7 @@ async def test_the_answer_is_the_same_though_the_jobs_have_gone(desk: Desk) -> N
     first = stored(await desk.request(keyed(desk)))
     for held in await desk.claim(10):
         await desk.succeed(held.key)
-        await desk.shard.delete_jobs([held.key])
+        await desk.shard.submit(DeleteJobs([held.key]))
 
     assert list(stored(await desk.request(keyed(desk))).ids) == list(first.ids)
     assert await desk.claim(10) == []
@@ -75,7 +76,7 @@ async def test_garbage_collection_takes_only_keys_past_their_time(desk: Desk) ->
 
 
 async def test_keys_are_per_queue(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.request(keyed(desk))
 
     assert not stored(await desk.request(keyed(desk, queue="other", fingerprint=b"other"))).repeated
@@ -96,7 +97,7 @@ async def test_a_resend_is_answered_though_the_queue_is_full_now(desk: Desk) -> 
 
 async def test_a_resend_within_one_call_is_recognised(desk: Desk) -> None:
     """A repeat that arrives during the first may be in the same transaction."""
-    results = await desk.shard.insert_jobs([keyed(desk), keyed(desk), keyed(desk, fingerprint=b"x")], desk.now)
+    results = await desk.shard.submit(InsertJobs([keyed(desk), keyed(desk), keyed(desk, fingerprint=b"x")], desk.now))
 
     assert list(stored(results[0]).ids) == list(stored(results[1]).ids)
     assert stored(results[1]).repeated

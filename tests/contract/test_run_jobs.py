@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
+from pinlater.server.storage.commands import AdvanceDue, RunJobs
 from pinlater.server.storage.values import JobKey, RunOrder
 from tests.contract.desk import QUEUE, Desk
 
@@ -23,7 +24,7 @@ async def test_a_waiting_job_becomes_due_at_the_time_given_and_keeps_its_attempt
     assert (job.run_after_ms, job.attempts_allowed, job.attempts_remaining) == (desk.now + delay_ms, 3, 3)
     await desk.assert_counters_exact()
     desk.clock.advance(ms=delay_ms)
-    await desk.shard.advance_due(desk.now, 100)
+    await desk.shard.submit(AdvanceDue(desk.now, 100))
     await desk.assert_counters_exact()
     if delay_ms < 3_600_000:
         assert (await desk.take()).job.id == key.id
@@ -37,8 +38,8 @@ async def test_a_waiting_job_stays_as_it_is_if_only_failed_ones_are_meant(desk: 
     key = await desk.put(delay_ms=3_600_000, attempts=3)
     before = await desk.look(key)
     failed = await desk.put_in(JobState.FAILED)
-    results = await desk.shard.run_jobs(
-        [RunOrder(each, 9, desk.now, only_failed=True) for each in (key, failed)], desk.now
+    results = await desk.shard.submit(
+        RunJobs([RunOrder(each, 9, desk.now, only_failed=True) for each in (key, failed)], desk.now)
     )
     assert [result.outcome for result in results] == [Outcome.ALREADY_FINAL, Outcome.APPLIED]
     assert await desk.look(key) == before
@@ -75,7 +76,7 @@ async def test_a_success_and_a_missing_job_are_told(desk: Desk) -> None:
     assert await desk.look(done) == before
     assert (await desk.run(JobKey(QUEUE, 1, 999))).outcome is Outcome.NOT_FOUND
     assert (await desk.run(done._replace(priority=2))).outcome is Outcome.NOT_FOUND
-    assert list(await desk.shard.run_jobs([], desk.now)) == []
+    assert list(await desk.shard.submit(RunJobs([], desk.now))) == []
 
 
 async def test_a_failed_job_runs_again_only_if_no_other_job_holds_its_unique_key(desk: Desk) -> None:
@@ -83,7 +84,7 @@ async def test_a_failed_job_runs_again_only_if_no_other_job_holds_its_unique_key
     first = await failed_with(desk, unique)
     second = await failed_with(desk, unique)
     orders = [RunOrder(key, 2, desk.now) for key in (first, second, first)]
-    outcomes = [answer.outcome for answer in await desk.shard.run_jobs(orders, desk.now)]
+    outcomes = [answer.outcome for answer in await desk.shard.submit(RunJobs(orders, desk.now))]
     assert outcomes == [Outcome.APPLIED, Outcome.ALREADY_FINAL, Outcome.APPLIED]
     assert (await desk.look(second)).state is JobState.FAILED
     [existing] = (await desk.insert(desk.job(unique=unique))).existing.values()

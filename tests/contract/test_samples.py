@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from pinlater.server.storage.commands import ListSamples, SaveSamples, TrimSamples
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.values import SAMPLE_BYTES_MAX, SampleRange, StoredSample
 from tests.contract.desk import QUEUE, Desk
@@ -20,7 +21,7 @@ def sample(
 
 
 async def all_of(shard: Shard, step_s: int = STEP_S) -> Sequence[StoredSample]:
-    return await shard.list_samples([SampleRange(step_s, 0, 10**15)])
+    return await shard.submit(ListSamples([SampleRange(step_s, 0, 10**15)]))
 
 
 async def test_samples_come_in_the_order_of_time_queue_and_origin(shard: Shard) -> None:
@@ -32,40 +33,40 @@ async def test_samples_come_in_the_order_of_time_queue_and_origin(shard: Shard) 
         sample(10, "emails", "a"),
     ]
 
-    await shard.save_samples(ordered[::-1])
+    await shard.submit(SaveSamples(ordered[::-1]))
 
     assert list(await all_of(shard)) == ordered
 
 
 async def test_a_sample_that_comes_twice_is_there_once_as_it_came_last(shard: Shard) -> None:
     """So a save whose answer was lost may be repeated, and a total may grow."""
-    await shard.save_samples([sample(1, data=b"first"), sample(1, origin="b", data=b"other")])
+    await shard.submit(SaveSamples([sample(1, data=b"first"), sample(1, origin="b", data=b"other")]))
 
-    await shard.save_samples([sample(1, data=b"second, and longer")])
+    await shard.submit(SaveSamples([sample(1, data=b"second, and longer")]))
 
     assert list(await all_of(shard)) == [sample(1, data=b"second, and longer"), sample(1, origin="b", data=b"other")]
 
 
 async def test_a_range_has_its_begin_and_not_its_end(shard: Shard) -> None:
-    await shard.save_samples([sample(at_ms) for at_ms in (10, 20, 30)])
+    await shard.submit(SaveSamples([sample(at_ms) for at_ms in (10, 20, 30)]))
 
-    found = await shard.list_samples([SampleRange(STEP_S, 10, 30)])
+    found = await shard.submit(ListSamples([SampleRange(STEP_S, 10, 30)]))
 
     assert [one.at_ms for one in found] == [10, 20]
 
 
 async def test_steps_do_not_meet(shard: Shard) -> None:
-    await shard.save_samples([sample(10), sample(10, step_s=600, data=b"coarse")])
+    await shard.submit(SaveSamples([sample(10), sample(10, step_s=600, data=b"coarse")]))
 
     assert list(await all_of(shard, 600)) == [sample(10, step_s=600, data=b"coarse")]
 
 
 async def test_only_the_samples_of_named_queues_come(shard: Shard) -> None:
-    await shard.save_samples([sample(at_ms, queue) for at_ms in (10, 20) for queue in ("a", "b", "c", "")])
+    await shard.submit(SaveSamples([sample(at_ms, queue) for at_ms in (10, 20) for queue in ("a", "b", "c", "")]))
 
-    found = await shard.list_samples([SampleRange(STEP_S, 0, 100, ["c", "a", "unknown"])])
-    nothing = await shard.list_samples([SampleRange(STEP_S, 0, 100, [])])
-    of_none = await shard.list_samples([SampleRange(STEP_S, 0, 100, [""])])
+    found = await shard.submit(ListSamples([SampleRange(STEP_S, 0, 100, ["c", "a", "unknown"])]))
+    nothing = await shard.submit(ListSamples([SampleRange(STEP_S, 0, 100, [])]))
+    of_none = await shard.submit(ListSamples([SampleRange(STEP_S, 0, 100, [""])]))
 
     assert [(one.at_ms, one.queue) for one in found] == [(10, "a"), (10, "c"), (20, "a"), (20, "c")]
     assert list(nothing) == []
@@ -75,8 +76,15 @@ async def test_only_the_samples_of_named_queues_come(shard: Shard) -> None:
 async def test_several_ranges_come_one_after_the_other(shard: Shard) -> None:
     """Each as if it was asked for alone."""
     steps = (60, 600, 3_600)
-    await shard.save_samples(
-        [sample(at_ms, queue, step_s=step_s) for at_ms in (10, 20, 30) for queue in ("a", "b", "c") for step_s in steps]
+    await shard.submit(
+        SaveSamples(
+            [
+                sample(at_ms, queue, step_s=step_s)
+                for at_ms in (10, 20, 30)
+                for queue in ("a", "b", "c")
+                for step_s in steps
+            ]
+        )
     )
     ranges = [
         SampleRange(600, 0, 100, ["b", "a"], limit=4),
@@ -85,22 +93,22 @@ async def test_several_ranges_come_one_after_the_other(shard: Shard) -> None:
         SampleRange(3_600, 0, 100, []),
     ]
 
-    found = await shard.list_samples(ranges)
+    found = await shard.submit(ListSamples(ranges))
 
-    assert list(found) == [one for wanted in ranges for one in await shard.list_samples([wanted])]
+    assert list(found) == [one for wanted in ranges for one in await shard.submit(ListSamples([wanted]))]
     assert [one.step_s for one in found] == [600] * 4 + [60] * 4
-    assert list(await shard.list_samples(ranges[3:])) == []
+    assert list(await shard.submit(ListSamples(ranges[3:]))) == []
 
 
 @pytest.mark.parametrize("queues", [None, ["a", "b"]])
 async def test_a_long_range_is_read_page_by_page(shard: Shard, queues: Sequence[str] | None) -> None:
     every = [sample(at_ms, queue, origin) for at_ms in (1, 2, 3) for queue in ("a", "b") for origin in ("", "x", "y")]
-    await shard.save_samples(every)
+    await shard.submit(SaveSamples(every))
 
     read: list[StoredSample] = []
     while True:
         after = read[-1][1:4] if read else None
-        page = await shard.list_samples([SampleRange(STEP_S, 0, 100, queues, after=after, limit=4)])
+        page = await shard.submit(ListSamples([SampleRange(STEP_S, 0, 100, queues, after=after, limit=4)]))
         read += page
         if len(page) < 4:
             break
@@ -109,12 +117,12 @@ async def test_a_long_range_is_read_page_by_page(shard: Shard, queues: Sequence[
 
 
 async def test_trimming_takes_the_oldest_of_one_step(shard: Shard) -> None:
-    await shard.save_samples([*(sample(at_ms) for at_ms in (10, 20, 30)), sample(10, step_s=600)])
+    await shard.submit(SaveSamples([*(sample(at_ms) for at_ms in (10, 20, 30)), sample(10, step_s=600)]))
 
-    first = await shard.trim_samples(STEP_S, 30, 1)
+    first = await shard.submit(TrimSamples(STEP_S, 30, 1))
     kept = await all_of(shard)
-    second = await shard.trim_samples(STEP_S, 30, 100)
-    third = await shard.trim_samples(STEP_S, 30, 100)
+    second = await shard.submit(TrimSamples(STEP_S, 30, 100))
+    third = await shard.submit(TrimSamples(STEP_S, 30, 100))
 
     assert (first, second, third) == (1, 1, 0)
     assert [one.at_ms for one in kept] == [20, 30]
@@ -130,7 +138,7 @@ async def test_data_comes_back_byte_for_byte(shard: Shard) -> None:
         sample(4, data=b"x" * SAMPLE_BYTES_MAX),
     ]
 
-    await shard.save_samples(every)
+    await shard.submit(SaveSamples(every))
 
     assert list(await all_of(shard)) == every
 
@@ -138,22 +146,22 @@ async def test_data_comes_back_byte_for_byte(shard: Shard) -> None:
 async def test_hundreds_of_queues_are_saved_and_listed_at_once(shard: Shard) -> None:
     every = sorted(sample(60_000, f"queue{number}") for number in range(600))
 
-    await shard.save_samples(every)
+    await shard.submit(SaveSamples(every))
 
     assert list(await all_of(shard)) == every
     names = [one.queue for one in every[::2]]
-    assert list(await shard.list_samples([SampleRange(STEP_S, 0, 10**15, names)])) == every[::2]
+    assert list(await shard.submit(ListSamples([SampleRange(STEP_S, 0, 10**15, names)]))) == every[::2]
 
 
 async def test_no_samples_are_no_work(shard: Shard) -> None:
-    await shard.save_samples([])
+    await shard.submit(SaveSamples([]))
 
     assert list(await all_of(shard)) == []
-    assert await shard.trim_samples(STEP_S, 10, 100) == 0
+    assert await shard.submit(TrimSamples(STEP_S, 10, 100)) == 0
 
 
 async def test_samples_outlive_a_restart(desk: Desk) -> None:
-    await desk.shard.save_samples([sample(1)])
+    await desk.shard.submit(SaveSamples([sample(1)]))
 
     await desk.reopen()
 
@@ -166,7 +174,7 @@ async def test_another_server_reads_what_one_has_saved_and_sees_no_change(desk: 
     if not desk.shard.capabilities.shared:
         pytest.skip("one server has this store")
     before = desk.shared.changes
-    await desk.shard.save_samples([sample(1)])
-    await desk.shard.trim_samples(STEP_S, 1, 10)
+    await desk.shard.submit(SaveSamples([sample(1)]))
+    await desk.shard.submit(TrimSamples(STEP_S, 1, 10))
 
     assert desk.shared.changes == before

@@ -15,6 +15,27 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    AskState,
+    ClaimJobs,
+    CollectGarbage,
+    CountJobs,
+    DeleteJobs,
+    DeleteQueues,
+    DeleteWithCopies,
+    ExpireJobs,
+    FinishJobs,
+    ListChangedQueues,
+    ListQueues,
+    MergeQueues,
+    PeekJobs,
+    PurgeJobs,
+    RestoreJobs,
+    ScanJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.values import (
     Acked,
     ClaimCall,
@@ -57,7 +78,7 @@ async def desk(store_kind: str, tmp_path: Path, other: Desk) -> AsyncIterator[De
     desk = Desk(lambda: make_store(store_kind, tmp_path, never_old()))
     desk.clock = other.clock
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     yield desk
     await desk.shard.close()
 
@@ -69,8 +90,8 @@ async def know(desk: Desk) -> None:
 
 async def make_again(desk: Desk) -> None:
     """Another server deletes the queue and makes it again."""
-    await desk.shard.delete_queues([QUEUE])
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(DeleteQueues([QUEUE]))
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
 
 
 # --- sweeps of a server that does not know the queue ------------------------------------------------------------------------------
@@ -79,7 +100,7 @@ async def make_again(desk: Desk) -> None:
 async def test_a_sweep_by_a_server_that_does_not_know_the_queue_deletes_no_job(other: Desk, desk: Desk) -> None:
     held = await desk.put_and_take()
     desk.clock.advance(ms=10**6)
-    [swept] = await other.shard.time_out_claims(desk.now, 100)
+    [swept] = await other.shard.submit(TimeOutClaims(desk.now, 100))
     assert (swept.queue, swept.retried) == (QUEUE, 1)
     assert (await desk.look(held.key)).state is JobState.PENDING
     assert (await desk.counts()).in_progress == 0
@@ -89,7 +110,7 @@ async def test_a_sweep_by_a_server_that_does_not_know_the_queue_deletes_no_job(o
 async def test_a_sweep_by_a_server_that_does_not_know_the_queue_moves_its_counters(other: Desk, desk: Desk) -> None:
     await desk.put(delay_ms=1_000)
     desk.clock.advance(ms=1_000)
-    await other.shard.advance_due(desk.now, 100)
+    await other.shard.submit(AdvanceDue(desk.now, 100))
     counts = await desk.counts()
     assert (counts.pending, counts.future) == (1, 0)
     await desk.assert_counters_exact()
@@ -98,7 +119,7 @@ async def test_a_sweep_by_a_server_that_does_not_know_the_queue_moves_its_counte
 async def test_a_sweep_by_a_server_that_does_not_know_the_queue_expires_its_jobs(other: Desk, desk: Desk) -> None:
     key = await desk.put(expires_in_ms=1_000)
     desk.clock.advance(ms=1_001)
-    [swept] = await other.shard.expire_jobs(desk.now, 100)
+    [swept] = await other.shard.submit(ExpireJobs(desk.now, 100))
     assert (swept.queue, swept.failed) == (QUEUE, 1)
     assert (await desk.look(key)).state is JobState.FAILED
     await desk.assert_counters_exact()
@@ -108,8 +129,8 @@ async def test_garbage_of_a_queue_that_the_server_does_not_know_is_collected(oth
     """Also where the server learned of the queue only after a sweep that left it out."""
     await desk.put_in(JobState.SUCCEEDED)
     desk.clock.advance(ms=10_000)
-    assert await other.shard.collect_garbage([], desk.now, 100) == []
-    [swept] = await other.shard.collect_garbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100)
+    assert await other.shard.submit(CollectGarbage([], desk.now, 100)) == []
+    [swept] = await other.shard.submit(CollectGarbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100))
     assert swept.deleted_succeeded == 1
     await desk.assert_counters_exact()
 
@@ -117,16 +138,16 @@ async def test_garbage_of_a_queue_that_the_server_does_not_know_is_collected(oth
 async def test_claims_of_a_queue_that_is_gone_are_deleted_with_their_jobs(other: Desk, desk: Desk) -> None:
     """A server that never knew the queue asks the database before it deletes; only what is gone there goes."""
     gone = await desk.put_and_take(b"gone")
-    await desk.shard.create_queues(["kept"], desk.now)
+    await desk.shard.submit(create_queues(["kept"], desk.now))
     await desk.put(b"kept", queue="kept")
     kept = await desk.take(queue="kept")
-    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.submit(DeleteQueues([QUEUE]))
     desk.clock.advance(ms=10**6)
-    [swept] = await other.shard.time_out_claims(desk.now, 100)
+    [swept] = await other.shard.submit(TimeOutClaims(desk.now, 100))
     assert (swept.queue, swept.retried) == ("kept", 1)
     assert (await desk.look(kept.key)).body == b"kept"
     assert await desk.find(gone.key) is None
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     assert await other.claim() == []
     await desk.assert_counters_exact()
 
@@ -151,7 +172,7 @@ async def test_acks_of_live_claims_count_in_a_queue_that_was_made_again(
     held = [again, *more]
     for part in (held[:acks], held[acks:]):
         words = [JobAck(one.key, True, one.holder.token) for one in part]
-        answers = await other.shard.finish_jobs(words, desk.now)
+        answers = await other.shard.submit(FinishJobs(words, desk.now))
         assert [answer.outcome for answer in answers] == [Outcome.APPLIED] * acks
     await desk.assert_counters_exact()
 
@@ -186,24 +207,24 @@ async def test_an_empty_claim_looks_into_the_queue_that_there_is(other: Desk, de
 async def test_a_claim_from_a_queue_that_is_gone_says_so(other: Desk, desk: Desk) -> None:
     """Also where it finds nothing, so that nothing is counted."""
     assert await other.claim() == []
-    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.submit(DeleteQueues([QUEUE]))
     order = ClaimOrder(QUEUE, [ClaimCall(1, other.holder())], 1_000)
-    [answer] = await other.shard.claim_jobs([order], desk.now)
+    [answer] = await other.shard.submit(ClaimJobs([order], desk.now))
     assert isinstance(answer, QueueNotFound)
 
 
 @pytest.mark.differs("error numbers, and errors that a script returns")
 async def test_one_stale_order_does_not_touch_another_of_the_same_call(other: Desk, desk: Desk) -> None:
-    await desk.shard.create_queues(["steady"], desk.now)
+    await desk.shard.submit(create_queues(["steady"], desk.now))
     await know(other)
     await make_again(desk)
     await desk.put(b"steady", queue="steady")
     orders = [ClaimOrder(queue, [ClaimCall(1, other.holder())], 1_000) for queue in (QUEUE, "steady")]
-    empty, full = await other.shard.claim_jobs(orders, desk.now)
+    empty, full = await other.shard.submit(ClaimJobs(orders, desk.now))
     assert isinstance(empty, Claimed)
     assert isinstance(full, Claimed)
     assert [[job.body for job in jobs] for jobs in (*empty.jobs, *full.jobs)] == [[], [b"steady"]]
-    [(_, counts)] = await desk.shard.count_jobs(["steady"])
+    [(_, counts)] = await desk.shard.submit(CountJobs(["steady"]))
     assert counts.claimed_total == 1
     await desk.assert_counters_exact()
 
@@ -238,10 +259,10 @@ async def test_operators_words_reach_the_queue_that_there_is(other: Desk, desk: 
     await make_again(other)
     await desk.put_in(JobState.FAILED)
     failed = [await other.put_in(JobState.FAILED) for _ in range(2)]
-    assert await desk.shard.delete_jobs([failed[0]]) == 1
+    assert await desk.shard.submit(DeleteJobs([failed[0]])) == 1
     await make_again(other)
     await other.put_in(JobState.FAILED)
-    assert await desk.shard.purge_jobs(Purge(QUEUE, JobState.FAILED, 1, 10)) == 1
+    assert await desk.shard.submit(PurgeJobs(Purge(QUEUE, JobState.FAILED, 1, 10))) == 1
     await desk.assert_counters_exact()
 
 
@@ -249,7 +270,7 @@ async def test_a_look_at_what_waits_sees_the_queue_that_there_is(other: Desk, de
     await know(other)
     await make_again(desk)
     await desk.put(b"new", priority=7)
-    seen = await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000)
+    seen = await other.shard.submit(PeekJobs(QUEUE, 10, desk.now, 1_000))
     assert not isinstance(seen, PinLaterError)
     assert [job.body for job in seen] == [b"new"]
 
@@ -266,41 +287,41 @@ async def test_looks_see_the_queue_that_there_is(other: Desk, desk: Desk) -> Non
     new = await desk.put(b"new")
     assert [row.key.id for row in await other.scan(JobState.PENDING)] == [new.id]
     await make_again(desk)
-    assert await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000) == []
-    await desk.shard.delete_queues([QUEUE])
+    assert await other.shard.submit(PeekJobs(QUEUE, 10, desk.now, 1_000)) == []
+    await desk.shard.submit(DeleteQueues([QUEUE]))
     page = Page(QUEUE, JobState.PENDING, [1], 10, due_by_ms=desk.now)
-    assert isinstance(await other.shard.scan_jobs(page), QueueNotFound)
-    assert isinstance(await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000), QueueNotFound)
+    assert isinstance(await other.shard.submit(ScanJobs(page)), QueueNotFound)
+    assert isinstance(await other.shard.submit(PeekJobs(QUEUE, 10, desk.now, 1_000)), QueueNotFound)
 
 
 async def test_a_server_that_remembers_the_queue_before_hears_of_jobs_in_the_new_one(other: Desk, desk: Desk) -> None:
     """Waiting dequeues are woken by this."""
     await know(other)
     await make_again(desk)
-    await other.shared.changed_queues()
+    await other.shared.submit(ListChangedQueues())
     await desk.put()
-    assert await other.shared.changed_queues() == [QUEUE]
+    assert await other.shared.submit(ListChangedQueues()) == [QUEUE]
 
 
 async def test_the_state_of_a_shard_is_another_one_after_a_change_by_any_server(other: Desk, desk: Desk) -> None:
     told = 0
     other.shared.follow(lambda: told)
     try:
-        before = await other.shared.state()
+        before = await other.shared.submit(AskState())
         assert before is not None
-        assert await other.shared.state() == before
+        assert await other.shared.submit(AskState()) == before
         changes = desk.shared.changes
         await desk.put()
         assert desk.shared.changes > changes
         told = 1
-        assert await other.shared.state() != before
+        assert await other.shared.submit(AskState()) != before
         told = 0  # what the shard says is enough
-        after = await other.shared.state()
+        after = await other.shared.submit(AskState())
         assert after != before
         await other.put()
-        assert await other.shared.state() != after
+        assert await other.shared.submit(AskState()) != after
         other.shared.follow(lambda: None)
-        assert await other.shared.state() is None
+        assert await other.shared.submit(AskState()) is None
     finally:
         other.shared.follow(lambda: None)
 
@@ -308,15 +329,15 @@ async def test_the_state_of_a_shard_is_another_one_after_a_change_by_any_server(
 async def test_a_shard_in_which_nothing_changes_is_asked_nothing_by_sweeps(store_kind: str, tmp_path: Path) -> None:
     desk = Desk(lambda: make_store(store_kind, tmp_path))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     await desk.put()
     desk.shared.follow(lambda: 0)
 
     async def sweep() -> float:
-        await desk.shard.time_out_claims(desk.now, 100)
-        await desk.shard.expire_jobs(desk.now, 100)
-        await desk.shard.advance_due(desk.now, 100)
-        await desk.shard.collect_garbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100)
+        await desk.shard.submit(TimeOutClaims(desk.now, 100))
+        await desk.shard.submit(ExpireJobs(desk.now, 100))
+        await desk.shard.submit(AdvanceDue(desk.now, 100))
+        await desk.shard.submit(CollectGarbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100))
         return desk.shard.figures()["round_trips"]
 
     found = [await sweep() for _ in range(10)]
@@ -328,7 +349,7 @@ async def test_priorities_that_only_another_server_used_are_claimed(other: Desk,
     """This server's settings have fewer levels."""
     assert await other.claim() == []
     await desk.put(b"low", priority=7)
-    await other.shared.changed_queues()
+    await other.shared.submit(ListChangedQueues())
     assert [held.job.body for held in await other.claim()] == [b"low"]
     await desk.assert_counters_exact()
 
@@ -345,18 +366,18 @@ async def test_a_queue_that_is_deleted_while_another_server_makes_it_from_old_kn
     for round_ in range(1, 16):
         old, now = 100 * round_, 100 * round_ + 50
         if random.random() < 0.5:
-            await desk.shard.merge_queues([Queue("q", life=Life(old))], desk.now)
+            await desk.shard.submit(MergeQueues([Queue("q", life=Life(old))], desk.now))
 
         async def make(desk: Desk, turns: int, life: Life) -> None:
             for _ in range(turns):
                 await asyncio.sleep(0)
-            await desk.shard.merge_queues([Queue("q", paused=True, life=life)], desk.now)
+            await desk.shard.submit(MergeQueues([Queue("q", paused=True, life=life)], desk.now))
 
         makers = [make(random.choice([desk, other]), random.randint(0, 40), Life(old)) for _ in range(4)]
-        await asyncio.gather(*makers, desk.shard.delete_queues(["q"], now))
-        assert "q" not in {queue.name for queue in await other.shard.list_queues()}
+        await asyncio.gather(*makers, desk.shard.submit(DeleteQueues(["q"], now)))
+        assert "q" not in {queue.name for queue in await other.shard.submit(ListQueues())}
         await asyncio.gather(make(desk, 0, Life(now + 1)), make(other, 0, Life(now + 2)))
-        [made] = [queue for queue in await other.shard.list_queues() if queue.name == "q"]
+        [made] = [queue for queue in await other.shard.submit(ListQueues()) if queue.name == "q"]
         assert made.life == Life(now + 2, now)
 
 
@@ -374,21 +395,21 @@ async def test_creations_and_deletions_of_one_moment_leave_no_queue_or_setting_f
         given = [
             Queue(name, QueueConfig(max_backlog=ms), versions=Versions(f"{ms:013d}.0"), life=Life(ms)) for ms in made
         ]
-        merges = [random.choice([desk, other]).shard.merge_queues([queue], desk.now) for queue in given]
-        deletes = [random.choice([desk, other]).shard.delete_queues([name], ms) for ms in deletions]
+        merges = [random.choice([desk, other]).shard.submit(MergeQueues([queue], desk.now)) for queue in given]
+        deletes = [random.choice([desk, other]).shard.submit(DeleteQueues([name], ms)) for ms in deletions]
         calls: list[Awaitable[object]] = [*merges, *deletes]
         order = random.sample(range(len(calls)), len(calls))
         answers = dict(zip(order, await asyncio.gather(*(calls[index] for index in order)), strict=True))
         done_ms = [ms for index, ms in enumerate(deletions, len(merges)) if int(str(answers[index])) < ms]
-        found = [queue for queue in await other.shard.list_queues() if queue.name == name]
-        assert found == [queue for queue in await desk.shard.list_queues() if queue.name == name]
+        found = [queue for queue in await other.shard.submit(ListQueues()) if queue.name == name]
+        assert found == [queue for queue in await desk.shard.submit(ListQueues()) if queue.name == name]
         latest_ms = max(done_ms, default=0)
         assert all(queue.life.made_ms > latest_ms for queue in found)
         assert all(queue.config.max_backlog is None or queue.config.max_backlog > latest_ms for queue in found)
         if max(made) > max(deletions):
             assert [(queue.life.made_ms, queue.config.max_backlog) for queue in found] == [(max(made), max(made))]
         if not found:
-            [late] = await other.shard.create_queues([name], desk.now, life=Life(latest_ms))
+            [late] = await other.shard.submit(create_queues([name], desk.now, life=Life(latest_ms)))
             assert late.life.over
 
 
@@ -403,7 +424,7 @@ async def test_two_servers_that_delete_and_restore_at_once_lose_and_double_no_jo
     async def delete(server: Desk, first: int) -> int:
         done = 0
         for start in range(first, 40, 5):
-            done += (await server.shard.delete_with_copies(keys[start:], JobState.PENDING, run, desk.now)).deleted
+            done += (await server.shard.submit(DeleteWithCopies(keys[start:], JobState.PENDING, run, desk.now))).deleted
         return done
 
     assert sum(await asyncio.gather(delete(desk, 0), delete(other, 3), delete(desk, 1))) == 40
@@ -413,14 +434,14 @@ async def test_two_servers_that_delete_and_restore_at_once_lose_and_double_no_jo
     async def restore(server: Desk) -> None:
         after: str | None = ""
         while after is not None:
-            answers.append(await server.shard.restore_jobs(RestoreOrder(QUEUE, run, after), desk.now))
+            answers.append(await server.shard.submit(RestoreJobs(RestoreOrder(QUEUE, run, after), desk.now)))
             after = answers[-1].after
 
     await asyncio.gather(restore(desk), restore(other), restore(desk))
     assert sum(answer.restored for answer in answers) == 40
     assert sum(answer.key_taken for answer in answers) == 0
     await desk.assert_counters_exact()
-    await other.shared.changed_queues()
+    await other.shared.submit(ListChangedQueues())
     assert len({held.key for held in await other.claim(100, owned=False)}) == 40
 
 
@@ -450,7 +471,7 @@ async def test_jobs_that_one_server_moves_beside_claims_of_both_are_handed_out_o
 
     await asyncio.gather(work(desk), move(other), work(other), move(desk), move(other))
     for server in (desk, other):
-        await server.shared.changed_queues()
+        await server.shared.submit(ListChangedQueues())
         handed_out += [held.key.id for held in await server.claim(60, owned=False)]
     assert sorted(handed_out) == sorted(key.id for key in keys)
     await desk.assert_counters_exact()

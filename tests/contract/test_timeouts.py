@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, JobInfo, JobState, Outcome, quarantine_text
+from pinlater.server.storage.commands import AdvanceDue, CollectGarbage, ExpireJobs, TimeOutClaims, create_queues
 from pinlater.server.storage.values import Swept
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob
 
@@ -15,7 +16,7 @@ async def test_a_claim_past_its_deadline_goes_back_with_one_attempt_fewer(desk: 
     run_after_ms = desk.now - 5
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
-    swept = await desk.shard.time_out_claims(desk.now, ALL)
+    swept = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     assert list(swept) == [Swept(QUEUE, 1, retried=1, due_at_ms=run_after_ms, ended={held.key.id: held.holder.source})]
     job = await desk.look(held.key)
@@ -32,10 +33,10 @@ async def test_a_sweep_of_no_rows_changes_nothing(desk: Desk) -> None:
     expiring = await desk.put(expires_in_ms=1)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
-    assert list(await desk.shard.time_out_claims(desk.now, 0)) == []
-    assert list(await desk.shard.expire_jobs(desk.now, 0)) == []
-    assert list(await desk.shard.collect_garbage([], desk.now, 0)) == []
-    await desk.shard.advance_due(desk.now, 0)
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, 0))) == []
+    assert list(await desk.shard.submit(ExpireJobs(desk.now, 0))) == []
+    assert list(await desk.shard.submit(CollectGarbage([], desk.now, 0))) == []
+    await desk.shard.submit(AdvanceDue(desk.now, 0))
 
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
     assert (await desk.look(expiring)).state is JobState.PENDING
@@ -45,7 +46,7 @@ async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk
     held = await desk.put_and_take(attempts=1)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
-    swept = await desk.shard.time_out_claims(desk.now, ALL)
+    swept = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
     assert list(swept) == [Swept(QUEUE, 1, failed=1, ended={held.key.id: held.holder.source})]
 
     job = await desk.look(held.key)
@@ -62,7 +63,7 @@ async def time_outs(desk: Desk, held: DeskJob, number: int, quarantine_after: in
             if not found:
                 break
         desk.clock.advance(ms=TIMEOUT_MS + 1)
-        await desk.shard.time_out_claims(desk.now, ALL, quarantine_after)
+        await desk.shard.submit(TimeOutClaims(desk.now, ALL, quarantine_after))
     return await desk.look(held.key)
 
 
@@ -123,7 +124,7 @@ async def test_a_claim_before_its_deadline_is_left_alone(desk: Desk) -> None:
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS - 1)
 
-    assert list(await desk.shard.time_out_claims(desk.now, ALL)) == []
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, ALL))) == []
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
 
 
@@ -136,16 +137,20 @@ async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk
         desk.clock.advance(ms=10)
     desk.clock.advance(ms=TIMEOUT_MS)
 
-    [swept] = await desk.shard.time_out_claims(desk.now, 2)
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, 2))
 
     assert swept.retried == 2
     assert {row.key.id for row in await desk.scan(JobState.PENDING)} == {held[0].key.id, held[1].key.id}
-    assert [sum(one.retried for one in await desk.shard.time_out_claims(desk.now, 2)) for _ in range(3)] == [2, 1, 0]
+    assert [sum(one.retried for one in await desk.shard.submit(TimeOutClaims(desk.now, 2))) for _ in range(3)] == [
+        2,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.differs("SKIP LOCKED")
 async def test_a_sweep_says_what_it_did_by_queue_and_priority_and_whose_claims_ended(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     held = [
         await desk.put_and_take(priority=1, delay_ms=-7),
         await desk.put_and_take(priority=1, delay_ms=-9),
@@ -158,7 +163,7 @@ async def test_a_sweep_says_what_it_did_by_queue_and_priority_and_whose_claims_e
     claimed_at = desk.now
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
-    swept = await desk.shard.time_out_claims(desk.now, ALL)
+    swept = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     assert sorted(swept, key=lambda one: one[:2]) == [
         Swept(
@@ -178,7 +183,7 @@ async def test_the_ack_of_a_worker_that_was_away_too_long_is_refused(desk: Desk)
     """With its token: first when no worker has the job, then when another one has it."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS + 1)
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     first = await desk.succeed(held.key, token=held.holder.token)
     again = await desk.take()
@@ -195,7 +200,7 @@ async def test_a_claim_counts_until_the_sweep_ends_it(desk: Desk) -> None:
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
-    assert list(await desk.shard.time_out_claims(desk.now, ALL)) == []
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, ALL))) == []
 
 
 async def test_each_claim_has_its_own_deadline(desk: Desk) -> None:
@@ -208,7 +213,7 @@ async def test_each_claim_has_its_own_deadline(desk: Desk) -> None:
     ended = []
     for step_ms in (11, 100, 5000):
         desk.clock.advance(ms=step_ms)
-        await desk.shard.time_out_claims(desk.now, ALL)
+        await desk.shard.submit(TimeOutClaims(desk.now, ALL))
         for held in (long, short, own):
             if (await desk.look(held.key)).state is JobState.PENDING and held not in ended:
                 ended.append(held)

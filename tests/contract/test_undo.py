@@ -5,6 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobInfo, JobState, UniqueScope
+from pinlater.server.storage.commands import (
+    DeleteQueues,
+    DeleteWithCopies,
+    ExpireJobs,
+    ListSamples,
+    RestoreJobs,
+    TrimSamples,
+    create_queues,
+)
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
     UNDONE_STEP_S,
@@ -25,11 +34,11 @@ RUN = CopiesOf("0123456789abcdef", 1_000)
 async def delete(
     desk: Desk, *keys: JobKey, state: JobState = JobState.PENDING, of: CopiesOf = RUN
 ) -> DeletedWithCopies:
-    return await desk.shard.delete_with_copies(keys, state, of, desk.now)
+    return await desk.shard.submit(DeleteWithCopies(keys, state, of, desk.now))
 
 
 async def restore(desk: Desk, *, of: CopiesOf = RUN, after: str = "") -> Restored:
-    return await desk.shard.restore_jobs(RestoreOrder(QUEUE, of, after), desk.now)
+    return await desk.shard.submit(RestoreJobs(RestoreOrder(QUEUE, of, after), desk.now))
 
 
 async def restore_all(desk: Desk, of: CopiesOf = RUN) -> list[Restored]:
@@ -128,7 +137,7 @@ async def test_a_job_that_has_expired_meanwhile_comes_back_and_fails(desk: Desk)
     [answer] = await restore_all(desk)
 
     assert answer.restored == 1
-    await desk.shard.expire_jobs(desk.now, 100)
+    await desk.shard.submit(ExpireJobs(desk.now, 100))
     job = await desk.look(key)
     assert (job.state, job.custom_status.endswith("expired")) == (JobState.FAILED, True)
 
@@ -146,7 +155,7 @@ async def test_only_jobs_in_the_state_meant_are_deleted(desk: Desk, state: JobSt
 
 
 async def test_another_priority_or_queue_is_another_job(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     key = await desk.put(priority=2)
 
     answer = await delete(desk, key._replace(priority=1), key._replace(queue="other"), key, key)
@@ -257,9 +266,9 @@ async def test_a_key_for_a_time_stays_as_it_is(desk: Desk) -> None:
 async def test_jobs_of_a_deleted_queue_stay_away(desk: Desk, again: bool) -> None:
     key = await desk.put()
     await delete(desk, key)
-    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.submit(DeleteQueues([QUEUE]))
     if again:
-        await desk.shard.create_queues([QUEUE], desk.now)
+        await desk.shard.submit(create_queues([QUEUE], desk.now))
 
     [answer] = await restore_all(desk)
 
@@ -320,8 +329,8 @@ async def test_old_copies_are_forgotten(desk: Desk) -> None:
     key = await desk.put()
     await delete(desk, key)
 
-    assert await desk.shard.trim_samples(COPIES_STEP_S, desk.now, 100) == 0
-    assert await desk.shard.trim_samples(COPIES_STEP_S, desk.now + 1, 100) == 1
+    assert await desk.shard.submit(TrimSamples(COPIES_STEP_S, desk.now, 100)) == 0
+    assert await desk.shard.submit(TrimSamples(COPIES_STEP_S, desk.now + 1, 100)) == 1
     assert await restore_all(desk) == []
     if desk.shard.capabilities.kind != "redis":
-        assert await desk.shard.list_samples([SampleRange(UNDONE_STEP_S, 0, 10**15, [RUN.run])])
+        assert await desk.shard.submit(ListSamples([SampleRange(UNDONE_STEP_S, 0, 10**15, [RUN.run])]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.server.storage.commands import DeleteJobs, ExpireJobs, InsertJobs, TimeOutClaims, create_queues
 from pinlater.server.storage.values import Inserted, InsertRequest, JobKey
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, About, Desk, unique
 
@@ -20,7 +21,7 @@ async def taken(desk: Desk, key: str = "k") -> bool:
         return True
     [job] = [row.job for row in await desk.scan(JobState.PENDING, future=True) if row.key.id == probe.id]
     assert job.unique_key == key
-    await desk.shard.delete_jobs([JobKey(QUEUE, 1, probe.id)])
+    await desk.shard.submit(DeleteJobs([JobKey(QUEUE, 1, probe.id)]))
     return False
 
 
@@ -57,7 +58,7 @@ async def test_the_key_is_shown(desk: Desk) -> None:
 
 
 async def test_keys_of_two_queues_have_nothing_to_do_with_each_other(desk: Desk) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.insert(desk.job(unique=unique("k")))
 
     inserted = await desk.insert(desk.job(unique=unique("k")), queue="other")
@@ -108,15 +109,15 @@ async def test_the_end_of_the_job_frees_its_key(desk: Desk, scope: UniqueScope, 
     elif end == "cancel":
         await desk.cancel(key)
     elif end == "delete":
-        await desk.shard.delete_jobs([key])
+        await desk.shard.submit(DeleteJobs([key]))
     elif end == "purge":
         await desk.purge(JobState.PENDING)
     elif end == "expire":
         desk.clock.advance(ms=11)
-        await desk.shard.expire_jobs(desk.now, ALL)
+        await desk.shard.submit(ExpireJobs(desk.now, ALL))
     else:
         desk.clock.advance(ms=TIMEOUT_MS + 1)
-        await desk.shard.time_out_claims(desk.now, ALL)
+        await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     assert not await taken(desk)
 
@@ -129,7 +130,7 @@ async def test_scope_time_is_freed_by_time_alone(desk: Desk, end: str) -> None:
     elif end == "cancel":
         await desk.cancel(held.key)
     else:
-        await desk.shard.delete_jobs([held.key])
+        await desk.shard.submit(DeleteJobs([held.key]))
 
     desk.clock.advance(ms=4999)
     await desk.collect()
@@ -191,7 +192,7 @@ async def test_an_old_jobs_end_does_not_free_a_key_that_another_has_now(desk: De
     await desk.put(unique=unique("k", PENDING), delay_ms=HOUR_MS)
 
     await desk.succeed(old.key)
-    await desk.shard.delete_jobs([old.key])
+    await desk.shard.submit(DeleteJobs([old.key]))
 
     assert await taken(desk)
 
@@ -211,6 +212,8 @@ async def test_two_requests_of_one_call_see_each_other(desk: Desk) -> None:
     """Joined in one transaction, they come out as if one came after the other."""
     first, second = desk.job(unique=unique("k")), desk.job(unique=unique("k"))
 
-    results = await desk.shard.insert_jobs([InsertRequest(QUEUE, [first]), InsertRequest(QUEUE, [second])], desk.now)
+    results = await desk.shard.submit(
+        InsertJobs([InsertRequest(QUEUE, [first]), InsertRequest(QUEUE, [second])], desk.now)
+    )
 
     assert [list(one.ids) for one in results if isinstance(one, Inserted)] == [[first.id], [first.id]]

@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import ExpireJobs, ListChangedQueues
 from pinlater.server.storage.values import ClaimCall, ClaimOrder
 from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
 
@@ -27,7 +28,7 @@ async def hand_out_by_priority(desks: tuple[Desk, Desk], seed: int) -> None:
         held = await desk.claim(random.randint(1, 4))
         misses += not held
         if not held:  # it may not know yet of what the other has made ready
-            await desk.shared.changed_queues()
+            await desk.shared.submit(ListChangedQueues())
             assert misses < 10_000
         order += [stored.pop(one.job.id) for one in held]
     assert order == sorted(order)
@@ -46,7 +47,7 @@ async def expire_once(desks: tuple[Desk, Desk], seed: int) -> None:
         (expired if expires_in_ms == 500 else lasting).add(key.id)
     for desk in desks:
         desk.clock.advance(ms=501)
-        await desk.shared.changed_queues()
+        await desk.shared.submit(ListChangedQueues())
     handed_out: list[int] = []
     failed: list[int] = []
 
@@ -57,7 +58,7 @@ async def expire_once(desks: tuple[Desk, Desk], seed: int) -> None:
         handed_out.extend(job.id for jobs in claimed.jobs for job in jobs)
 
     async def sweep(desk: Desk) -> None:
-        failed.extend(row.failed for row in await desk.shard.expire_jobs(desk.now, 10))
+        failed.extend(row.failed for row in await desk.shard.submit(ExpireJobs(desk.now, 10)))
 
     for _ in range(40):
         await asyncio.gather(claim(one), sweep(other), claim(other), sweep(one))

@@ -16,25 +16,25 @@ BEHIND_SECONDS = 0.1
 
 
 class WriteBehind:
-    """Puts itself in the place of `insert_jobs`."""
+    """Puts itself in the place of `SqliteShard.insert`."""
 
     def __init__(self) -> None:
-        self._honest = SqliteShard.insert_jobs
+        self._honest = SqliteShard.insert
         self._later: set[asyncio.Task[None]] = set()
 
     def install(self) -> None:
         """From now on every shard lies."""
         lie = self
 
-        async def insert_jobs(
-            shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+        async def insert(
+            shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
         ) -> Sequence[Inserted | PinLaterError]:
             task = asyncio.create_task(lie.store_later(shard, requests, now_ms))
             lie._later.add(task)
             task.add_done_callback(lie._later.discard)
             return [Inserted([job.id for job in request.jobs], {}) for request in requests]
 
-        SqliteShard.insert_jobs = insert_jobs  # type: ignore[method-assign, assignment]
+        SqliteShard.insert = insert  # type: ignore[method-assign, assignment]
 
     async def store_later(self, shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int) -> None:
         """What should have come before the answer."""

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -16,9 +17,11 @@ from pinlater.domain.job import Holder, NewJob
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.shards import ClaimRequest
+from pinlater.server.storage.commands import ClaimJobs, CountJobs, InsertJobs, ReleaseJobs
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
+from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimOrder, ClaimRef, Inserted, InsertRequest
 from tests.assembly import open_core
 
@@ -54,7 +57,7 @@ class DispatcherOnShard:
                 await asyncio.sleep(0)
 
     async def in_progress(self) -> int:
-        return sum(row.counts.in_progress for row in await self.shard.count_jobs(["q"]))
+        return sum(row.counts.in_progress for row in await self.shard.submit(CountJobs(["q"])))
 
 
 async def _open(shard: Shard, limits: dict[str, float]) -> DispatcherOnShard:
@@ -176,7 +179,7 @@ class GatedShard(MemoryShard):
         self.take_nothing = 0
         self.claims = 0
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+    async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         self.claims += 1
         await self.gate.wait()
         if self.failures:
@@ -185,7 +188,10 @@ class GatedShard(MemoryShard):
         if self.take_nothing:
             self.take_nothing -= 1
             return [Claimed([() for _ in order.calls]) for order in orders]
-        return await super().claim_jobs(orders, now_ms)
+        claimed: Sequence[Claimed | PinLaterError] = await MemoryShard.table[ClaimJobs](self, orders, now_ms)
+        return claimed
+
+    table: ClassVar[Table] = MemoryShard.table | dict([entry_of(ClaimJobs)(_claim)])
 
 
 # --- what else may take a wake away ---------------------------------------------------------------------------------------------
@@ -238,12 +244,14 @@ async def test_a_release_whose_answer_was_lost_wakes_a_waiter() -> None:
     class Forgetful(MemoryShard):
         answers_lost = 1
 
-        async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-            released = await super().release_jobs(claims, now_ms)
+        async def _release(self, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+            released: list[Acked] = await MemoryShard.table[ReleaseJobs](self, claims, now_ms)
             if self.answers_lost:
                 self.answers_lost -= 1
                 raise OutcomeUnknown("the connection was lost")
             return released
+
+        table: ClassVar[Table] = MemoryShard.table | dict([entry_of(ReleaseJobs)(_release)])
 
     stage = await _open(Forgetful(), {})
     await stage.put()
@@ -326,11 +334,13 @@ async def test_a_store_that_does_not_work_in_order_wakes_waiters_once_the_job_is
         capabilities = MemoryShard.capabilities._replace(in_order=False)
         stored = asyncio.Event()
 
-        async def insert_jobs(
-            self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+        async def insert(
+            self, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
         ) -> Sequence[Inserted | PinLaterError]:
             await self.stored.wait()
-            return await super().insert_jobs(requests, now_ms)
+            return await super().insert(requests, now_ms)
+
+        table: ClassVar[Table] = MemoryShard.table | dict([entry_of(InsertJobs)(insert)])
 
     shard = Unordered()
     stage = await _open(shard, {})

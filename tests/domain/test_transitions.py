@@ -18,6 +18,7 @@ from pinlater.domain.transitions import (
     append_status,
     prepend_status,
 )
+from pinlater.server.storage.commands import ExpireJobs, TimeOutClaims, create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import ClaimRef, JobCheckpoint, JobKey
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
@@ -31,12 +32,12 @@ Do = Callable[[Desk, JobKey, str], Awaitable[object]]
 
 async def time_out(desk: Desk, key: JobKey, token: str) -> None:
     desk.clock.advance(ms=LATE_MS)
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
 
 async def expire(desk: Desk, key: JobKey, token: str) -> None:
     desk.clock.advance(ms=EXPIRY_MS + 1)
-    await desk.shard.expire_jobs(desk.now, ALL)
+    await desk.shard.submit(ExpireJobs(desk.now, ALL))
 
 
 EVENTS: dict[Event, Do] = {
@@ -63,7 +64,7 @@ EVENTS: dict[Event, Do] = {
 async def desk() -> Desk:
     desk = Desk(MemoryShard)
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     return desk
 
 

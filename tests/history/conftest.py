@@ -19,6 +19,7 @@ from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.main.core import Core
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.storage.commands import ListSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
@@ -63,7 +64,9 @@ class World:
                 await server.service.of(HistoryKeeper).keep()
 
     async def samples(self, step_s: int = 60, shard: str = "1") -> Sequence[StoredSample]:
-        found: Sequence[StoredSample] = await self.stores[shard].within.list_samples([SampleRange(step_s, 0, 2**60)])
+        found: Sequence[StoredSample] = await self.stores[shard].within.submit(
+            ListSamples([SampleRange(step_s, 0, 2**60)])
+        )
         return found
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from pinlater.domain.errors import InvalidArgument, QueueNotFound
 from pinlater.domain.history import DeployMark
 from pinlater.server.features.history.queries import HistoryQueries
 from pinlater.server.features.history.sample import QueueSample, pack
+from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import StoredSample
 from tests.history.conftest import MINUTE_MS, START_MS, World, enqueue, history, points
 
@@ -21,8 +22,8 @@ async def test_the_samples_of_several_shards_are_one_history(world: World) -> No
     await enqueue(server, 2)
     await world.minutes()
     elsewhere = pack(QueueSample(enqueued=3))
-    await world.stores["2"].within.save_samples([StoredSample(60, START_MS + MINUTE_MS, "q", "a", elsewhere)])
-    await world.stores["2"].within.save_samples([StoredSample(60, START_MS, "q", "b", elsewhere)])
+    await world.stores["2"].within.submit(SaveSamples([StoredSample(60, START_MS + MINUTE_MS, "q", "a", elsewhere)]))
+    await world.stores["2"].within.submit(SaveSamples([StoredSample(60, START_MS, "q", "b", elsewhere)]))
     await world.minutes(2)
 
     assert [point.enqueued for point in await points(server)][:2] == [5, 3]
@@ -37,7 +38,7 @@ async def test_a_chart_costs_each_shard_one_statement_and_reads_no_job(world: Wo
     await history(server, 300, step_s=step_s)
 
     for name, store in world.stores.items():
-        assert store.calls - before[name] == {"list_samples": 1}
+        assert store.calls - before[name] == {ListSamples: 1}
 
 
 async def test_many_queues_cost_one_statement(world: World) -> None:
@@ -51,7 +52,7 @@ async def test_many_queues_cost_one_statement(world: World) -> None:
 
     found = await server.service.of(HistoryQueries).queue_history(names, START_MS, None, 600)
 
-    assert world.stores["1"].calls - before == {"list_samples": 1}
+    assert world.stores["1"].calls - before == {ListSamples: 1}
     assert [(each.queue, each.points[0].enqueued) for each in found.queues] == [(name, 1) for name in names]
 
 
@@ -129,6 +130,6 @@ async def test_marks_are_checked_and_bounded(world: World) -> None:
     with pytest.raises(QueueNotFound):
         await add("v2", None, "gone")
     kept = [StoredSample(0, START_MS - number, "", "id", b"v") for number in range(1_000)]
-    await world.stores["1"].within.save_samples(kept)
+    await world.stores["1"].within.submit(SaveSamples(kept))
     with pytest.raises(InvalidArgument, match="1000 marks"):
         await add("one more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinlater.domain.errors import OutcomeUnknown, StoreFull
 from pinlater.server.features.history.keeper import HistoryKeeper
+from pinlater.server.storage.commands import SaveSamples
 from tests.history.conftest import MINUTE_MS, START_MS, World, ack, claim, enqueue, points
 
 
@@ -36,12 +37,12 @@ async def test_an_idle_queue_costs_nothing(world: World) -> None:
     """Also if workers ask it for jobs."""
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    calls = world.stores["1"].calls["save_samples"]
+    calls = world.stores["1"].calls[SaveSamples]
     for _ in range(5):
         assert not await claim(server)
         await world.minutes()
 
-    assert world.stores["1"].calls["save_samples"] == calls
+    assert world.stores["1"].calls[SaveSamples] == calls
     assert not await world.samples()
 
 
@@ -85,7 +86,7 @@ async def test_a_minute_is_one_batch_and_comes_once(world: World) -> None:
     await server.service.of(HistoryKeeper).keep()
     await server.service.of(HistoryKeeper).keep()
 
-    assert world.stores["1"].calls["save_samples"] == 1
+    assert world.stores["1"].calls[SaveSamples] == 1
     assert [sample.queue for sample in await world.samples()] == ["a", "b", "c"]
 
 
@@ -94,7 +95,7 @@ async def test_a_batch_whose_answer_is_lost_counts_once(world: World) -> None:
     server = await world.start_server("1", "2")
     await server.service.queues.create_queue("q")
     await enqueue(server, 4)
-    world.stores["1"].fails("save_samples", error=OutcomeUnknown("lost"), done_first=True)
+    world.stores["1"].fails(SaveSamples, error=OutcomeUnknown("lost"), done_first=True)
     await world.minutes(2)
 
     assert sum(point.enqueued for point in await points(server)) == 4
@@ -104,7 +105,7 @@ async def test_a_batch_whose_answer_is_lost_counts_once(world: World) -> None:
 async def test_batches_wait_for_their_shard_and_the_oldest_goes(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    world.stores["1"].fails(*["save_samples"] * 100, error=StoreFull.of("1"))
+    world.stores["1"].fails(*[SaveSamples] * 100, error=StoreFull.of("1"))
     for _ in range(13):
         await enqueue(server)
         await world.minutes()

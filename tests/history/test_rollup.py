@@ -5,6 +5,7 @@ from __future__ import annotations
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.features.history.keeper import HistoryKeeper
 from pinlater.server.features.history.rollup import Rollup
+from pinlater.server.storage.commands import ListSamples, SaveSamples, TrimSamples
 from tests.history.conftest import MINUTE_MS, START_MS, World, ack, claim, enqueue, points
 
 TEN_MS = 10 * MINUTE_MS
@@ -53,12 +54,12 @@ async def test_a_server_goes_on_where_another_stopped(world: World) -> None:
     before = await world.samples(600)
     store = world.stores["1"]
     another = Rollup(server.shards, world.clock)
-    calls = store.calls["save_samples"]
+    calls = store.calls[SaveSamples]
     for _ in range(6):
         await another.run()
 
     assert await world.samples(600) == before
-    assert store.calls["save_samples"] == calls
+    assert store.calls[SaveSamples] == calls
 
 
 async def test_two_servers_that_both_roll_up_write_the_same(world: World) -> None:
@@ -74,7 +75,7 @@ async def test_a_window_that_failed_is_made_again(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
     await busy(world, 12)
-    world.stores["1"].fails("list_samples", error=ShardConnectionFailed("gone"))
+    world.stores["1"].fails(ListSamples, error=ShardConnectionFailed("gone"))
     world.clock.advance(ms=MINUTE_MS)
     try:
         await server.service.of(HistoryKeeper).keep()
@@ -121,6 +122,6 @@ async def test_an_idle_server_reads_little(world: World) -> None:
     await world.minutes(60)
     later = world.stores["1"].calls
 
-    assert later["save_samples"] == 0
-    assert later["list_samples"] - calls["list_samples"] <= 7
-    assert later["trim_samples"] - calls["trim_samples"] <= 6 * 9
+    assert later[SaveSamples] == 0
+    assert later[ListSamples] - calls[ListSamples] <= 7
+    assert later[TrimSamples] - calls[TrimSamples] <= 6 * 9

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import NoReturn
-from unittest.mock import patch
+from typing import ClassVar, NoReturn
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -14,7 +14,9 @@ from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, ScanJobs, TimeOutClaims
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,
@@ -26,6 +28,7 @@ from pinlater.server.storage.values import (
     raise_error,
 )
 from tests.assembly import open_core
+from tests.commands import replaced
 
 HOLDER = Holder("h:1:2:worker:1", "worker", "t1")
 
@@ -46,16 +49,16 @@ class Fixture:
         now = self.clock.now_ms()
         fields = {"attempts_allowed": 2, **more}
         jobs = [NewJob(job_id, b"x", 1, now, **fields) for job_id in self._lanes.ids.make(count)]  # type: ignore[arg-type]
-        await self.shard.insert_jobs([InsertRequest("q", jobs)], now)
+        await self.shard.submit(InsertJobs([InsertRequest("q", jobs)], now))
         return [job.id for job in jobs]
 
     async def claim(self, count: int) -> None:
         order = ClaimOrder("q", [ClaimCall(count, HOLDER)], 10_000)
-        await self.shard.claim_jobs([order], self.clock.now_ms())
+        await self.shard.submit(ClaimJobs([order], self.clock.now_ms()))
 
     async def in_state(self, state: JobState) -> list[PageRow]:
         page = Page("q", state, [1], 10_000, due_by_ms=self.clock.now_ms())
-        return list(raise_error(await self.shard.scan_jobs(page)))
+        return list(raise_error(await self.shard.submit(ScanJobs(page))))
 
 
 async def _open(*before: MemoryShard) -> Fixture:
@@ -130,8 +133,8 @@ async def test_a_sweep_that_fails_is_tried_again_before_half_a_minute_has_passed
     store.sweeps.swept_by_others = lambda: {store.shard.name}
     await store.sweeps.time_out_claims()
     store.clock.advance(seconds=30)
-    broken = patch.object(store.shard, "time_out_claims", side_effect=OutcomeUnknown("the connection is gone"))
-    with broken, pytest.raises(OutcomeUnknown):
+    broken = AsyncMock(side_effect=OutcomeUnknown("the connection is gone"))
+    with replaced(store.shard, TimeOutClaims, broken), pytest.raises(OutcomeUnknown):
         await store.sweeps.time_out_claims()
     store.clock.advance(seconds=5)
     await store.sweeps.time_out_claims()
@@ -164,7 +167,7 @@ async def test_the_sweep_deletes_finished_jobs_after_their_own_times_to_live(sto
     good, bad = await store.insert(2, attempts_allowed=1)
     await store.claim(2)
     acks = [JobAck(JobKey("q", 1, good), succeeded=True), JobAck(JobKey("q", 1, bad), succeeded=False)]
-    await store.shard.finish_jobs(acks, store.clock.now_ms())
+    await store.shard.submit(FinishJobs(acks, store.clock.now_ms()))
     store.clock.advance(seconds=2)
     await store.sweeps.collect_garbage()
     assert [len(await store.in_state(state)) for state in (JobState.SUCCEEDED, JobState.FAILED)] == [0, 1]
@@ -177,7 +180,7 @@ async def test_the_sweep_deletes_finished_jobs_after_their_own_times_to_live(sto
 async def test_old_keys_go_as_fast_as_they_come(store: Fixture) -> None:
     """A full batch of them brings the sweep back at once; otherwise busy producers with keys would fill the store."""
     now = store.clock.now_ms()
-    await store.shard.insert_jobs([InsertRequest("q", [], f"key {number}") for number in range(1500)], now)
+    await store.shard.submit(InsertJobs([InsertRequest("q", [], f"key {number}") for number in range(1500)], now))
     store.clock.advance(seconds=121)
     assert await store.sweeps.collect_garbage() is not None
     assert await store.sweeps.collect_garbage() is None
@@ -195,8 +198,10 @@ async def test_a_shard_that_fails_keeps_no_other_from_being_swept() -> None:
     """Otherwise the jobs of a dead worker on the others would never come back."""
 
     class Broken(MemoryShard):
-        async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> NoReturn:
+        async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> NoReturn:
             raise ShardConnectionFailed("gone")
+
+        table: ClassVar[Table] = MemoryShard.table | dict([entry_of(TimeOutClaims)(_time_out_claims)])
 
     store = await _open(Broken("2"))
     await store.insert(1)

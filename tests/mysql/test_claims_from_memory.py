@@ -13,6 +13,7 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob
+from pinlater.server.storage.commands import ClaimJobs, DeleteQueues, ListQueues, TimeOutClaims, create_queues
 from pinlater.server.storage.mysql.connection import Result
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.ready_jobs import DISTRUSTED_S, JOB_BYTES, ReadyBytes
@@ -34,7 +35,7 @@ async def claim(desk: Desk, limit: int, *queues: str, from_memory: bool = True) 
         ClaimOrder(queue, [ClaimCall(limit, desk.holder())], 60_000, from_memory=from_memory)
         for queue in queues or (QUEUE,)
     ]
-    found = await desk.shard.claim_jobs(orders, desk.now)
+    found = await desk.shard.submit(ClaimJobs(orders, desk.now))
     return [job for each in found if not isinstance(each, PinLaterError) for jobs in each.jobs for job in jobs]
 
 
@@ -66,7 +67,7 @@ async def desk_by(database: ProxiedMysql, clock: ManualClock) -> Desk:
     desk = Desk(make)
     desk.clock = clock
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     return desk
 
 
@@ -115,7 +116,7 @@ async def test_a_row_that_another_server_has_locked_keeps_claims_for_a_moment_an
     limit of one second is looked at once a second."""
     moment_s = 4.0 if kind == "mysql8" and from_memory else 1.0
     here = await database.desk(direct=True, lock_wait_ms=10_000, statement_timeout_ms=15_000)
-    await here.shard.create_queues([_OTHER], here.now)
+    await here.shard.submit(create_queues([_OTHER], here.now))
     await claim(here, 1, QUEUE, _OTHER, from_memory=from_memory)
     for body in (b"1", b"2", b"3"):
         await here.put(body)
@@ -161,18 +162,18 @@ async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seco
 async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longer(database: ProxiedMysql) -> None:
     here, there = await database.desk(direct=True), await database.desk(direct=True)
     for _ in range(4):
-        await here.shard.list_queues()
+        await here.shard.submit(ListQueues())
         await claim(here, 1)
         await here.put(b"x" * 100_000)
-        await there.shard.delete_queues([QUEUE])
+        await there.shard.submit(DeleteQueues([QUEUE]))
         for desk in (here, there):
             desk.clock.advance(ms=10)
-        await there.shard.create_queues([QUEUE], there.now)
+        await there.shard.submit(create_queues([QUEUE], there.now))
         await there.put(b"y")
         assert await bodies(there, 1, from_memory=False) == [b"y"]
         for desk in (here, there):
             desk.clock.advance(hours=1)
-        await here.shard.time_out_claims(here.now, 10)  # meets the new queue by its id
+        await here.shard.submit(TimeOutClaims(here.now, 10))  # meets the new queue by its id
         await claim(here, 5)
         await claim(here, 5)
         assert cache_of(here).ready_memory.space.used == bytes_that_are_here(cache_of(here)) < 100_000
@@ -194,7 +195,7 @@ async def test_a_claim_that_finds_nothing_leaves_no_transaction_open(
 async def test_the_jobs_of_a_queue_without_workers_leave_the_memory_to_other_queues(database: ProxiedMysql) -> None:
     clock = ManualClock()
     here = await desk_by(database, clock)
-    await here.shard.create_queues([_OTHER], here.now)
+    await here.shard.submit(create_queues([_OTHER], here.now))
     await claim(here, 1, QUEUE, _OTHER)
     for _ in range(18):
         await here.put(b"x" * 1_000_000, queue=_OTHER)
@@ -229,7 +230,7 @@ async def test_the_shards_of_a_server_share_the_space_and_a_closed_shard_leaves_
     for desk in (first, second):
         await desk.open()
         database._stack.push_async_callback(desk.shard.close)
-        await desk.shard.create_queues([QUEUE], desk.now)
+        await desk.shard.submit(create_queues([QUEUE], desk.now))
         await claim(desk, 1)
     for number in range(4):
         await first.put(b"first %d" % number)

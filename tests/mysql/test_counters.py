@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.server.storage.commands import AdvanceDue, DeleteJobs, ExpireJobs, TimeOutClaims
 from pinlater.server.storage.values import InsertRequest, JobCheckpoint
 from tests.contract.desk import Desk, DeskJob, unique
 from tests.mysql.consistency import inconsistencies
@@ -98,14 +99,14 @@ class Hand:
 
     async def delete(self) -> None:
         if held := self.pick():
-            await self.desk.shard.delete_jobs([held.key])
+            await self.desk.shard.submit(DeleteJobs([held.key]))
 
     async def sweep(self) -> None:
         self.desk.clock.advance(ms=self.dice.choice([5, 40]))
         now, shard = self.desk.now, self.desk.shard
-        await shard.advance_due(now, 100)
-        await shard.time_out_claims(now, 100)
-        await shard.expire_jobs(now, 100)
+        await shard.submit(AdvanceDue(now, 100))
+        await shard.submit(TimeOutClaims(now, 100))
+        await shard.submit(ExpireJobs(now, 100))
         await self.desk.collect(succeeded_ms=100, failed_ms=100, limit=5)
 
     def pick(self) -> DeskJob | None:

@@ -9,6 +9,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Outcome, UniqueScope
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.storage.commands import CheckpointJobs, FinishJobs, InsertJobs
 from pinlater.server.storage.values import Acked, Inserted, InsertRequest, JobAck, JobCheckpoint
 from tests.contract.desk import Desk, unique
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -36,7 +37,7 @@ async def test_a_request_longer_than_a_packet_is_stored_whole(killable: ProxiedM
     acks = [
         JobAck(one.key, False, one.holder.token, "s" * 5_000, error_type="E", error_text="t" * 50_000) for one in held
     ]
-    assert {one.outcome for one in await desk.shard.finish_jobs(acks, desk.now)} == {Outcome.APPLIED}
+    assert {one.outcome for one in await desk.shard.submit(FinishJobs(acks, desk.now))} == {Outcome.APPLIED}
     await killable.assert_consistent()
 
 
@@ -80,7 +81,7 @@ async def test_a_body_that_fits_into_no_packet_is_refused_and_harms_no_other(
 ) -> None:
     requests = [InsertRequest(QUEUE, [desk.job(b"before")]), InsertRequest(QUEUE, [desk.job(), desk.job(body)])]
     requests.append(InsertRequest(QUEUE, [desk.job(b"after")]))
-    before, refused, after = await desk.shard.insert_jobs(requests, desk.now)
+    before, refused, after = await desk.shard.submit(InsertJobs(requests, desk.now))
     assert isinstance(before, Inserted)
     assert isinstance(after, Inserted)
     assert isinstance(refused, PinLaterError)
@@ -93,12 +94,14 @@ async def test_a_body_that_fits_into_no_packet_is_refused_and_harms_no_other(
 
 async def test_the_same_holds_for_checkpoints(killable: ProxiedMysql, desk: Desk) -> None:
     one, other = await desk.put_and_take(), await desk.put_and_take()
-    saved, refused = await desk.shard.checkpoint_jobs(
-        [
-            JobCheckpoint(one.key, "worker", one.holder.token, b"new"),
-            JobCheckpoint(other.key, "worker", other.holder.token, b"x" * PACKET),
-        ],
-        desk.now,
+    saved, refused = await desk.shard.submit(
+        CheckpointJobs(
+            [
+                JobCheckpoint(one.key, "worker", one.holder.token, b"new"),
+                JobCheckpoint(other.key, "worker", other.holder.token, b"x" * PACKET),
+            ],
+            desk.now,
+        )
     )
     assert isinstance(saved, Acked)
     assert saved.outcome is Outcome.APPLIED

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.commands import ListChangedQueues, TimeOutClaims
 from tests.contract.desk import QUEUE, Desk
 from tests.mysql.proxied_mysql import COMMIT, LIMITS, ProxiedMysql
 from tests.shared_shards.changes import CHANGES, Change, assert_done_once, prepare
@@ -197,8 +198,8 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(database
     await database.assert_consistent()
 
     # No worker has it: the next sweep gives it back unspent and wakes a waiter.
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
-    assert QUEUE in await desk.shared.changed_queues()
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, 10))) == []
+    assert QUEUE in await desk.shared.submit(ListChangedQueues())
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     await database.assert_consistent()

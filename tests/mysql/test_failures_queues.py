@@ -8,6 +8,14 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.commands import (
+    ClaimJobs,
+    CollectGarbage,
+    DeleteQueues,
+    InsertJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobCheckpoint, TimeToLive
 from tests.contract.desk import Desk, DeskJob
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -22,9 +30,9 @@ async def other(database: ProxiedMysql, desk: Desk) -> Desk:
 
 async def nothing_left(database: ProxiedMysql, desk: Desk) -> bool:
     """What a deleted queue held is freed bit by bit."""
-    while await desk.shard.collect_garbage([TimeToLive(QUEUE, 0, 0)], desk.now, 1_000):
+    while await desk.shard.submit(CollectGarbage([TimeToLive(QUEUE, 0, 0)], desk.now, 1_000)):
         pass
-    await desk.shard.time_out_claims(desk.now + 10**9, 1_000)
+    await desk.shard.submit(TimeOutClaims(desk.now + 10**9, 1_000))
     rows = [
         await database.ask(f"SELECT COUNT(*) FROM {table}")
         for table in ("ready", "claims", "done", "counters", "dropped_queues")
@@ -33,17 +41,17 @@ async def nothing_left(database: ProxiedMysql, desk: Desk) -> bool:
 
 
 async def test_nothing_is_stored_in_a_queue_that_is_gone(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
-    await other.shard.delete_queues([QUEUE])
+    await other.shard.submit(DeleteQueues([QUEUE]))
     assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()])), QueueNotFound)
     assert await database.ask("SELECT id FROM jobs") == []
     assert await nothing_left(database, desk)
 
 
 async def test_other_requests_of_the_same_call_are_stored(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
-    await other.shard.create_queues(["others"], desk.now)
-    await other.shard.delete_queues([QUEUE])
+    await other.shard.submit(create_queues(["others"], desk.now))
+    await other.shard.submit(DeleteQueues([QUEUE]))
     requests = [InsertRequest(queue, [desk.job(queue.encode())]) for queue in (QUEUE, "others")]
-    gone, stored = await desk.shard.insert_jobs(requests, desk.now)
+    gone, stored = await desk.shard.submit(InsertJobs(requests, desk.now))
     assert isinstance(gone, QueueNotFound)
     assert isinstance(stored, Inserted)
     await database.assert_consistent()
@@ -51,16 +59,16 @@ async def test_other_requests_of_the_same_call_are_stored(database: ProxiedMysql
 
 async def test_nothing_is_claimed_from_a_queue_that_is_gone(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
     await desk.put()
-    await other.shard.delete_queues([QUEUE])
+    await other.shard.submit(DeleteQueues([QUEUE]))
     order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], 1_000)
-    assert isinstance((await desk.shard.claim_jobs([order], desk.now))[0], QueueNotFound)
+    assert isinstance((await desk.shard.submit(ClaimJobs([order], desk.now)))[0], QueueNotFound)
     assert await nothing_left(database, desk)
 
 
 @pytest.mark.parametrize("word", ["finish", "fail", "checkpoint", "extend", "release", "cancel"])
 async def test_a_job_in_hand_is_gone_with_its_queue(database: ProxiedMysql, desk: Desk, other: Desk, word: str) -> None:
     held: DeskJob = await desk.put_and_take()
-    await other.shard.delete_queues([QUEUE])
+    await other.shard.submit(DeleteQueues([QUEUE]))
     acts = {
         "finish": lambda: desk.succeed(held.key, token=held.holder.token),
         "fail": lambda: desk.fail(held.key, token=held.holder.token),
@@ -75,8 +83,8 @@ async def test_a_job_in_hand_is_gone_with_its_queue(database: ProxiedMysql, desk
 
 async def test_a_queue_made_again_is_another_one(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
     await desk.put(b"old")
-    await other.shard.delete_queues([QUEUE])
-    await other.shard.create_queues([QUEUE], other.now)
+    await other.shard.submit(DeleteQueues([QUEUE]))
+    await other.shard.submit(create_queues([QUEUE], other.now))
     await desk.put(b"new")
     assert [held.job.body for held in await desk.claim(10)] == [b"new"]
     await database.assert_consistent(deleted=True)
@@ -103,7 +111,7 @@ async def test_a_queue_deleted_under_load_leaves_nothing_and_blocks_no_call(
 
     working = asyncio.gather(work(), run(), run())
     await desk.put()
-    await other.shard.delete_queues([QUEUE])
+    await other.shard.submit(DeleteQueues([QUEUE]))
     await asyncio.wait_for(working, 30)
     assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()])), QueueNotFound)
     assert await nothing_left(database, desk)

@@ -17,6 +17,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, SchemaRefused, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.connections import DatabaseConnectionLost
 from pinlater.server.storage.mysql import connection
 from pinlater.server.storage.mysql.errors import translate
@@ -120,7 +121,7 @@ async def test_the_rights_of_the_manual_are_enough(database: ProxiedMysql, other
     async with user(database.server, *NEEDED) as login:
         desk = Desk(lambda: database.shard(endpoint=database.endpoint(database=other, **login)))
         await desk.open()
-        await desk.shard.create_queues([QUEUE], desk.now)
+        await desk.shard.submit(create_queues([QUEUE], desk.now))
         held = await desk.put_and_take()
         assert (await desk.succeed(held.key)).outcome is Outcome.APPLIED
         await desk.shard.close()
@@ -145,7 +146,7 @@ async def test_without_rights_to_change_tables_a_shard_that_is_made_serves(datab
         await database.server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database.name}.* TO 'narrow'@'%%'")
         desk = Desk(lambda: database.shard(endpoint=database.endpoint(**login)))
         await desk.open()
-        await desk.shard.create_queues([QUEUE], desk.now)
+        await desk.shard.submit(create_queues([QUEUE], desk.now))
         assert (await desk.put_and_take()).job.body == b"hello"
         await desk.shard.close()
 
@@ -197,7 +198,7 @@ async def test_a_migration_that_was_cut_off_is_run_again(killable: ProxiedMysql)
     assert made
     desk = Desk(lambda: killable.shard(endpoint=endpoint))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     assert (await desk.put_and_take()).job.body == b"hello"
     await desk.shard.close()
     await killable.server.drop_databases(OTHER)

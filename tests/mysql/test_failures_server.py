@@ -13,6 +13,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.job import HandedOutJob, Holder, NewJob, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
+from pinlater.server.storage.commands import CountJobs, ListFailures, LookupJobs, TimeOutClaims, create_queues
 from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
 from pinlater.simulation.history import HistoryRecorder, check
 from tests.databases.database import DatabaseServer
@@ -93,7 +94,7 @@ class LaneClients:
     async def sweep(self) -> None:
         """What maintenance does: without it a claim whose answer was lost would never end."""
         while not self.over.is_set():
-            await gathered([self.lanes.unguarded.time_out_claims(self.clock.now_ms(), 1_000)])
+            await gathered([self.lanes.unguarded.submit(TimeOutClaims(self.clock.now_ms(), 1_000))])
             await asyncio.sleep(0.1)
 
     async def reaches(self, word: str, more: int) -> None:
@@ -110,7 +111,7 @@ async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_lo
     """Nor handed out twice, and each failed attempt is in a group once. The shard is never opened again: it recovers by itself."""
     clock = SystemClock()
     shard = await killable.open(direct=True)
-    await shard.create_queues([QUEUE], clock.now_ms())
+    await shard.submit(create_queues([QUEUE], clock.now_ms()))
     load = LaneClients(ShardLanes(shard, clock), clock)
     tasks = [asyncio.ensure_future(task) for task in (load.sweep(), *[load.enqueue() for _ in range(3)])]
     tasks += [asyncio.ensure_future(load.work(f"w{number}")) for number in range(3)]
@@ -127,19 +128,19 @@ async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_lo
     load.draining.set()
 
     async def drained() -> bool:
-        return all(not (row.counts.pending or row.counts.in_progress) for row in await shard.count_jobs())
+        return all(not (row.counts.pending or row.counts.in_progress) for row in await shard.submit(CountJobs()))
 
     await until(drained)
     load.over.set()
     await asyncio.gather(*tasks)
     history = load.recorder.history()
     seen = sorted(history.seen())
-    jobs = await shard.lookup_jobs([JobKey(QUEUE, 1, int(descriptor)) for descriptor in seen], bodies=True)
+    jobs = await shard.submit(LookupJobs([JobKey(QUEUE, 1, int(descriptor)) for descriptor in seen], bodies=True))
     final = {descriptor: int(job.state) for descriptor, job in zip(seen, jobs, strict=True) if job is not None}
     assert check(history, final) == []
     assert not {job.body for job in jobs if job is not None} & load.never
     spent = sum(job.attempts_allowed - job.attempts_remaining for job in jobs if job is not None)
-    assert spent == sum(group.failures for group in await shard.list_failures([QUEUE], 0)) > 0
+    assert spent == sum(group.failures for group in await shard.submit(ListFailures([QUEUE], 0))) > 0
     await killable.assert_consistent()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.commands import create_queues
 from tests.mysql.proxied_mysql import COMMIT, ProxiedMysql
 from tests.shared_shards.proxied_database import until
 
@@ -33,6 +34,6 @@ async def test_an_outcome_that_the_next_holder_of_the_slot_has_written_over_is_u
     with pytest.raises(OutcomeUnknown, match="slot"):
         await call
     assert (await sleeper.succeed(held.key, token=held.holder.token)).outcome is Outcome.ALREADY_FINAL
-    await sleeper.shard.create_queues(["more"], sleeper.now)  # the first change notices that the slot is lost
+    await sleeper.shard.submit(create_queues(["more"], sleeper.now))  # the first change notices that the slot is lost
     assert sleeper.shard.slot != successor.shard.slot
     await database.assert_consistent()

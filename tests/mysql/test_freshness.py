@@ -9,6 +9,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import Desk, DeskJob
@@ -40,7 +41,7 @@ async def moved(start_mariadb: Callable[..., MariaDb], database_servers: Databas
         settings = MysqlSettings(**LIMITS, lease_ms=LEASE_S * 1000)
         desk = Desk(lambda: MysqlShard(database.endpoint(), settings, monotonic=lambda: clock[0]))
         await desk.open()
-        await desk.shard.create_queues(["emails"], desk.now)
+        await desk.shard.submit(create_queues(["emails"], desk.now))
         await desk.put(b"the one")
         primary.stop()
         replica = database_servers.copy(primary).start()

@@ -10,6 +10,7 @@ import pytest
 from asyncmy import errors as driver
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import TimeOutClaims
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
@@ -49,7 +50,7 @@ async def test_nothing_that_happens_to_a_job_rewrites_its_body(database: Proxied
         await desk.fail((await desk.take()).key, error=("E", "text"))
         await desk.take()
         desk.clock.advance(ms=TIMEOUT_MS + 1)
-        assert len(await desk.shard.time_out_claims(desk.now, ALL)) == 1
+        assert len(await desk.shard.submit(TimeOutClaims(desk.now, ALL))) == 1
         await desk.cancel(key)
         assert await desk.retry_failed() == 1
         await desk.succeed((await desk.take()).key)

@@ -8,6 +8,14 @@ from itertools import count
 import pytest
 
 from pinlater.domain.ids import slot_of
+from pinlater.server.storage.commands import (
+    ListChangedQueues,
+    ListMembers,
+    ListQueues,
+    ReleaseJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import Desk
@@ -23,10 +31,10 @@ async def desks(database: ProxiedMysql) -> AsyncIterator[list[Desk]]:
     desks = [Desk(lambda: MysqlShard(endpoint, settings, monotonic=count().__next__)) for _ in range(SERVERS)]
     for desk in desks:
         await desk.open()
-    await desks[0].shard.create_queues([queue_of(number) for number in range(SERVERS)], desks[0].now)
+    await desks[0].shard.submit(create_queues([queue_of(number) for number in range(SERVERS)], desks[0].now))
     for desk in desks:
-        await desk.shard.list_queues()
-        await desk.shared.changed_queues()
+        await desk.shard.submit(ListQueues())
+        await desk.shared.submit(ListChangedQueues())
     yield desks
     for desk in desks:
         await desk.shard.close()
@@ -40,7 +48,9 @@ async def assert_seen_by_others(desks: list[Desk], number: int) -> None:
     """By its queue, and nothing else."""
     for other, desk in enumerate(desks):
         expected = [] if other == number else [queue_of(number)]
-        assert list(await desk.shared.changed_queues()) == expected, f"server {other} of what server {number} did"
+        assert list(await desk.shared.submit(ListChangedQueues())) == expected, (
+            f"server {other} of what server {number} did"
+        )
 
 
 async def test_each_sees_what_each_other_does(desks: list[Desk], database: ProxiedMysql) -> None:
@@ -51,7 +61,7 @@ async def test_each_sees_what_each_other_does(desks: list[Desk], database: Proxi
         await assert_seen_by_others(desks, number)
         [held] = await desk.claim(1, queue=queue_of(number))
         await assert_seen_by_others(desks, number)
-        await desk.shard.release_jobs([held.ref], desk.now)
+        await desk.shard.submit(ReleaseJobs([held.ref], desk.now))
         await assert_seen_by_others(desks, number)
     await database.assert_consistent()
 
@@ -60,14 +70,18 @@ async def test_a_server_sees_all_changes_of_several_servers_since_it_last_asked(
     """By a server that did nothing, and by one that did something as well."""
     for number, desk in enumerate(desks[1:], start=1):
         await desk.put(queue=queue_of(number))
-    assert sorted(await desks[0].shared.changed_queues()) == sorted(queue_of(number) for number in range(1, SERVERS))
-    assert sorted(await desks[1].shared.changed_queues()) == sorted(queue_of(number) for number in range(2, SERVERS))
+    assert sorted(await desks[0].shared.submit(ListChangedQueues())) == sorted(
+        queue_of(number) for number in range(1, SERVERS)
+    )
+    assert sorted(await desks[1].shared.submit(ListChangedQueues())) == sorted(
+        queue_of(number) for number in range(2, SERVERS)
+    )
 
 
 async def test_each_knows_all(desks: list[Desk]) -> None:
     for desk in desks:
         assert isinstance(desk.shard, MysqlShard)
-        assert [member.slot for member in await desk.shared.members()] == list(range(SERVERS))
+        assert [member.slot for member in await desk.shared.submit(ListMembers())] == list(range(SERVERS))
 
 
 async def test_each_sweeps_what_any_other_left(desks: list[Desk]) -> None:
@@ -77,5 +91,5 @@ async def test_each_sweeps_what_any_other_left(desks: list[Desk]) -> None:
         await desk.claim(1, queue=queue_of(number))
         sweeper = desks[(number + 5) % SERVERS]
         later = desk.now + 3_600_000
-        [swept] = await sweeper.shard.time_out_claims(later, 100)
+        [swept] = await sweeper.shard.submit(TimeOutClaims(later, 100))
         assert (swept.queue, swept.retried) == (queue_of(number), 1)

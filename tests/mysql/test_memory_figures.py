@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.mysql.ready_jobs import JOB_BYTES, ReadyBytes
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
@@ -56,7 +57,7 @@ async def test_the_owner_of_a_queue_claims_jobs_that_were_enqueued_at_it_without
 
 async def test_jobs_that_are_remembered_count_until_they_are_claimed(database: ProxiedMysql) -> None:
     here = await database.desk(direct=True)
-    await here.shard.create_queues([_OTHER], here.now)
+    await here.shard.submit(create_queues([_OTHER], here.now))
     assert figures(here) == [0, 0, 0, 0]
     await claim(here, 1, QUEUE, _OTHER)
     assert figures(here) == [0, 0, 0, 0], "both claims searched"
@@ -98,7 +99,7 @@ async def test_each_shard_counts_its_own_part_of_the_space_and_none_after_it_is_
     for desk in desks:
         await desk.open()
         database._stack.push_async_callback(desk.shard.close)
-        await desk.shard.create_queues([QUEUE], desk.now)
+        await desk.shard.submit(create_queues([QUEUE], desk.now))
         await claim(desk, 1)
     one, other = desks
     await one.put(b"1")

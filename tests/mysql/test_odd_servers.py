@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import Announce, AskShardTime, DeleteQueues, InsertJobs, ListMembers
 from pinlater.server.storage.mysql.server_requirements import judge
 from pinlater.server.storage.mysql.statements import lock_name
 from pinlater.server.storage.values import InsertRequest
@@ -72,8 +73,8 @@ async def test_nothing_depends_on_the_servers_own_settings(odd_server: DatabaseS
         assert await desk.collect() == (MANY + 3 - 10, 0)
         assert await desk.shard.keep_partitions(desk.now) == []  # type: ignore[attr-defined]
         assert await desk.purge(JobState.PENDING) == 10
-        await desk.shard.delete_queues([QUEUE])
-        [refused] = await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job()])], desk.now)
+        await desk.shard.submit(DeleteQueues([QUEUE]))
+        [refused] = await desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [desk.job()])], desk.now))
         assert isinstance(refused, QueueNotFound)
 
 
@@ -83,10 +84,10 @@ async def test_heartbeats_are_committed_on_a_server_that_commits_nothing_by_itse
     """They are written on connections for reading, each statement by itself: uncommitted, all servers would count as gone."""
     async with proxied(odd_server) as database:
         one, other = await database.open(direct=True), await database.open(direct=True)
-        assert await one.announce("one:1") == await other.announce("other:2")
-        assert [member.address for member in await one.members()] == ["one:1", "other:2"]
+        assert await one.submit(Announce("one:1")) == await other.submit(Announce("other:2"))
+        assert [member.address for member in await one.submit(ListMembers())] == ["one:1", "other:2"]
         [(before,)] = await database.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
-        await one.ping(one_ms := (await one.shard_time()).ms)
+        await one.ping(one_ms := (await one.submit(AskShardTime())).ms)
         [(after,)] = await database.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
         assert after > before
         assert abs(after - one_ms) < 60_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -21,7 +22,7 @@ async def test_two_servers_that_get_a_repeat_under_an_old_key_store_it_once(data
         later = one.now + REQUEST_KEY_KEPT_MS + 1_000
         answers = await asyncio.gather(
             *(
-                desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job(b"new")], key, b"same")], later)
+                desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [desk.job(b"new")], key, b"same")], later))
                 for desk in (one, other)
             )
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import CollectGarbage, MoveJobs, create_queues
 from pinlater.server.storage.mysql.connection import MysqlConnection, Result, connect
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
@@ -68,7 +69,7 @@ async def desk(server: DatabaseServer, rows: PartitionedTables) -> AsyncIterator
     endpoint = MysqlEndpoint(server.host, server.port, server.user, server.password, rows.database)
     desk = Desk(lambda: MysqlShard(endpoint, MysqlSettings(partition_hours=1)))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     yield desk
     await desk.shard.close()
 
@@ -90,7 +91,7 @@ async def copy(desk: Desk, ids: list[int]) -> None:
 async def collect_all(desk: Desk) -> None:
     """As the server does: until nothing is left, and then again, which looks after the partitions."""
     ttl = TimeToLive(QUEUE, HOUR_MS, HOUR_MS)
-    while await desk.shard.collect_garbage([ttl], desk.now, ALL):
+    while await desk.shard.submit(CollectGarbage([ttl], desk.now, ALL)):
         pass
 
 
@@ -217,9 +218,9 @@ async def test_a_server_whose_clock_is_wrong_changes_no_partition_when_it_starts
     await other.open(desk.now + 5 * HOUR_MS)
     try:
         assert await rows.partitions() == before
-        await other.collect_garbage([], desk.now, ALL)
+        await other.submit(CollectGarbage([], desk.now, ALL))
         assert await rows.partitions() == before
-        await other.collect_garbage([], desk.now + 5 * HOUR_MS, ALL)
+        await other.submit(CollectGarbage([], desk.now + 5 * HOUR_MS, ALL))
         assert before[0] not in await rows.partitions()
     finally:
         await other.close()
@@ -310,14 +311,14 @@ async def test_jobs_that_moved_to_another_priority_outlive_their_partition(
         await copy(desk, ids)
     elif is_copied == "while it commits":
         monkeypatch.setattr(Transaction, "commit", commit_beside_a_copy)
-    await desk.shard.move_jobs([waiting, failed], 3, desk.now)
+    await desk.shard.submit(MoveJobs([waiting, failed], 3, desk.now))
     assert copying.is_set() is (is_copied == "while it commits")
     keys = [key._replace(priority=3) for key in (waiting, failed)]
     looked = [await desk.look(key) for key in keys]
     desk.clock.advance(hours=2)
     day = TimeToLive(QUEUE, 24 * HOUR_MS, 24 * HOUR_MS)
     while await rows.count("jobs"):
-        await desk.shard.collect_garbage([day], desk.now, ALL)
+        await desk.shard.submit(CollectGarbage([day], desk.now, ALL))
         desk.clock.advance(hours=1)
 
     assert [await desk.look(key) for key in keys] == looked

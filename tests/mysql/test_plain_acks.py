@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
+from pinlater.server.storage.commands import FinishJobs
 from pinlater.server.storage.values import JobAck, JobKey
 from tests.contract.desk import Desk, DeskJob
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -20,7 +21,7 @@ def successes(claims: list[DeskJob], *, fenced: bool = True) -> list[JobAck]:
 
 
 async def finish(desk: Desk, acks: list[JobAck]) -> list[Outcome]:
-    return [acked.outcome for acked in await desk.shard.finish_jobs(acks, desk.now)]
+    return [acked.outcome for acked in await desk.shard.submit(FinishJobs(acks, desk.now))]
 
 
 @pytest.mark.parametrize("count", [1, 7])

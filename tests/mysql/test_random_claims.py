@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.server.storage.commands import AdvanceDue, ExpireJobs, ListChangedQueues, LookupJobs, TimeOutClaims
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey
 from tests.contract.desk import About, Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -152,11 +153,11 @@ class ClaimHistory:
         match dice.randrange(4):
             case 0:
                 self._changing |= self._keys.keys()
-                await desk.shard.advance_due(desk.now, 1_000)
-                await desk.shard.time_out_claims(desk.now, 1_000)
-                await desk.shard.expire_jobs(desk.now, 1_000)
+                await desk.shard.submit(AdvanceDue(desk.now, 1_000))
+                await desk.shard.submit(TimeOutClaims(desk.now, 1_000))
+                await desk.shard.submit(ExpireJobs(desk.now, 1_000))
             case 1:
-                await desk.shared.changed_queues()
+                await desk.shared.submit(ListChangedQueues())
             case 2 if self._keys:
                 job_id = dice.choice(list(self._keys))
                 self._changing.add(job_id)
@@ -169,7 +170,7 @@ class ClaimHistory:
     async def _look(self) -> None:
         """Reads what the store has now. A job that it says is claimed was handed out by one of the claims."""
         now_ms, keys = self._clock.now_ms(), list(self._keys.values())
-        found = await self._desks[0].shard.lookup_jobs(keys, bodies=True)
+        found = await self._desks[0].shard.submit(LookupJobs(keys, bodies=True))
         for key, stored in zip(keys, found, strict=True):
             before = self._stored.get(key.id)
             if stored is None or stored.state is not JobState.PENDING:
@@ -195,7 +196,7 @@ class ClaimHistory:
             cache = cache_of(desk)
             assert cache.ready_memory.space.used == cache.ready_memory.used == bytes_that_are_here(cache)
             assert cache.ready_memory.jobs == sum(len(queue.ready) for queue in cache.by_id.values())
-            await desk.shard.expire_jobs(desk.now, 10_000)
+            await desk.shard.submit(ExpireJobs(desk.now, 10_000))
         while await self._desks[-1].claim(1_000):
             pass
         for priority in (1, 2, 3):

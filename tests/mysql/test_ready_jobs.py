@@ -12,6 +12,7 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, UniqueKey, UniqueScope
+from pinlater.server.storage.commands import ClaimJobs, ListChangedQueues, TimeOutClaims
 from pinlater.server.storage.mysql import ready_jobs
 from pinlater.server.storage.mysql.ready_jobs import (
     JOB_BYTES,
@@ -36,7 +37,9 @@ async def claim(desk: Desk, *limits: int, from_memory: bool = True, max_bytes: i
     calls = [
         ClaimCall(limit, Holder(f"call {place}", "source", f"{place}"), max_bytes) for place, limit in enumerate(limits)
     ]
-    [claimed] = await desk.shard.claim_jobs([ClaimOrder(QUEUE, calls, 60_000, from_memory=from_memory)], desk.now)
+    [claimed] = await desk.shard.submit(
+        ClaimJobs([ClaimOrder(QUEUE, calls, 60_000, from_memory=from_memory)], desk.now)
+    )
     assert not isinstance(claimed, PinLaterError)
     return claimed
 
@@ -110,7 +113,7 @@ async def test_a_job_that_another_server_claimed_and_gave_back_is_read_anew(data
     key = await here.put(b"old", attempts=5)
     assert bodies(await claim(there, 1, from_memory=False)) == [b"old"]
     there.clock.advance(hours=1)
-    assert len(await there.shard.time_out_claims(there.now, 10)) == 1
+    assert len(await there.shard.submit(TimeOutClaims(there.now, 10))) == 1
     here.clock.advance(hours=1)
     [[job]] = (await claim(here, 1)).jobs
     assert (job.id, job.attempt) == (key.id, 2)
@@ -125,7 +128,7 @@ async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a
     assert bodies(await claim(here, 1, from_memory=False)) == [b"there"]
     await claim(here, 1)
     await there.put(b"later")
-    await here.shared.changed_queues()
+    await here.shared.submit(ListChangedQueues())
     assert bodies(await claim(here, 1)) == [b"later"]
 
 

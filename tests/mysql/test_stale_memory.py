@@ -6,6 +6,7 @@ What all stores with several servers must do is in `tests/contract/test_several_
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import DeleteQueues, ListChangedQueues, TimeOutClaims, create_queues
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
 from pinlater.server.storage.mysql.shard import MysqlShard
@@ -19,14 +20,14 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
     """The server that releases them remembers the queue from before."""
     desk, other = await database.desk(), await database.desk()
     assert await other.claim() == []
-    await desk.shard.delete_queues([QUEUE])
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(DeleteQueues([QUEUE]))
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     held = await desk.put_and_take()
     assert isinstance(other.shard, MysqlShard)
     other.shard._unknown_claims.add(held.holder.token)
-    await other.shard.time_out_claims(desk.now, 100)
+    await other.shard.submit(TimeOutClaims(desk.now, 100))
     assert (await desk.look(held.key)).state is JobState.PENDING
-    assert QUEUE in await other.shared.changed_queues()
+    assert QUEUE in await other.shared.submit(ListChangedQueues())
     await database.assert_consistent()
 
 

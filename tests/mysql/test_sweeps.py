@@ -8,6 +8,15 @@ import pytest
 from asyncmy.errors import OperationalError
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    CollectGarbage,
+    DeleteJobs,
+    DeleteQueues,
+    ExpireJobs,
+    FinishJobs,
+    TimeOutClaims,
+)
 from pinlater.server.storage.mysql.connection import Result
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.values import JobAck, TimeToLive
@@ -36,19 +45,19 @@ async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(database
     """A sweep that read the backlog would cost a shard with millions of waiting jobs most of its time."""
     await desk.insert(*[desk.job() for _ in range(WAITING)])
     while held := await desk.claim(1000):
-        await desk.shard.finish_jobs([JobAck(one.key, succeeded=True) for one in held], desk.now)
+        await desk.shard.submit(FinishJobs([JobAck(one.key, succeeded=True) for one in held], desk.now))
     await desk.insert(*[desk.job(delay_ms=_DAY_MS + n) for n in range(WAITING)], *[desk.job() for _ in range(WAITING)])
     await desk.insert(*[desk.job(delay_ms=10) for _ in range(20)])
     desk.clock.advance(ms=20)
     ttls = [TimeToLive(QUEUE, _DAY_MS, _DAY_MS)]
-    await desk.shard.collect_garbage(ttls, desk.now, 100)  # also looks after partitions, in the dictionary
+    await desk.shard.submit(CollectGarbage(ttls, desk.now, 100))  # also looks after partitions, in the dictionary
     before = await rows_read(database)
-    assert await desk.shard.advance_due(desk.now, 100) == 20
+    assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 20
     await desk.put()  # something happened: all look again
-    assert await desk.shard.advance_due(desk.now, 100) == 0
-    await desk.shard.time_out_claims(desk.now, 100)
-    await desk.shard.expire_jobs(desk.now, 100)
-    await desk.shard.collect_garbage(ttls, desk.now, 100)
+    assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 0
+    await desk.shard.submit(TimeOutClaims(desk.now, 100))
+    await desk.shard.submit(ExpireJobs(desk.now, 100))
+    await desk.shard.submit(CollectGarbage(ttls, desk.now, 100))
     looked_at = await rows_read(database) - before
     assert looked_at < WAITING / 3
     await database.assert_consistent()
@@ -59,9 +68,9 @@ async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(database: 
     await desk.put(delay_ms=1000)
     desk.clock.advance(ms=1000)
     async with other_client(database, f"SELECT * FROM ready WHERE id = {key.id} FOR UPDATE"):
-        assert await desk.shard.advance_due(desk.now, 100) == 1
-        assert await desk.shard.advance_due(desk.now, 100) == 0
-    assert await desk.shard.advance_due(desk.now, 100) == 1
+        assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 1
+        assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 0
+    assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 1
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (2, 0)
     assert await future_rows(database) == 0
     await database.assert_consistent()
@@ -88,9 +97,9 @@ async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go
 
         monkeypatch.setattr(Transaction, "select", select_and_let_go)
         async with other_client(database, f"SELECT * FROM ready WHERE id = {in_hand.id} FOR UPDATE"):
-            assert await desk.shard.advance_due(desk.now, 100) == 1
+            assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 1
             await database.assert_consistent()
-    assert await desk.shard.advance_due(desk.now, 100) == 1
+    assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 1
     assert await future_rows(database) == 0
     await database.assert_consistent()
 
@@ -99,7 +108,7 @@ async def test_a_job_that_is_claimed_before_it_was_counted_is_counted_once(datab
     await desk.put(delay_ms=1000)
     desk.clock.advance(ms=1000)
     held = await desk.take()
-    assert await desk.shard.advance_due(desk.now, 100) == 0
+    assert await desk.shard.submit(AdvanceDue(desk.now, 100)) == 0
     assert await future_rows(database) == 0
     await desk.fail(held.key, delay_ms=1000)
     counts = await desk.counts()
@@ -116,10 +125,10 @@ async def test_nothing_is_left_of_future_jobs_that_are_deleted(database: Proxied
     if how == "purge":
         await desk.purge(JobState.PENDING, limit=10)
     elif how == "delete":
-        await desk.shard.delete_jobs([key])
+        await desk.shard.submit(DeleteJobs([key]))
     else:
-        await desk.shard.delete_queues([QUEUE])
-        await desk.shard.collect_garbage([], desk.now, 1000)  # as every server does, sooner or later
+        await desk.shard.submit(DeleteQueues([QUEUE]))
+        await desk.shard.submit(CollectGarbage([], desk.now, 1000))  # as every server does, sooner or later
     assert await future_rows(database) == 0
 
 
@@ -165,6 +174,6 @@ async def test_a_collection_that_was_rolled_back_finds_its_garbage_again(
         return await commit(transaction, *last)
 
     monkeypatch.setattr(Transaction, "commit", deadlock_at_first)
-    [swept] = await desk.shard.collect_garbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100)
+    [swept] = await desk.shard.submit(CollectGarbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100))
     assert (len(tries), swept.deleted_succeeded) == (2, 1)
     await desk.assert_counters_exact()

@@ -13,6 +13,7 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.sharding.shards import ClaimRequest
+from pinlater.server.storage.commands import TimeOutClaims
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import ClaimCall, InsertRequest
 from tests.assembly import open_core
@@ -85,7 +86,7 @@ async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along
     [found] = part.jobs
     assert (part.shard, found.body) == ("1", b"found")
 
-    assert list(await shard.time_out_claims(operator.now, 10)) == []
+    assert list(await shard.submit(TimeOutClaims(operator.now, 10))) == []
     again = [job for part in await polls.poll(10, wait_ms=0) for job in part.jobs]
     assert [(job.id, job.body, job.attempt) for job in again] == [(lost.id, b"lost", 1)]
     await database.assert_consistent()

@@ -10,6 +10,8 @@ import pytest
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.rendezvous import covered
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.storage.commands import CountJobs, InsertJobs, ListQueues
+from tests.commands import instead
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
@@ -154,7 +156,7 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     await on_each_shard(wire)
     everything = await wire.count("q")
     hidden = running.shard("2")
-    lost = sum(row.counts.pending for row in await hidden.store.count_jobs(["q"]))
+    lost = sum(row.counts.pending for row in await hidden.store.submit(CountJobs(["q"])))
     hidden.healthy = False
     assert await wire.count("q", bodyRegexToMatch=regex) == everything - lost
     assert "unreachable" in caplog.text
@@ -218,7 +220,8 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
     async def fails(*_: object, **__: object) -> object:
         raise ShardConnectionFailed("gone")
 
-    monkeypatch.setattr(running.shard("2").store, "insert_jobs", fails)
+    store = running.shard("2").store
+    monkeypatch.setattr(store, "submit", instead(store, InsertJobs, fails))
     jobs = [ttypes.PinLaterJob(body=b"x", uniqueKey=key) for key in keys]
     error = await refused(wire.enqueue_jobs("q", jobs))
     assert (error.code, error.retryable) == (502, True)
@@ -252,7 +255,7 @@ async def test_a_deleted_queue_is_gone_from_every_shard(start: Start) -> None:
     await on_each_shard(wire)
     await wire.call("deleteQueue", name="q", password=PASSWORD)
     for shard in running.core.shards:
-        assert await shard.store.list_queues() == []
+        assert await shard.store.submit(ListQueues()) == []
 
 
 async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: Start) -> None:
@@ -263,7 +266,7 @@ async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: St
             await wire.enqueue("q", *[b"x"] * 40, priority=priority)
     shares = {priority: [0, 0, 0] for priority in (1, 2)}
     for number, shard in enumerate(running.core.shards):
-        for _, counts in await shard.store.count_jobs(["q"]):
+        for _, counts in await shard.store.submit(CountJobs(["q"])):
             if counts.pending:
                 shares[counts.priority][number] = counts.pending
     expected = sum(min(5, pending) for pendings in shares.values() for pending in pendings)
@@ -277,5 +280,5 @@ async def test_configuration_and_pauses_reach_every_shard(start: Start) -> None:
     await wire.configure("q", claimTimeoutMillis=5)
     await wire.call("pauseQueue", queueName="q")
     for shard in running.core.shards:
-        [queue] = await shard.store.list_queues()
+        [queue] = await shard.store.submit(ListQueues())
         assert (queue.config.claim_timeout_ms, queue.paused) == (5, True)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.storage.commands import ClaimJobs
+from tests.commands import instead
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import IN_PROGRESS, Wire, ack_request, ttypes
@@ -141,15 +143,15 @@ async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
     await here.enqueue("q", b"x")
     claimed, go_on = asyncio.Event(), asyncio.Event()
     shard = running.shard("1").store
-    claim_jobs = shard.claim_jobs
+    carry_out = shard.submit
 
     async def hold(*arguments: Any) -> Any:
-        answer = await claim_jobs(*arguments)
+        answer = await carry_out(ClaimJobs(*arguments))
         claimed.set()
         await go_on.wait()
         return answer
 
-    monkeypatch.setattr(shard, "claim_jobs", hold)
+    monkeypatch.setattr(shard, "submit", instead(shard, ClaimJobs, hold))
     leaving = await running.connect()
     leaving.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1))
     await claimed.wait()

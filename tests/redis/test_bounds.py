@@ -11,6 +11,24 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import (
+    ClaimJobs,
+    CollectGarbage,
+    CountJobs,
+    DeleteJobs,
+    DeleteQueues,
+    FinishJobs,
+    InsertJobs,
+    ListChangedQueues,
+    ListQueues,
+    ListUniqueKeys,
+    ListUniqueQueues,
+    PruneFailures,
+    PurgeJobs,
+    RequeueFailedJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.redis.shard import RedisShard
 from pinlater.server.storage.values import (
     ClaimCall,
@@ -71,16 +89,16 @@ def ask(database: ProxiedRedis) -> Iterator[Callable[..., Any]]:
 async def fill(desk: Desk) -> None:
     """Many queues with a job in each state, and one queue with many jobs in each."""
     queues = [f"queue_{number}" for number in range(_QUEUES)]
-    await desk.shard.create_queues(queues, desk.now)
+    await desk.shard.submit(create_queues(queues, desk.now))
     for start in range(0, _QUEUES, 50):
         part = queues[start : start + 50]
         jobs = [[desk.job(priority=priority) for priority in _PRIORITIES for _ in range(3)] for _ in part]
-        await desk.shard.insert_jobs(
-            [InsertRequest(queue, own) for queue, own in zip(part, jobs, strict=True)], desk.now
+        await desk.shard.submit(
+            InsertJobs([InsertRequest(queue, own) for queue, own in zip(part, jobs, strict=True)], desk.now)
         )
         await finish(desk, part, 4)
     for _ in range(4):
-        await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now)
+        await desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now))
     for _ in range(3):
         await finish(desk, [QUEUE], _JOBS)
 
@@ -89,13 +107,13 @@ async def finish(desk: Desk, queues: list[str], limit: int) -> None:
     """Claims this number in each; a quarter stays claimed, a quarter fails."""
     orders = [ClaimOrder(queue, [ClaimCall(limit, desk.holder())], TIMEOUT_MS) for queue in queues]
     acks = []
-    for queue, claimed in zip(queues, await desk.shard.claim_jobs(orders, desk.now), strict=True):
+    for queue, claimed in zip(queues, await desk.shard.submit(ClaimJobs(orders, desk.now)), strict=True):
         assert not isinstance(claimed, Exception)
         for number, job in enumerate(claimed.jobs[0]):
             if number % 4:
                 acks.append(JobAck(JobKey(queue, job.priority, job.id), succeeded=number % 4 != 1, final=True))
     for start in range(0, len(acks), 1_000):
-        await desk.shard.finish_jobs(acks[start : start + 1_000], desk.now)
+        await desk.shard.submit(FinishJobs(acks[start : start + 1_000], desk.now))
 
 
 @pytest.mark.timeout(120)
@@ -108,27 +126,27 @@ async def test_no_script_does_more_the_more_queues_and_jobs_there_are(
     watch = ScriptCommandCounts(ask, shard)
     await fill(desk)
 
-    await shard.list_queues()
-    assert len(await shard.count_jobs()) == _QUEUES * len(_PRIORITIES) + 1
-    await shard.list_unique_queues()
-    await shard.changed_queues()
+    await shard.submit(ListQueues())
+    assert len(await shard.submit(CountJobs())) == _QUEUES * len(_PRIORITIES) + 1
+    await shard.submit(ListUniqueQueues())
+    await shard.submit(ListChangedQueues())
     orders = [ClaimOrder(QUEUE, [ClaimCall(_JOBS, desk.holder())], TIMEOUT_MS) for _ in range(3)]
-    await shard.claim_jobs(orders, desk.now)
-    await shard.requeue_failed_jobs(Requeue(QUEUE, 1, 2, desk.now, ALL), desk.now)
-    await shard.purge_jobs(Purge(QUEUE, JobState.PENDING, 1, ALL))
+    await shard.submit(ClaimJobs(orders, desk.now))
+    await shard.submit(RequeueFailedJobs(Requeue(QUEUE, 1, 2, desk.now, ALL), desk.now))
+    await shard.submit(PurgeJobs(Purge(QUEUE, JobState.PENDING, 1, ALL)))
     desk.clock.advance(ms=TIMEOUT_MS + 1)
-    await shard.time_out_claims(desk.now, ALL)
+    await shard.submit(TimeOutClaims(desk.now, ALL))
     database.server.execute("DEL", FRONT + b"pr", FRONT + b"c")
     for _ in range(3):
-        await shard.create_queues(["another"], desk.now)
-        await shard.time_out_claims(desk.now, ALL)
+        await shard.submit(create_queues(["another"], desk.now))
+        await shard.submit(TimeOutClaims(desk.now, ALL))
     desk.clock.advance(ms=HOUR_MS + 1)
-    await shard.prune_failures(desk.now, desk.now // HOUR_MS + 1, 2_000)
-    ttls = [TimeToLive(queue.name, HOUR_MS, HOUR_MS) for queue in await shard.list_queues()]
-    await shard.collect_garbage(ttls, desk.now, 2_000)
-    await shard.delete_queues([QUEUE, *(f"queue_{number}" for number in range(_QUEUES))])
-    while await shard.collect_garbage([], desk.now, 2_000) or b"j" in kinds_left(database):
-        await shard.create_queues(["another"], desk.now)
+    await shard.submit(PruneFailures(desk.now, desk.now // HOUR_MS + 1, 2_000))
+    ttls = [TimeToLive(queue.name, HOUR_MS, HOUR_MS) for queue in await shard.submit(ListQueues())]
+    await shard.submit(CollectGarbage(ttls, desk.now, 2_000))
+    await shard.submit(DeleteQueues([QUEUE, *(f"queue_{number}" for number in range(_QUEUES))]))
+    while await shard.submit(CollectGarbage([], desk.now, 2_000)) or b"j" in kinds_left(database):
+        await shard.submit(create_queues(["another"], desk.now))
 
     assert {name: calls for name, calls in watch.commands.items() if calls > _COMMANDS_MAX} == {}
     assert watch.commands.keys() >= {
@@ -148,9 +166,9 @@ async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..
     watch = ScriptCommandCounts(ask, shard_of(desk))
     costs = []
     for _ in range(2):
-        await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now)
+        await desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now))
         watch.commands.clear()
-        await desk.shard.count_jobs([QUEUE])
+        await desk.shard.submit(CountJobs([QUEUE]))
         costs.append(watch.commands["count_jobs"])
     assert costs[0] == costs[1] < 20
 
@@ -161,13 +179,13 @@ async def test_a_restart_between_two_pages_of_unique_keys_loses_no_key(start_red
     async with proxied(start_redis()) as database:
         desk = await database.desk()
         await desk.insert(*(desk.job(unique=unique(key)) for key in held))
-        page = await desk.shard.list_unique_keys(QUEUE, desk.now + 5, 500)
+        page = await desk.shard.submit(ListUniqueKeys(QUEUE, desk.now + 5, 500))
         assert page.after is not None
         database.server.kill()
         database.server.start()
         keys = set(page.keys)
         while page.after is not None:
-            page = await desk.shard.list_unique_keys(QUEUE, desk.now + 5, 500, page.after)
+            page = await desk.shard.submit(ListUniqueKeys(QUEUE, desk.now + 5, 500, page.after))
             keys |= set(page.keys)
     assert keys == held
 
@@ -178,7 +196,7 @@ async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(
 ) -> None:
     """The error says what was done, or that this is unknown; a repeat does the rest. The service asks for one piece at a time."""
     for _ in range(2):
-        await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(1_250)])], desk.now)
+        await desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [desk.job() for _ in range(1_250)])], desk.now))
     writer = shard_of(desk)._connections.other
     run, calls = writer.run, []
 
@@ -204,7 +222,7 @@ async def test_a_bulk_that_fails_at_once_has_done_nothing(database: ProxiedRedis
     database.server.execute("CONFIG", "SET", "min-replicas-to-write", 1)
     try:
         with pytest.raises(ShardConnectionFailed, match="replicas"):
-            await desk.shard.delete_jobs(keys)
+            await desk.shard.submit(DeleteJobs(keys))
     finally:
         database.server.execute("CONFIG", "SET", "min-replicas-to-write", 0)
-    assert await desk.shard.delete_jobs(keys) == 3
+    assert await desk.shard.submit(DeleteJobs(keys)) == 3

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, QueueNotFound
+from pinlater.server.storage.commands import InsertJobs, ListChangedQueues, TimeOutClaims
 from pinlater.server.storage.values import InsertRequest
 from tests.contract.desk import QUEUE, Desk
 from tests.redis.proxied_redis import LIMITS, ProxiedRedis
@@ -58,7 +59,7 @@ async def test_an_insert_that_sends_nothing_still_settles_the_one_before(databas
         await desk.insert(desk.job(b"new"))
     database.proxy.heal()
     before = stats_of(desk).settled
-    [missing] = await desk.shard.insert_jobs([InsertRequest("missing", [desk.job()])], desk.now)
+    [missing] = await desk.shard.submit(InsertJobs([InsertRequest("missing", [desk.job()])], desk.now))
     assert isinstance(missing, QueueNotFound)
     assert stats_of(desk).settled == before + 1
 
@@ -74,8 +75,8 @@ async def test_a_claim_with_an_unknown_outcome_is_given_back(database: ProxiedRe
     database.proxy.heal()
     assert (await desk.counts()).in_progress == 1
 
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
-    assert QUEUE in await desk.shared.changed_queues()
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, 10))) == []
+    assert QUEUE in await desk.shared.submit(ListChangedQueues())
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     await database.assert_consistent()

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
+from pinlater.server.storage.commands import DeleteJobs, ExpireJobs, ListMembers, TimeOutClaims, create_queues
 from pinlater.server.storage.values import Inserted, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk, unique
 from tests.redis.proxied_redis import FRONT, ProxiedRedis
@@ -55,7 +56,7 @@ async def test_a_lost_job_that_was_claimed_is_gone_after_its_timeout(database: P
     lose(database, held.key)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
-    [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     assert (swept.lost, swept.retried) == (1, 1)
     assert (await desk.counts()).in_progress == 0
@@ -68,7 +69,7 @@ async def test_a_lost_job_that_expires_is_gone_then(database: ProxiedRedis, desk
     lose(database, key)
     desk.clock.advance(ms=11)
 
-    [swept] = await desk.shard.expire_jobs(desk.now, ALL)
+    [swept] = await desk.shard.submit(ExpireJobs(desk.now, ALL))
 
     assert (swept.lost, swept.failed) == (1, 0)
     await database.assert_consistent()
@@ -81,7 +82,7 @@ async def test_no_call_finds_a_lost_job(database: ProxiedRedis, desk: Desk, stat
 
     assert await desk.find(lost) is None
     assert [row.key.id for row in await desk.scan(state)] == [kept.id]
-    assert await desk.shard.delete_jobs([lost]) == 0
+    assert await desk.shard.submit(DeleteJobs([lost])) == 0
     assert (await desk.cancel(lost)).outcome is Outcome.NOT_FOUND
     if state is JobState.FAILED:
         assert await desk.retry_failed() == 1
@@ -101,7 +102,7 @@ async def test_an_ack_of_a_lost_job_affects_no_other_job(database: ProxiedRedis,
     assert acked.outcome is (Outcome.APPLIED if succeeded else Outcome.NOT_FOUND)
     assert (await desk.succeed(other.key)).outcome is Outcome.APPLIED
     desk.clock.advance(ms=TIMEOUT_MS + 1)
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
     await desk.collect(succeeded_ms=0, failed_ms=0)
     await database.assert_consistent()
 
@@ -123,11 +124,11 @@ async def test_a_shard_whose_keys_are_all_gone_goes_on(database: ProxiedRedis, d
     held = await desk.put_and_take()
     database.server.execute("FLUSHALL")
 
-    await desk.shard.create_queues(["emails"], desk.now)
+    await desk.shard.submit(create_queues(["emails"], desk.now))
     assert (await desk.succeed(held.key)).outcome is Outcome.NOT_FOUND
     await desk.open()  # ids are made with the new slot
     key = await desk.put(b"new")
     assert (await desk.take()).key == key
     await desk.shard.ping()
-    assert [member.slot for member in await desk.shared.members()] == [desk.shard.slot]
+    assert [member.slot for member in await desk.shared.submit(ListMembers())] == [desk.shard.slot]
     await database.assert_consistent()

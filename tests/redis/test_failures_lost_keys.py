@@ -12,6 +12,29 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.server.storage.commands import (
+    AddAudit,
+    Announce,
+    CollectGarbage,
+    ConfigureQueue,
+    CountJobs,
+    DeleteJobs,
+    DeleteQueues,
+    DeleteWithCopies,
+    ExpireJobs,
+    ListAudit,
+    ListChangedQueues,
+    ListSamples,
+    ListUniqueQueues,
+    NoteMap,
+    PeekJobs,
+    PruneAudit,
+    SaveSamples,
+    ScanJobs,
+    TimeOutClaims,
+    TrimSamples,
+    create_queues,
+)
 from pinlater.server.storage.values import (
     AuditRecord,
     CopiesOf,
@@ -52,15 +75,15 @@ async def live(desk: Desk) -> Life:
     await desk.put(b"timed", unique=unique("t", UniqueScope.TIME, 500))
     await desk.put(b"expires", expires_in_ms=10 * TIMEOUT_MS, delay_ms=5)
     await desk.request(InsertRequest(QUEUE, [desk.job(b"keyed")], "request", b"f"))
-    await desk.shard.configure_queue(QUEUE, config=QueueConfig())
-    await desk.shard.create_queues(["gone"], desk.now)
+    await desk.shard.submit(ConfigureQueue(QUEUE, config=QueueConfig()))
+    await desk.shard.submit(create_queues(["gone"], desk.now))
     await desk.put(b"gone", queue="gone")
-    await desk.shard.delete_queues(["gone"], desk.now)
-    await desk.shared.announce("127.0.0.1:9010")
-    await desk.shard.note_map("{}", desk.now)
-    await desk.shard.add_audit([AuditRecord("1", b"{}")], 10)
-    await desk.shard.save_samples([StoredSample(60, desk.now, QUEUE, "server", b"s")])
-    await desk.shard.delete_with_copies([await desk.put(b"deleted")], JobState.PENDING, _RUN, desk.now)
+    await desk.shard.submit(DeleteQueues(["gone"], desk.now))
+    await desk.shared.submit(Announce("127.0.0.1:9010"))
+    await desk.shard.submit(NoteMap("{}", desk.now))
+    await desk.shard.submit(AddAudit([AuditRecord("1", b"{}")], 10))
+    await desk.shard.submit(SaveSamples([StoredSample(60, desk.now, QUEUE, "server", b"s")]))
+    await desk.shard.submit(DeleteWithCopies([await desk.put(b"deleted")], JobState.PENDING, _RUN, desk.now))
     bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
     return Life(bodies, held, finished)
 
@@ -77,13 +100,13 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
     with contextlib.suppress(QueueNotFound, ShardConnectionFailed):
         await desk.find(life.held.key)
         for state in JobState:
-            raise_error(await desk.shard.scan_jobs(Page(QUEUE, state, [1], ALL, due_by_ms=desk.now)))
-        await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
-        await desk.shard.count_jobs()
-        await desk.shard.list_unique_queues()
-        await desk.shared.changed_queues()
-        await desk.shard.list_audit("", "", 10)
-        await desk.shard.list_samples([SampleRange(60, 0, 2 * desk.now)])
+            raise_error(await desk.shard.submit(ScanJobs(Page(QUEUE, state, [1], ALL, due_by_ms=desk.now))))
+        await desk.shard.submit(PeekJobs(QUEUE, 10, desk.now, 1_000_000))
+        await desk.shard.submit(CountJobs())
+        await desk.shard.submit(ListUniqueQueues())
+        await desk.shared.submit(ListChangedQueues())
+        await desk.shard.submit(ListAudit("", "", 10))
+        await desk.shard.submit(ListSamples([SampleRange(60, 0, 2 * desk.now)]))
 
 
 async def look_after(desk: Desk) -> None:
@@ -92,14 +115,14 @@ async def look_after(desk: Desk) -> None:
         # A change makes the next look a new one; a server would wait for it for a second.
         with contextlib.suppress(PinLaterError):
             await desk.shard.ping()
-            await desk.shard.create_queues(["another"], desk.now)
-            await desk.shard.configure_queue("another", paused=False)
-        await desk.shard.time_out_claims(desk.now, ALL)
-        await desk.shard.expire_jobs(desk.now, ALL)
+            await desk.shard.submit(create_queues(["another"], desk.now))
+            await desk.shard.submit(ConfigureQueue("another", paused=False))
+        await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+        await desk.shard.submit(ExpireJobs(desk.now, ALL))
         await desk.collect(succeeded_ms=100 * TIMEOUT_MS, failed_ms=100 * TIMEOUT_MS)
-        await desk.shard.prune_audit("0", ALL)
-        await desk.shard.trim_samples(60, 0, ALL)
-        await desk.shared.changed_queues()
+        await desk.shard.submit(PruneAudit("0", ALL))
+        await desk.shard.submit(TrimSamples(60, 0, ALL))
+        await desk.shared.submit(ListChangedQueues())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,20 +196,20 @@ async def test_a_claim_that_is_lost_ends_at_its_deadline_and_no_token_counts_for
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
     assert stats_of(desk).jobs_repaired == 1
     desk.clock.advance(ms=TIMEOUT_MS + 1)
-    [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
     assert (swept.retried, swept.lost) == (1, 0)
     await database.assert_consistent()
 
 
 async def test_a_queue_never_gets_the_number_of_another(database: ProxiedRedis, desk: Desk) -> None:
     """The last number is gone, and so would be the line between two queues' jobs."""
-    await desk.shard.create_queues(["dropped"], desk.now)
+    await desk.shard.submit(create_queues(["dropped"], desk.now))
     await desk.put(b"dropped", queue="dropped")
-    await desk.shard.delete_queues(["dropped"])
+    await desk.shard.submit(DeleteQueues(["dropped"]))
     await desk.put(b"one's")
     delete(database, "meta")
 
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.put(b"other's", queue="other")
 
     assert [held.job.body for held in await desk.claim(10, queue="other")] == [b"other's"]
@@ -202,7 +225,7 @@ async def test_where_all_names_and_the_last_number_are_gone_no_queue_gets_the_jo
     for kind in ("meta", "q", "qn"):
         delete(database, kind)
 
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.put(b"other's", queue="other")
     assert [held.job.body for held in await desk.claim(10, queue="other")] == [b"other's"]
 
@@ -231,7 +254,7 @@ async def test_keys_of_unknown_queues_are_freed(
 ) -> None:
     """Both keys that hold queues' names are gone; where all of their jobs are, too, the indexes still name these."""
     await live(desk)
-    await desk.shard.collect_garbage([], desk.now, ALL)  # frees the queue that was deleted
+    await desk.shard.submit(CollectGarbage([], desk.now, ALL))  # frees the queue that was deleted
     for kind in ("q", "qn", *also):
         delete(database, kind)
 
@@ -255,7 +278,7 @@ async def test_priorities_are_known_again_at_the_next_look_though_the_totals_are
     assert await desk.claim(10) == []
 
     await desk.reopen()
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     assert [held.job.body for held in await desk.claim(10)] == [b"first", b"second"]
 
@@ -266,17 +289,17 @@ async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_nex
     """Not only by the scan of all jobs, which may come to them hours later. The index is there again, with those that came since."""
     for _ in range(3):
         await desk.put(b"old", priority=2)
-    await desk.shard.count_jobs()
+    await desk.shard.submit(CountJobs())
     delete(database, "r")
     await desk.put(b"new", priority=2)
 
-    await desk.shard.count_jobs()
+    await desk.shard.submit(CountJobs())
     assert "gone from their indexes: 3" in caplog.text
-    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.shard.submit(TimeOutClaims(desk.now, ALL))
 
     assert [held.job.body for held in await desk.claim(10)] == [b"old", b"old", b"old", b"new"]
     assert stats_of(desk).jobs_repaired == 3
-    await desk.shard.count_jobs()
+    await desk.shard.submit(CountJobs())
     assert caplog.text.count("gone from their indexes") == 1
     await database.assert_consistent()
 
@@ -288,32 +311,32 @@ async def test_jobs_that_calls_claimed_or_removed_are_not_missed(
 
     async def taken_by(calls: Awaitable[Any]) -> None:
         await calls
-        await desk.shard.count_jobs()
+        await desk.shard.submit(CountJobs())
 
     first, second, moved = await desk.put(), await desk.put(), await desk.put()
     for _ in range(6):
         await desk.put()
     await desk.put(expires_in_ms=5, delay_ms=1)
-    await taken_by(desk.shard.count_jobs())
+    await taken_by(desk.shard.submit(CountJobs()))
     await taken_by(desk.cancel(first))
     await taken_by(desk.move(moved, 2))
     await taken_by(desk.move(moved._replace(priority=2), 1))
-    await taken_by(desk.shard.delete_jobs([second]))
+    await taken_by(desk.shard.submit(DeleteJobs([second])))
     await taken_by(desk.purge(JobState.PENDING, limit=1))
     held = await desk.take()
-    await taken_by(desk.shard.count_jobs())
+    await taken_by(desk.shard.submit(CountJobs()))
     await taken_by(desk.release(held.ref))
     await taken_by(desk.claim(1))
     desk.clock.advance(ms=6)
-    await taken_by(desk.shard.expire_jobs(desk.now, ALL))
+    await taken_by(desk.shard.submit(ExpireJobs(desk.now, ALL)))
     delete(database, "n")
     await taken_by(desk.claim(1))
     delete(database, "j")
     await taken_by(desk.claim(1))
     await desk.put()
-    await taken_by(desk.shard.count_jobs())
-    await taken_by(desk.shard.delete_queues([QUEUE]))
-    await taken_by(desk.shard.create_queues([QUEUE], desk.now))
+    await taken_by(desk.shard.submit(CountJobs()))
+    await taken_by(desk.shard.submit(DeleteQueues([QUEUE])))
+    await taken_by(desk.shard.submit(create_queues([QUEUE], desk.now)))
 
     assert "gone from their indexes" not in caplog.text
 
@@ -323,11 +346,11 @@ async def test_a_queue_that_was_made_again_is_not_measured_by_the_one_before(
 ) -> None:
     """It has had more jobs by the next count, and none of them was given back."""
     await desk.release((await desk.put_and_take()).ref)
-    await desk.shard.count_jobs()
-    await desk.shard.delete_queues([QUEUE])
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(CountJobs())
+    await desk.shard.submit(DeleteQueues([QUEUE]))
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     for _ in range(5):
         await desk.put()
-    await desk.shard.count_jobs()
+    await desk.shard.submit(CountJobs())
     assert "gone from their indexes" not in caplog.text
     await database.assert_consistent()

@@ -10,6 +10,7 @@ from redis.exceptions import ResponseError
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, ShardRefused, StoreFull
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.redis.errors import Refused, refusal_of, translate
 from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
@@ -255,7 +256,7 @@ async def test_a_cluster_node_without_our_keys_gets_a_clear_error(start_redis: C
         await shard.open(0)
         desk = Desk(lambda: shard)
         await desk.open()
-        await desk.shard.create_queues([QUEUE], desk.now)
+        await desk.shard.submit(create_queues([QUEUE], desk.now))
         held = await desk.put_and_take()
         assert (await desk.fail(held.key)).state is JobState.PENDING
     finally:

@@ -13,6 +13,7 @@ import pytest
 from pinlater.client import Ack, Client, Job
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import ListQueues
 from pinlater.testing.real_server import RealServer
 from tests.contract.desk import Desk
 from tests.databases.disk import NoSmallDisk, SmallDisk
@@ -110,7 +111,7 @@ async def test_while_its_disk_is_full_redis_takes_no_changes_answers_looks_and_l
             await change()
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
     assert len(await desk.scan(JobState.PENDING)) == waiting
-    assert len(await desk.shard.list_queues()) == 1
+    assert len(await desk.shard.submit(ListQueues())) == 1
 
     small.disk.free()
     await until(lambda: answers(desk))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import CollectGarbage, DeleteQueues, create_queues
 from pinlater.server.storage.values import Swept
 from tests.contract.desk import ALL, QUEUE, Desk
 from tests.redis.consistency import keys_of
@@ -35,7 +36,7 @@ async def test_the_oldest_finished_jobs_go_first_once_they_take_too_many_bytes(d
     newer = await finished(desk, 4, priority=2)
     waiting = await desk.put(bytes(20_000))
 
-    swept = await desk.shard.collect_garbage([], desk.now, ALL)
+    swept = await desk.shard.submit(CollectGarbage([], desk.now, ALL))
 
     assert await kept(desk) == {oldest[3], *newer}
     assert swept == [Swept(QUEUE, 1, deleted_succeeded=1, deleted_failed=2)]
@@ -49,7 +50,7 @@ async def test_garbage_by_bytes_keeps_to_its_limit_too(database: ProxiedRedis) -
 
     steps = []
     for _ in range(4):
-        swept = await desk.shard.collect_garbage([], desk.now, 2)
+        swept = await desk.shard.submit(CollectGarbage([], desk.now, 2))
         steps.append(sum(one.deleted_succeeded + one.deleted_failed for one in swept))
 
     assert steps == [2, 2, 1, 0]
@@ -67,10 +68,10 @@ async def test_without_a_bound_time_alone_decides(database: ProxiedRedis, desk: 
 async def test_a_deleted_queue_leaves_no_key_behind(database: ProxiedRedis, desk: Desk, state: JobState) -> None:
     """Once its rows have been collected."""
     before = set(keys_of(database.server))
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.put(queue="other")
     await desk.put_in(state, b"here")
-    await desk.shard.delete_queues(["other", QUEUE])
+    await desk.shard.submit(DeleteQueues(["other", QUEUE]))
 
     await desk.collect()
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.server.storage.commands import Announce, DeleteQueues, NoteMap, SaveSamples, create_queues
 from pinlater.server.storage.redis import keys
 from pinlater.server.storage.redis.scripts import names, script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
@@ -24,12 +25,12 @@ async def live_through_everything(desk: Desk) -> None:
     await desk.request(InsertRequest(QUEUE, [desk.job()], "key", b"f"))
     held = await desk.take()
     await desk.checkpoint(JobCheckpoint(held.key, "worker", new_body=b"new"))
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     await desk.put(queue="other")
-    await desk.shard.delete_queues(["other"])
-    await desk.shared.announce("127.0.0.1:9010")
-    await desk.shard.note_map("{}", desk.now)
-    await desk.shard.save_samples([StoredSample(60, desk.now, QUEUE, "server", b"data")])
+    await desk.shard.submit(DeleteQueues(["other"]))
+    await desk.shared.submit(Announce("127.0.0.1:9010"))
+    await desk.shard.submit(NoteMap("{}", desk.now))
+    await desk.shard.submit(SaveSamples([StoredSample(60, desk.now, QUEUE, "server", b"data")]))
 
 
 async def test_all_keys_of_a_shard_share_its_hash_tag(database: ProxiedRedis, desk: Desk) -> None:
@@ -58,7 +59,7 @@ async def test_shards_side_by_side_do_not_meet(database: ProxiedRedis, desk: Des
         shard = RedisShard(RedisEndpoint("127.0.0.1", database.server.port), RedisSettings(key_prefix=prefix), name)
         other = Desk(lambda shard=shard: shard)  # type: ignore[misc]
         await other.open()
-        await shard.create_queues([QUEUE], other.now)
+        await shard.submit(create_queues([QUEUE], other.now))
         others.append(other)
     try:
         await desk.put(b"one")

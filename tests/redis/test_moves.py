@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import ListFailures
 from pinlater.server.storage.redis.shard import RedisShard
 from pinlater.server.storage.values import Acked, Page
 from tests.contract.desk import QUEUE, DeskJob, unique
@@ -88,7 +89,7 @@ async def test_a_group_whose_newest_failure_is_another_job_by_now_is_left_alone(
     writer.run = after_a_failure  # type: ignore[method-assign]
     assert (await desk.move(key, 2)).outcome is Outcome.APPLIED
 
-    [group] = await desk.shard.list_failures([key.queue], 0)
+    [group] = await desk.shard.submit(ListFailures([key.queue], 0))
     assert (group.priority, group.job_id, group.failures) == (1, other.key.id, 2)
     await own.assert_consistent()
 

@@ -12,6 +12,14 @@ import pytest
 from pinlater.client import Client, Job
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed, Unavailable
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import (
+    DeleteJobs,
+    DeleteQueues,
+    ListQueues,
+    PurgeJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.redis.scripts import script
 from pinlater.server.storage.values import Purge
 from pinlater.testing.real_server import RealServer
@@ -110,11 +118,11 @@ async def test_an_error_of_redis_itself_needs_no_question(database: ProxiedRedis
 
 async def _delete(desk: Desk) -> int:
     [row] = await desk.scan(JobState.PENDING)
-    return await desk.shard.delete_jobs([row.key])
+    return await desk.shard.submit(DeleteJobs([row.key]))
 
 
 async def _purge(desk: Desk) -> object:
-    return await desk.shard.purge_jobs(Purge(QUEUE, JobState.PENDING, 1, 10))
+    return await desk.shard.submit(PurgeJobs(Purge(QUEUE, JobState.PENDING, 1, 10)))
 
 
 @pytest.mark.parametrize("remove", [_delete, _purge])
@@ -132,13 +140,13 @@ async def test_jobs_that_were_deleted_behind_an_error_of_a_proxy_are_counted_onc
 async def test_a_queue_that_was_made_or_deleted_behind_an_error_of_a_proxy_is_answered_so(
     database: ProxiedRedis, desk: Desk
 ) -> None:
-    await desk.shard.create_queues(["other"], desk.now)
+    await desk.shard.submit(create_queues(["other"], desk.now))
     made = database.proxy.answer_itself(script("merge_queues").sha, FAILURE)
-    [queue] = await desk.shard.create_queues(["more"], desk.now)
+    [queue] = await desk.shard.submit(create_queues(["more"], desk.now))
     gone = database.proxy.answer_itself(script("delete_queues").sha, FAILURE)
-    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.submit(DeleteQueues([QUEUE]))
     assert (queue.name, made.sprung, gone.sprung) == ("more", True, True)
-    assert {queue.name for queue in await desk.shard.list_queues()} == {"other", "more"}
+    assert {queue.name for queue in await desk.shard.submit(ListQueues())} == {"other", "more"}
 
 
 async def test_a_read_that_a_proxy_answers_with_an_error_is_made_again(database: ProxiedRedis, desk: Desk) -> None:
@@ -159,7 +167,7 @@ async def test_a_claim_that_only_a_proxy_knows_of_is_given_back(database: Proxie
         await desk.claim()
     assert any(trap.sprung for trap in settling)
     database.proxy.heal()
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, 10))) == []
     assert (await desk.take()).job.body == b"old"
     await database.assert_consistent()
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pinlater.domain.errors import SchemaRefused
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.redis.migration import NEWEST, STEPS, MigrationStep, migrate, version_of
 from pinlater.server.storage.redis.readers import Readers
 from tests.redis.proxied_redis import FRONT, ProxiedRedis
@@ -24,7 +25,7 @@ async def test_a_schema_that_is_newer_by_one_is_used_on_redis(database: ProxiedR
     await first.close()
     database.server.execute("HSET", META, "schema", NEWEST + 1)
     shard = await database.open()
-    await shard.create_queues(["emails"], 0)
+    await shard.submit(create_queues(["emails"], 0))
     assert database.server.execute("HGET", META, "schema") == b"%d" % (NEWEST + 1)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.commands import ExpireJobs, ListQueues, TimeOutClaims, create_queues
 from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import TIMEOUT_MS, Desk, DeskJob
 from tests.redis.proxied_redis import ProxiedRedis
@@ -46,11 +47,11 @@ async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(
     anew: list[DeskJob] = []
 
     async def happens() -> None:
-        await other.shard.time_out_claims(other.now, 10)
+        await other.shard.submit(TimeOutClaims(other.now, 10))
         anew.append(await other.take())
 
     after_the_look(one, happens)
-    assert list(await one.shard.time_out_claims(one.now, 10)) == []
+    assert list(await one.shard.submit(TimeOutClaims(one.now, 10))) == []
     [held] = anew
     assert (await one.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
     await database.assert_consistent()
@@ -69,7 +70,7 @@ async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(
         assert (await other.heartbeat(held.ref)).outcome is Outcome.APPLIED
 
     after_the_look(one, happens)
-    assert list(await one.shard.time_out_claims(one.now, 10)) == []
+    assert list(await one.shard.submit(TimeOutClaims(one.now, 10))) == []
     assert (await one.look(held.key)).state is JobState.IN_PROGRESS
     await database.assert_consistent()
 
@@ -80,15 +81,15 @@ async def test_a_sweep_knows_the_queues_that_another_server_has_just_made(
 ) -> None:
     """Taken for what a deleted queue left, its jobs would be thrown away."""
     one, other = desks
-    await other.shard.list_queues()
-    await one.shard.create_queues(["new"], one.now)
+    await other.shard.submit(ListQueues())
+    await one.shard.submit(create_queues(["new"], one.now))
     key = await one.put(queue="new", expires_in_ms=TIMEOUT_MS if waiting else None)
     if not waiting:
         await one.take(queue="new")
     other.clock.advance(ms=TIMEOUT_MS + 1)
 
-    sweep = other.shard.expire_jobs if waiting else other.shard.time_out_claims
-    [swept] = await sweep(other.now, 10)
+    sweep = ExpireJobs(other.now, 10) if waiting else TimeOutClaims(other.now, 10)
+    [swept] = await other.shard.submit(sweep)
 
     assert (swept.queue, swept.lost) == ("new", 0)
     assert (await one.look(key)).state is (JobState.FAILED if waiting else JobState.PENDING)

@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.domain.errors import StoreFull
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import DeleteWithCopies, RestoreJobs, TrimSamples
 from pinlater.server.storage.redis.shard import RedisShard
 from pinlater.server.storage.values import COPIES_STEP_S, CopiesOf, Restored, RestoreOrder
 from tests.contract.desk import QUEUE, Desk, unique
@@ -26,7 +27,7 @@ async def own(start_redis: Callable[..., RedisServer]) -> AsyncIterator[ProxiedR
 
 
 async def restore(desk: Desk, after: str = "", of: CopiesOf = RUN) -> Restored:
-    return await desk.shard.restore_jobs(RestoreOrder(QUEUE, of, after), desk.now)
+    return await desk.shard.submit(RestoreJobs(RestoreOrder(QUEUE, of, after), desk.now))
 
 
 async def test_all_keys_agree_about_jobs_that_come_back(own: ProxiedRedis) -> None:
@@ -36,7 +37,7 @@ async def test_all_keys_agree_about_jobs_that_come_back(own: ProxiedRedis) -> No
         for state in list(JobState)[::-1]
     }
     for state, key in keys.items():
-        assert (await desk.shard.delete_with_copies([key], state, RUN, desk.now)).deleted == 1
+        assert (await desk.shard.submit(DeleteWithCopies([key], state, RUN, desk.now))).deleted == 1
         desk.clock.advance(ms=1)
     await own.assert_consistent()
 
@@ -51,9 +52,9 @@ async def test_all_keys_agree_about_jobs_that_come_back(own: ProxiedRedis) -> No
 async def test_old_copies_leave_no_key_also_of_a_run_that_was_undone_before_its_first_copy(own: ProxiedRedis) -> None:
     desk = await own.desk()
     key = await desk.put()
-    await desk.shard.delete_with_copies([key], JobState.PENDING, RUN, desk.now)
+    await desk.shard.submit(DeleteWithCopies([key], JobState.PENDING, RUN, desk.now))
     await restore(desk, of=CopiesOf("f" * 16, 1_000))
-    assert await desk.shard.trim_samples(COPIES_STEP_S, desk.now + 1, 100) == 2
+    assert await desk.shard.submit(TrimSamples(COPIES_STEP_S, desk.now + 1, 100)) == 2
     assert not [name for name in keys_of(own.server) if name.startswith((FRONT + b"b", FRONT + b"l", FRONT + b"cr"))]
 
 
@@ -61,7 +62,7 @@ async def test_old_copies_leave_no_key_also_of_a_run_that_was_undone_before_its_
 async def test_without_memory_nothing_comes_back_and_nothing_is_lost(own: ProxiedRedis, asked: bool) -> None:
     desk = await own.desk()
     keys = [await desk.put() for _ in range(3)]
-    await desk.shard.delete_with_copies(keys, JobState.PENDING, RUN, desk.now)
+    await desk.shard.submit(DeleteWithCopies(keys, JobState.PENDING, RUN, desk.now))
     shard = desk.shard
     assert isinstance(shard, RedisShard)
     if not asked:
@@ -83,7 +84,7 @@ async def test_without_memory_jobs_are_deleted_with_copies(own: ProxiedRedis) ->
     key = await desk.put(b"x" * 1_000)
     own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
 
-    assert (await desk.shard.delete_with_copies([key], JobState.PENDING, RUN, desk.now)).deleted == 1
+    assert (await desk.shard.submit(DeleteWithCopies([key], JobState.PENDING, RUN, desk.now))).deleted == 1
 
     own.server.execute("CONFIG", "SET", "maxmemory", 0)
     assert (await restore(desk)).restored == 1

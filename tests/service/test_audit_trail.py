@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from random import Random
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
@@ -15,10 +16,12 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, OutcomeUnknown, ShardConnectionFailed
 from pinlater.server.features.audit.buffer import ENTRIES_A_WRITE, FLUSH_MS, LOST, WAITING_MAX, AuditBuffer
 from pinlater.server.features.audit.settings import AuditSettings
-from pinlater.server.features.audit.trail import AuditTrail, entry_of, packed, unpacked
+from pinlater.server.features.audit.trail import AuditTrail, entry_for, packed, unpacked
 from pinlater.server.main.core import Core
 from pinlater.server.operations.changes import AdministrativeChange, ChangeOutcome
+from pinlater.server.storage.commands import AddAudit, ListAudit
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import AuditRecord
 from pinlater.server.telemetry.metrics import Metrics
 from tests.assembly import open_core, run_periodic
@@ -35,16 +38,21 @@ class FailingShard(MemoryShard):
         self.stores_first = False
         self.reads_fail = False
 
-    async def add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+    async def _add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
         if self.failure is None or self.stores_first:
-            await super().add_audit(records, records_max)
+            await MemoryShard.table[AddAudit](self, records, records_max)
         if self.failure is not None:
             raise self.failure
 
-    async def list_audit(self, since: str, before: str, limit: int) -> list[AuditRecord]:
+    async def _list_audit(self, since: str, before: str, limit: int) -> list[AuditRecord]:
         if self.reads_fail:
             raise ShardConnectionFailed("gone")
-        return await super().list_audit(since, before, limit)
+        found: list[AuditRecord] = await MemoryShard.table[ListAudit](self, since, before, limit)
+        return found
+
+    table: ClassVar[Table] = MemoryShard.table | dict(
+        [entry_of(AddAudit)(_add_audit), entry_of(ListAudit)(_list_audit)]
+    )
 
 
 class TwoShards:
@@ -67,7 +75,7 @@ class TwoShards:
         return [found.operation for found in (await self.trail.read(AuditFilter(**wanted))).entries]  # type: ignore[arg-type]
 
     async def on_shards(self) -> list[int]:
-        return [len(await MemoryShard.list_audit(shard, "", "", 1_000)) for shard in self.shards]
+        return [len(await MemoryShard.table[ListAudit](shard, "", "", 1_000)) for shard in self.shards]
 
     @property
     def lost(self) -> int:
@@ -79,7 +87,7 @@ def change(operation: str = "pauseQueue", who: str = "ops", queue: str = "q") ->
 
 
 def entry(operation: str = "pauseQueue") -> AuditEntry:
-    return entry_of(change(operation))
+    return entry_for(change(operation))
 
 
 @pytest_asyncio.fixture
@@ -254,7 +262,7 @@ async def test_a_page_that_finds_nothing_among_many_entries_ends_with_a_continua
         packed(entry("rare" if not number else "common")._replace(id=f"{number:013d}-{number:014x}", at_ms=number))
         for number in range(6_000)
     ]
-    await MemoryShard.add_audit(pair.shards[0], records, 10_000)
+    await MemoryShard.table[AddAudit](pair.shards[0], records, 10_000)
 
     first = await pair.trail.read(AuditFilter(operation="rare"))
     second = await pair.trail.read(AuditFilter(operation="rare", continuation=first.continuation))

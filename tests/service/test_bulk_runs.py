@@ -38,9 +38,11 @@ from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
 from pinlater.server.operations.values import ScanCommand, ScannedPage
+from pinlater.server.storage.commands import SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
 from tests.assembly import open_core
+from tests.commands import replaced
 from tests.service.conftest import CALLER, ServiceUnderTest
 
 RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
@@ -256,7 +258,7 @@ async def test_what_another_version_keeps_is_left_out(world: ServiceUnderTest, b
     [shard] = world.service.shards
     now_ms = world.clock.now_ms()
     rows = [StoredSample(BULK_STEP_S, now_ms, "q", f"ffffffffffffffff{kind}", b"\xc1") for kind in ("", ".progress")]
-    await shard.store.save_samples(rows)
+    await shard.store.submit(SaveSamples(rows))
     run = await ended(bulk, await bulk.start(DELETE, "ops"))
     assert [each.id for each in await bulk.runs()] == [run.id]
 
@@ -516,15 +518,15 @@ async def test_progress_that_comes_late_leaves_the_end(servers: Servers) -> None
     """The database gets it when another server has ended the run."""
     one = await servers.start("a", go=lambda: True)
     await failed(servers.world(), 6)
-    late, save = asyncio.Event(), servers.shard.save_samples
+    late, save = asyncio.Event(), servers.shard.submit
 
     async def saved(samples: Sequence[StoredSample]) -> None:
         if any(sample.origin.endswith(".progress") and b"a" in sample.data for sample in samples):
             await late.wait()
-        await save(samples)
+        await save(SaveSamples(samples))
 
     run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
-    with patch.object(servers.shard, "save_samples", saved):
+    with replaced(servers.shard, SaveSamples, saved):
         await turns(lambda: servers.clock.now_ms() - run.started_ms >= 1_000)
         other = await servers.start("b", go=lambda: True)
         servers.clock.advance(ms=STALE_MS + 1)
@@ -544,14 +546,14 @@ async def test_progress_that_comes_late_leaves_the_end(servers: Servers) -> None
 async def test_an_end_whose_answer_is_lost_is_in_the_audit_once(servers: Servers) -> None:
     one = await servers.start("a", go=lambda: True)
     await failed(servers.world(), 3)
-    save, losses = servers.shard.save_samples, iter(range(2))
+    save, losses = servers.shard.submit, iter(range(2))
 
     async def lost(samples: Sequence[StoredSample]) -> None:
-        await save(samples)
+        await save(SaveSamples(samples))
         if samples[0].origin.endswith(".end") and next(losses, None) is not None:
             raise ShardConnectionFailed("gone")
 
-    with patch.object(servers.shard, "save_samples", lost):
+    with replaced(servers.shard, SaveSamples, lost):
         found = await ended(one, run := await one.start(DELETE, "ops"))
         await turns(lambda: not one._under_way)
     assert (await one.runs(), await servers.ends_in_the_audit(run)) == ([found], 1)
@@ -561,14 +563,14 @@ async def test_an_end_that_can_be_told_only_when_another_server_has_ended_the_ru
     """The first server has lost its way to the shard, just before the end."""
     one = await servers.start("a", go=lambda: True)
     await failed(servers.world(), 3)
-    save, cut = servers.shard.save_samples, True
+    save, cut = servers.shard.submit, True
 
     async def saved(samples: Sequence[StoredSample]) -> None:
         if cut and samples[0].origin.endswith(".end"):
             raise ShardConnectionFailed("gone")
-        await save(samples)
+        await save(SaveSamples(samples))
 
-    with patch.object(servers.shard, "save_samples", saved):
+    with replaced(servers.shard, SaveSamples, saved):
         gate = PauseGate()
         one._sleep = servers.sleeping(one, gate)
         gate.is_open = False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -20,6 +21,7 @@ from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
 from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.storage.commands import Command, DeleteWithCopies, ListSamples, RestoreJobs, SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import (
     COPIES_KEPT_MS,
@@ -33,6 +35,7 @@ from pinlater.server.storage.values import (
     StoredSample,
 )
 from tests.assembly import open_core
+from tests.commands import replaced
 from tests.service.conftest import ServiceUnderTest
 from tests.service.test_bulk_runs import (
     DELETE,
@@ -124,7 +127,7 @@ async def test_a_run_that_deletes_for_good_keeps_nothing(world: ServiceUnderTest
     run = await deleted(bulk, DELETE._replace(for_good=True))
     assert (run.changed, run.undo_until_ms) == (3, None)
     [shard] = world.service.shards
-    assert not await shard.store.list_samples([SampleRange(COPIES_STEP_S, 0, 2**63 - 1)])
+    assert not await shard.store.submit(ListSamples([SampleRange(COPIES_STEP_S, 0, 2**63 - 1)]))
     with pytest.raises(InvalidArgument, match="for good"):
         await bulk.start(undo(run), "ops")
 
@@ -258,7 +261,7 @@ async def test_a_full_store_names_the_way_out(world: ServiceUnderTest, bulk: Bul
         raise StoreFull.of("disk")
 
     [shard] = world.service.shards
-    with patch.object(shard.store, "delete_with_copies", full):
+    with replaced(shard.store, DeleteWithCopies, full):
         run = await deleted(bulk)
     assert run.state is BulkState.FAILED
     assert "disk" in run.detail
@@ -272,27 +275,28 @@ async def test_a_full_store_names_the_way_out(world: ServiceUnderTest, bulk: Bul
 class Interrupted:
     """A shard whose calls of one kind are carried out, but their answers are lost as long as `lost` says so."""
 
-    def __init__(self, shard: MemoryShard, method: str, lost: Callable[[], bool]) -> None:
-        self._call: Callable[..., Awaitable[object]] = getattr(shard, method)
+    def __init__(self, shard: MemoryShard, kind: type[Command[Any]], lost: Callable[[], bool]) -> None:
+        self._carry_out = shard.submit
+        self._kind = kind
         self._lost = lost
         self.calls = 0
 
     async def __call__(self, *arguments: object) -> object:
-        answer = await self._call(*arguments)
+        answer: object = await self._carry_out(self._kind(*arguments))
         self.calls += 1
         if self._lost():
             raise ShardConnectionFailed("the answer is lost")
         return answer
 
 
-@pytest.mark.parametrize("method", ["delete_with_copies", "restore_jobs"])
-async def test_a_lost_answer_loses_and_doubles_no_job(servers: Servers, method: str) -> None:
+@pytest.mark.parametrize("kind", [DeleteWithCopies, RestoreJobs])
+async def test_a_lost_answer_loses_and_doubles_no_job(servers: Servers, kind: type[Command[Any]]) -> None:
     runs = await servers.start("a", go=lambda: True)
     world = servers.world()
     names = await failed(world, 7)
     lost = iter([True, True, False])
-    interrupted = Interrupted(servers.shard, method, lambda: next(lost, False))
-    with patch.object(servers.shard, method, interrupted):
+    interrupted = Interrupted(servers.shard, kind, lambda: next(lost, False))
+    with replaced(servers.shard, kind, interrupted):
         run = await deleted(runs, DELETE._replace(jobs_per_second=2.0))
         assert await states(world, names) == []
         await ended(runs, await runs.start(undo(run), "ops"))
@@ -355,15 +359,15 @@ async def test_copies_that_a_crash_left_uncounted_can_be_restored(servers: Serve
     """The page whose answer came too late is not in the number, but it has copies."""
     one = await servers.start("a", go=lambda: True)
     names = await failed(servers.world(), PAGE_JOBS)
-    delete, last = servers.shard.delete_with_copies, asyncio.Event()
+    delete, last = servers.shard.submit, asyncio.Event()
 
     async def hangs(keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int) -> DeletedWithCopies:
-        await delete(keys, state, of, now_ms)
+        await delete(DeleteWithCopies(keys, state, of, now_ms))
         last.set()
         await asyncio.Event().wait()
         raise AssertionError
 
-    with patch.object(servers.shard, "delete_with_copies", hangs):
+    with replaced(servers.shard, DeleteWithCopies, hangs):
         run = await one.start(DELETE, "ops")
         await last.wait()
         killed(one)
@@ -384,15 +388,15 @@ async def test_a_lost_answer_of_an_undo_is_told(servers: Servers) -> None:
     runs = await servers.start("a", go=lambda: True)
     names = await failed(servers.world(), 3)
     run = await deleted(runs)
-    restore, lost = servers.shard.restore_jobs, iter([True])
+    restore, lost = servers.shard.submit, iter([True])
 
     async def restored(order: RestoreOrder, now_ms: int) -> Restored:
-        answer = await restore(order, now_ms)
+        answer = await restore(RestoreJobs(order, now_ms))
         if next(lost, False):
             raise OutcomeUnknown("reset")
         return answer
 
-    with patch.object(servers.shard, "restore_jobs", restored):
+    with replaced(servers.shard, RestoreJobs, restored):
         undone = await ended(runs, await runs.start(undo(run), "ops"))
     assert (undone.state, undone.changed, "may be missing" in undone.detail) == (BulkState.DONE, 0, True)
     assert await states(servers.world(), names) == ["FAILED"] * 3
@@ -414,14 +418,14 @@ async def test_two_servers_that_undo_at_once_restore_each_job_once(servers: Serv
     names = await failed(world, 6)
     run = await deleted(one, DELETE._replace(jobs_per_second=2.0))
     answers: list[Restored] = []
-    restore = servers.shard.restore_jobs
+    restore = servers.shard.submit
 
     async def noted(order: RestoreOrder, now_ms: int) -> Restored:
         await asyncio.sleep(0)
-        answers.append(await restore(order, now_ms))
+        answers.append(await restore(RestoreJobs(order, now_ms)))
         return answers[-1]
 
-    with patch.object(servers.shard, "restore_jobs", noted):
+    with replaced(servers.shard, RestoreJobs, noted):
         undone = await one.start(undo(run), "ops")
         [kept, *_] = (await two._records.all())[0]
         two._begin(kept._replace(progress=kept.progress._replace(news_ms=0)))
@@ -437,15 +441,15 @@ async def test_a_server_that_stood_still_deletes_nothing_that_was_restored(serve
     one = await servers.start("a", go=lambda: True)
     world = servers.world()
     names = await failed(world, 6)
-    delete = servers.shard.delete_with_copies
+    delete = servers.shard.submit
 
     async def frozen(keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int) -> DeletedWithCopies:
         if not stands_still.is_set():
             stands_still.set()
             await thawed.wait()
-        return await delete(keys, state, of, now_ms)
+        return await delete(DeleteWithCopies(keys, state, of, now_ms))
 
-    with patch.object(servers.shard, "delete_with_copies", frozen):
+    with replaced(servers.shard, DeleteWithCopies, frozen):
         run = await one.start(DELETE, "ops")
         await stands_still.wait()
         two = await servers.start("b", go=lambda: True)
@@ -470,11 +474,13 @@ async def test_a_run_of_an_older_server_has_no_copies(world: ServiceUnderTest, b
     order[0][5] = [[], {}, "", 0, None, None, "", False]  # type: ignore[index]
     progress = ["done", 3, 3, now_ms, now_ms, "", False, "-1", False, "a"]
     rows = {"": order, ".progress": progress}
-    await shard.store.save_samples(
-        [
-            StoredSample(BULK_STEP_S, now_ms, "q", f"ffffffffffffffff{kind}", msgspec.msgpack.encode(data))
-            for kind, data in rows.items()
-        ]
+    await shard.store.submit(
+        SaveSamples(
+            [
+                StoredSample(BULK_STEP_S, now_ms, "q", f"ffffffffffffffff{kind}", msgspec.msgpack.encode(data))
+                for kind, data in rows.items()
+            ]
+        )
     )
     [run] = await bulk.runs()
     assert (run.state, run.changed, run.undo_until_ms) == (BulkState.DONE, 3, None)

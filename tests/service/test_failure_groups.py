@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
@@ -22,7 +23,9 @@ from pinlater.domain.job import Holder, NewJob
 from pinlater.server.features.failures.groups import FailureQueries
 from pinlater.server.features.history.rollup import MUTES_STEP_S
 from pinlater.server.main.core import Core
+from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, ListFailures, ListSamples, SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,
@@ -42,11 +45,14 @@ class BreakableShard(MemoryShard):
     broken = False
     most_queues = 0
 
-    async def list_failures(self, queues: Sequence[str], from_hour: int) -> list[StoredFailures]:
+    async def _list_failures(self, queues: Sequence[str], from_hour: int) -> list[StoredFailures]:
         self.most_queues = max(self.most_queues, len(queues))
         if self.broken:
             raise ShardConnectionFailed("gone")
-        return await super().list_failures(queues, from_hour)
+        found: list[StoredFailures] = await MemoryShard.table[ListFailures](self, queues, from_hour)
+        return found
+
+    table: ClassVar[Table] = MemoryShard.table | dict([entry_of(ListFailures)(_list_failures)])
 
 
 class TwoShards:
@@ -63,12 +69,14 @@ class TwoShards:
         for _ in range(times):
             self._ids += 1
             job = NewJob(self._ids, b"x", 1, now_ms, 1)
-            await self.shards[shard].insert_jobs([InsertRequest("q", [job])], now_ms)
+            await self.shards[shard].submit(InsertJobs([InsertRequest("q", [job])], now_ms))
             holder = Holder("host:1:1:worker:1", "worker", f"token{self._ids}")
-            [claimed] = await self.shards[shard].claim_jobs([ClaimOrder("q", [ClaimCall(1, holder)], 60_000)], now_ms)
+            [claimed] = await self.shards[shard].submit(
+                ClaimJobs([ClaimOrder("q", [ClaimCall(1, holder)], 60_000)], now_ms)
+            )
             assert not isinstance(claimed, Exception)
-            await self.shards[shard].finish_jobs(
-                [JobAck(JobKey("q", 1, self._ids), False, error_type=error_type)], now_ms
+            await self.shards[shard].submit(
+                FinishJobs([JobAck(JobKey("q", 1, self._ids), False, error_type=error_type)], now_ms)
             )
 
 
@@ -124,7 +132,7 @@ async def test_those_with_the_most_failures_of_a_day_come_first_and_old_ones_are
     found = await pair.core.service.of(FailureQueries).failure_groups(["q"])
     assert {group.error_type for group in found.groups} == {"Often", "New"}
     await run_periodic(pair.core, "failures-garbage")
-    assert len(await pair.shards[0].list_failures(["q"], 0)) == 1
+    assert len(await pair.shards[0].submit(ListFailures(["q"], 0))) == 1
 
 
 async def test_a_request_names_a_bounded_number_of_queues(pair: TwoShards) -> None:
@@ -175,8 +183,8 @@ async def test_the_newest_change_of_any_shard_counts(pair: TwoShards) -> None:
     pair.clock.advance(ms=1)
     ended = StoredSample(MUTES_STEP_S, pair.clock.now_ms(), "q", FailureKind("", "Often", "").group, b"0")
     for shard in pair.shards:
-        if not await shard.list_samples([SampleRange(MUTES_STEP_S, 0, 2**50)]):
-            await shard.save_samples([ended])
+        if not await shard.submit(ListSamples([SampleRange(MUTES_STEP_S, 0, 2**50)])):
+            await shard.submit(SaveSamples([ended]))
     assert await shown(pair) == [("Often", 0)]
 
 
@@ -187,7 +195,7 @@ async def test_a_mute_and_its_end_in_one_millisecond_or_by_another_clock(pair: T
         ahead = StoredSample(
             MUTES_STEP_S, pair.clock.now_ms() + 500, "q", FailureKind("", "Often", "").group, b"%d" % 2**50
         )
-        await shard.save_samples([ahead])
+        await shard.submit(SaveSamples([ahead]))
     for until_ms in (0, None, 0):
         await mute(pair, "Often", until_ms)
         [(_, shown_ms)] = await shown(pair)

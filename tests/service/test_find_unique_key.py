@@ -12,11 +12,13 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobInfo, JobState, UniqueKey, UniqueScope
 from pinlater.server.operations.job_queries import HOLDERS_MAX
+from pinlater.server.storage.commands import FindUnique, LookupJobs
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobKey, KeyHolder, UniqueRef
 from tests.assembly import open_core
+from tests.commands import everywhere, instead
 from tests.service.conftest import ServiceUnderTest
 from tests.sharding.sharded_server import ShardedServer, on_shards
 from tests.statements import noted_statements
@@ -84,14 +86,15 @@ async def test_a_holder_that_gets_another_priority_meanwhile_is_found(
     [name] = await world.enqueue(b"x", unique=KEY)
     [timed] = await world.enqueue(b"x", unique=UniqueKey("timed", UniqueScope.TIME, 60_000))
     await world.service.bulk.delete_jobs_by_descriptor("q", [timed])
-    look_up = MemoryShard.lookup_jobs
+    look_up = MemoryShard.table[LookupJobs]
 
-    async def move_first(shard: MemoryShard, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
-        monkeypatch.setattr(MemoryShard, "lookup_jobs", look_up)
+    async def move_first(shard: MemoryShard, keys: Sequence[JobKey], bodies: bool) -> Sequence[JobInfo | None]:
+        everywhere(monkeypatch, MemoryShard, LookupJobs, look_up)
         await world.service.bulk.change_priority("q", [name], 3)
-        return await look_up(shard, keys, bodies=bodies)
+        found: Sequence[JobInfo | None] = await look_up(shard, keys, bodies)
+        return found
 
-    monkeypatch.setattr(MemoryShard, "lookup_jobs", move_first)
+    everywhere(monkeypatch, MemoryShard, LookupJobs, move_first)
     assert await holders_of(world) == [name.replace(":p1:", ":p3:")]
     assert await holders_of(world, key="timed") == []
 
@@ -132,14 +135,14 @@ async def test_no_store_is_asked_for_a_key_that_no_job_can_have(
 ) -> None:
     """It would be in the question once for each queue."""
     [shard] = list(world.service.shards)
-    look = shard.store.find_unique
+    look = shard.store.submit
     asked: list[int] = []
 
     async def counted(keys: Sequence[UniqueRef], now_ms: int) -> Sequence[KeyHolder | None]:
         asked.extend(len(ref.key) for ref in keys)
-        return await look(keys, now_ms)
+        return await look(FindUnique(keys, now_ms))
 
-    monkeypatch.setattr(shard.store, "find_unique", counted)
+    monkeypatch.setattr(shard.store, "submit", instead(shard.store, FindUnique, counted))
     assert await holders_of(world, key="k" * 1_000_000) == []
     assert asked == []
     assert await holders_of(world, key="k" * 1_000) == []

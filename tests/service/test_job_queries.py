@@ -15,7 +15,9 @@ from pinlater.domain.job import JobInfo, JobState
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.storage.commands import LookupJobs, ScanJobs
 from pinlater.server.storage.values import JobKey, Page
+from tests.commands import instead
 from tests.service.conftest import CALLER, ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -154,14 +156,14 @@ async def test_a_job_that_was_due_before_all_time_has_an_age_that_the_wire_can_s
 def count_lookups(world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many jobs each question to the store is about, from now on."""
     [shard] = list(world.service.shards)
-    look = shard.store.lookup_jobs
+    look = shard.store.submit
     read: list[int] = []
 
-    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+    async def counted(keys: Sequence[JobKey], bodies: bool) -> Sequence[JobInfo | None]:
         read.append(len(keys))
-        return await look(keys, bodies=bodies)
+        return await look(LookupJobs(keys, bodies))
 
-    monkeypatch.setattr(shard.store, "lookup_jobs", counted)
+    monkeypatch.setattr(shard.store, "submit", instead(shard.store, LookupJobs, counted))
     return read
 
 
@@ -233,14 +235,14 @@ async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibyt
     for priority in (1, 2, 3):
         await world.enqueue(b"x", priority=priority)
     [shard] = list(world.service.shards)
-    scan = shard.store.scan_jobs
+    scan = shard.store.submit
     asked: list[Page] = []
 
     async def noted(page: Page) -> Any:
         asked.append(page)
-        return await scan(page)
+        return await scan(ScanJobs(page))
 
-    monkeypatch.setattr(shard.store, "scan_jobs", noted)
+    monkeypatch.setattr(shard.store, "submit", instead(shard.store, ScanJobs, noted))
     assert len(await _bodies(world)) == 3
     assert asked[0].priorities == range(1, 4)
     assert {page.max_bytes for page in asked} == {PAGES_BYTES_MAX}

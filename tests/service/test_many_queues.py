@@ -13,7 +13,9 @@ from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.queue import PriorityCounts, QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.storage.commands import ConfigureQueue, CountJobs, DeleteQueues, ListQueues, create_queues
 from pinlater.server.thrift.methods.queues import all_queue_stats
+from tests.commands import instead, replaced
 from tests.promises.running_server import RunningServer, start_server
 from tests.quick_hash import quick_hash
 
@@ -32,13 +34,13 @@ def lists(running: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards whose list of all queues was read."""
     read: list[str] = []
     for shard in running.core.shards:
-        of_store = shard.unguarded.list_queues
+        of_store = shard.unguarded.submit
 
         async def noted(name: str = shard.name, look=of_store) -> object:  # type: ignore[no-untyped-def]
             read.append(name)
-            return await look()
+            return await look(ListQueues())
 
-        monkeypatch.setattr(shard.unguarded, "list_queues", noted)
+        monkeypatch.setattr(shard.unguarded, "submit", instead(shard.unguarded, ListQueues, noted))
     return read
 
 
@@ -57,7 +59,7 @@ async def test_queues_that_another_server_deleted_no_longer_count(running: Runni
     for number in range(20):
         await running.core.service.queues.create_queue(f"q{number}")
     for shard in running.core.shards:
-        await shard.unguarded.delete_queues(["q3"])
+        await shard.unguarded.submit(DeleteQueues(["q3"]))
     await running.core.service.queues.create_queue("q20")
     assert len(await running.core.service.queues.queue_names()) == 20
 
@@ -74,8 +76,8 @@ async def test_making_and_deleting_a_queue_reads_no_list_of_all(running: Running
 async def test_a_queue_that_was_there_keeps_its_settings_and_limits(running: RunningServer) -> None:
     """It was made and stopped through another server."""
     for shard in running.core.shards:
-        await shard.unguarded.create_queues(["q"], 0)
-        await shard.unguarded.configure_queue("q", config=QueueConfig(default_attempts=7), paused=True)
+        await shard.unguarded.submit(create_queues(["q"], 0))
+        await shard.unguarded.submit(ConfigureQueue("q", config=QueueConfig(default_attempts=7), paused=True))
     await running.core.service.queues.create_queue("q")
     assert (await running.core.service.queues.queue_config("q")).config.default_attempts == 7
     assert not running.core.dispatcher.limits.is_open("q")
@@ -114,7 +116,7 @@ async def crowded() -> AsyncIterator[RunningServer]:
     """With 5,000 queues."""
     running = await start_server(admin_password_hash=quick_hash(PASSWORD))
     [shard] = running.core.shards
-    await shard.unguarded.create_queues([f"q{number}" for number in range(5_000)], 0)
+    await shard.unguarded.submit(create_queues([f"q{number}" for number in range(5_000)], 0))
     await running.core.service.queue_cache.refresh()
     for number in range(5_000):
         running.core.metrics.queue(f"q{number}").enqueue += 1
@@ -140,8 +142,8 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: RunningSer
         await crowded.core.service.enqueuing.enqueue("q1", [Job(b"x")])
         [shard] = crowded.core.shards
         rows = [QueueCounts(f"q{number}", PriorityCounts(1, pending=1)) for number in range(5_000)]
-        shard.unguarded.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]
-        await sampler.sample()
+        with replaced(shard.unguarded, CountJobs, lambda _: _answer(rows)):
+            await sampler.sample()
         assert len(sampler.counts) == 5_000
     assert await turns.stop() >= (3 if work in {"refresh", "sample"} else 9)
 

@@ -6,15 +6,29 @@ Wraps a real one, and says that other servers share it, so that it has a health 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from typing import Any, TypeAlias, cast
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.server.storage.interface import Shard, SharedShard
-from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
+from pinlater.server.storage.commands import (
+    Announce,
+    Answer,
+    AskShardTime,
+    AskState,
+    ChangeOwners,
+    Command,
+    ListChangedQueues,
+    ListMembers,
+    ListOwners,
+)
+from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.values import NO_OWNERS, ShardTime
+
+Kind: TypeAlias = type[Command[Any]] | str
+"""A kind of command, or the name of another method of a shard."""
 
 
 class CallFault:
@@ -52,97 +66,128 @@ class CallFault:
             raise cancelled
 
 
-class _Alone:
-    """What a store that several servers can use answers while one does."""
-
-    async def shard_time(self) -> ShardTime:
-        return ShardTime(SystemClock().now_ms(), of_servers=False)
-
-    def register_as(self, address: str) -> None:
-        del address
-
-    async def announce(self, address: str) -> str:
-        return ""
-
-    async def members(self) -> Sequence[Member]:
-        return ()
-
-    async def owners(self) -> Owners:
-        return NO_OWNERS
-
-    async def change_owners(self, known: Owners, owners: Owners) -> bool:
-        del known, owners
-        return True
-
-    async def changed_queues(self) -> Sequence[str]:
-        return ()
-
-    changes = 0
-
-    def follow(self, others: Callable[[], Hashable | None]) -> None:
-        del others
-
-    async def state(self) -> None:
-        return None
+_ALONE: dict[Kind, Any] = {
+    Announce: "",
+    ListMembers: (),
+    ListOwners: NO_OWNERS,
+    ChangeOwners: True,
+    ListChangedQueues: (),
+    AskState: None,
+}
+"""What a store that several servers can use answers while one does."""
 
 
 class FaultyShard:
-    """Has the methods of the shard within, and those of `SharedStore`. `calls` counts them, `dead` is the reason for which each fails."""
+    """Carries out commands as the shard within does, and those of a `SharedShard`. `calls` counts them, and pings; `dead` is the reason for
+    which each fails."""
+
+    changes = 0
 
     def __init__(self, within: Shard) -> None:
         self.within = within
         self.name = within.name
         self.capabilities = within.capabilities._replace(shared=True, in_order=False)
-        self.calls = Counter[str]()
+        self.calls = Counter[Kind]()
         self.dead: str | None = None
         self.closed = 0
-        self._faults: dict[str, list[CallFault]] = {}
+        self._faults: dict[Kind, list[CallFault]] = {}
+        self._planned: list[CallFault] = []
+        self._stop: CallFault | None = None
 
-    def fails(self, *methods: str, error: Exception | None = None, done_first: bool = False) -> CallFault:
-        """The next call of each method fails; with `done_first` after it was carried out."""
+    def fails(self, *kinds: Kind, error: Exception | None = None, done_first: bool = False) -> CallFault:
+        """The next call of each kind fails; with `done_first` after it was carried out."""
         fault = ShardConnectionFailed("the connection is gone") if error is None else error
-        return self._plan(methods, CallFault(fault, hangs=False, done_first=done_first, times=len(methods)))
+        return self._plan(kinds, CallFault(fault, hangs=False, done_first=done_first, times=len(kinds)))
 
-    def hangs(self, *methods: str, error: PinLaterError | None = None, done_first: bool = False) -> CallFault:
-        """All calls of these methods hang until released; then they go on, or fail with `error`."""
-        return self._plan(methods, CallFault(error, hangs=True, done_first=done_first, times=10**9))
+    def hangs(self, *kinds: Kind, error: PinLaterError | None = None, done_first: bool = False) -> CallFault:
+        """All calls of these kinds hang until released; then they go on, or fail with `error`."""
+        return self._plan(kinds, CallFault(error, hangs=True, done_first=done_first, times=10**9))
 
     def stops(self) -> CallFault:
         """As a server that was sent SIGSTOP: everything hangs."""
-        names = [name for name, _ in inspect.getmembers(SharedShard, inspect.iscoroutinefunction)]
-        return self.hangs(*[name for name in names if name != "close"])
+        self._stop = CallFault(None, hangs=True, done_first=False, times=10**9)
+        self._planned.append(self._stop)
+        return self._stop
 
-    def _plan(self, methods: tuple[str, ...], fault: CallFault) -> CallFault:
-        for method in methods:
-            self._faults.setdefault(method, []).append(fault)
+    def release(self) -> None:
+        """Calls that hang go on, and further ones meet no fault. A shard that is `dead` stays so."""
+        for fault in self._planned:
+            fault.release()
+        self.forget_faults()
+
+    def recover(self) -> None:
+        """Ends all faults."""
+        self.dead = None
+        self.release()
+
+    def forget_faults(self) -> None:
+        """Further calls meet no fault. Those that hang stay so."""
+        self._planned.clear()
+        self._faults.clear()
+        self._stop = None
+
+    def _plan(self, kinds: tuple[Kind, ...], fault: CallFault) -> CallFault:
+        self._planned.append(fault)
+        for kind in kinds:
+            self._faults.setdefault(kind, []).append(fault)
         return fault
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(_Alone() if hasattr(_Alone, name) else self.within, name)
-        if not inspect.iscoroutinefunction(found):
-            return found
+    def submit(self, command: Command[Answer]) -> Coroutine[Any, Any, Answer]:
+        return self._call(type(command), lambda: self.carry_out(command))
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._call(name, found, *args, **kwargs)
+    async def carry_out(self, command: Command[Any]) -> Any:
+        """Carries out a command without faults."""
+        if isinstance(command, AskShardTime):
+            return ShardTime(SystemClock().now_ms(), of_servers=False)
+        if type(command) in _ALONE:
+            return _ALONE[type(command)]
+        return await self.within.submit(command)
 
-        return call
+    async def open(self, now_ms: int) -> None:
+        await self._call("open", lambda: self.within.open(now_ms))
 
-    async def _call(self, name: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self.calls[name] += 1
-        if name == "close":
-            self.closed += 1
-            return await method(*args, **kwargs)
+    async def ping(self, now_ms: int | None = None) -> None:
+        await self._call("ping", lambda: self.within.ping(now_ms))
+
+    async def size(self) -> ShardSize:
+        size: ShardSize = await self._call("size", self.within.size)
+        return size
+
+    async def close(self) -> None:
+        self.closed += 1
+        await self.within.close()
+
+    @property
+    def slot(self) -> int:
+        return self.within.slot
+
+    @property
+    def highest_id(self) -> int:
+        return self.within.highest_id
+
+    def figures(self) -> Mapping[str, float]:
+        return self.within.figures()
+
+    def register_as(self, address: str) -> None:
+        del address
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        del others
+
+    async def _call(self, kind: Kind, carry_out: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        self.calls[kind] += 1
         if self.dead is not None:
             raise ShardConnectionFailed(self.dead)
-        fault = next((fault for fault in self._faults.get(name, ()) if fault.left > 0), None)
+        faults = [*self._faults.get(kind, ()), *([self._stop] if self._stop is not None else ())]
+        fault = next((fault for fault in faults if fault.left > 0), None)
         if fault is None:
-            return await method(*args, **kwargs)
+            return await carry_out()
         if fault.done_first:
-            answer = await method(*args, **kwargs)
+            answer = await carry_out()
             await fault.befall()
             return answer
         await fault.befall()
-        return await method(*args, **kwargs)
+        return await carry_out()
 
     def as_shard(self) -> Shard:
         """Itself, as the type that it stands for."""

@@ -14,6 +14,7 @@ from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard, MapChange
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
+from pinlater.server.storage.commands import CountJobs
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.testing._loop import TurnedLoop
 from tests.assembly import open_core
@@ -126,11 +127,11 @@ class ShardedServer:
 
     async def jobs_on(self, name: str) -> int:
         """How many live jobs the shard has, whatever its state."""
-        rows = await self.stores[name].within.count_jobs(["q"])
+        rows = await self.stores[name].within.submit(CountJobs(["q"]))
         return sum(row.counts.pending + row.counts.in_progress for row in rows)
 
     async def in_progress_on(self, name: str) -> int:
-        return sum(row.counts.in_progress for row in await self.stores[name].within.count_jobs(["q"]))
+        return sum(row.counts.in_progress for row in await self.stores[name].within.submit(CountJobs(["q"])))
 
     async def replace(self, *desired: DesiredShard) -> MapChange:
         return await self.core.change_shards(desired)
@@ -180,9 +181,7 @@ def run_on_shards(
             await scenario(server)
         finally:
             for store in server.stores.values():
-                for faults in store._faults.values():
-                    for fault in faults:
-                        fault.release()
+                store.release()
             await server.close()
 
     with asyncio.Runner(loop_factory=lambda: TurnedLoop(clock)) as runner:

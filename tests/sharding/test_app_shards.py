@@ -19,6 +19,7 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main import file_watch
 from pinlater.server.main.app import App
 from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.storage.commands import InsertJobs, ListQueues, create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
 from tests.databases.ports import free_port
@@ -78,7 +79,7 @@ async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stor
     """Its claims and acks go on, and only an enqueue shows that there is space again."""
     await server.core.service.queues.create_queue("q")
     for store in stores.values():
-        store.fails("insert_jobs", error=StoreFull.of("used up"))
+        store.fails(InsertJobs, error=StoreFull.of("used up"))
     with pytest.raises(StoreFull):
         await server.core.service.enqueuing.enqueue("q", [Job(b"x")])
     answer = await page(server, "/readyz")
@@ -167,10 +168,10 @@ async def test_a_server_that_can_not_be_assembled_closes_its_shards(
 
 async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: FaultyShards) -> None:
     """Made while it was away, by a server that is gone."""
-    await stores["2"].create_queues(["q"], 0)
+    await stores["2"].submit(create_queues(["q"], 0))
     app = App(SETTINGS)
     await app.start()
-    assert [queue.name for queue in await stores["1"].within.list_queues()] == ["q"]
+    assert [queue.name for queue in await stores["1"].within.submit(ListQueues())] == ["q"]
     await app.stop(0)
 
 

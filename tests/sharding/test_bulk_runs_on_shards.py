@@ -9,13 +9,14 @@ from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.storage.commands import DeleteJobs, DeleteWithCopies, ListSamples
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
 DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
 RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
 of_both_deletes = pytest.mark.parametrize(
     ("order", "method"),
-    [(DELETE, "delete_with_copies"), (DELETE._replace(for_good=True), "delete_jobs")],
+    [(DELETE, DeleteWithCopies), (DELETE._replace(for_good=True), DeleteJobs)],
     ids=["with copies", "for good"],
 )
 
@@ -185,7 +186,7 @@ async def test_the_list_of_runs_names_the_shards_that_could_not_be_asked(server:
     assert ([each.id for each in whole.runs], whole.incomplete, list(whole.missing_shards)) == ([run.id], False, [])
     server.store("2").dead = "connection refused"
     await server.core.shard_monitor.ping_all()
-    server.store("3").fails("list_samples", error=ShardConnectionFailed("reset"))
+    server.store("3").fails(ListSamples, error=ShardConnectionFailed("reset"))
     part = await runs.list_runs(["q"])
     assert ([each.id for each in part.runs], part.incomplete, list(part.missing_shards)) == ([run.id], True, ["2", "3"])
     none = await runs.list_runs(["other"])

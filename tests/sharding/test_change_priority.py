@@ -17,7 +17,9 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.storage.commands import ClaimJobs, MoveJobs
 from pinlater.server.storage.values import Claimed, ClaimOrder
+from tests.commands import instead
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 
@@ -48,7 +50,7 @@ async def test_jobs_of_all_shards_are_moved_each_on_its_own(server: ShardedServe
 async def test_a_call_that_a_shard_fails_can_be_sent_again(server: ShardedServer) -> None:
     """What other shards did stays done, and so does what the shard did whose answer was lost."""
     names = [await server.put(shard) for shard in ("1", "2", "3")]
-    server.store("2").fails("move_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    server.store("2").fails(MoveJobs, error=OutcomeUnknown("lost"), done_first=True)
     with pytest.raises(OutcomeUnknown):
         await change(server, 2, *names)
     assert await change(server, 2, *names) == [MovedJob(name, Outcome.APPLIED, renamed(name, 2)) for name in names]
@@ -85,13 +87,13 @@ async def test_a_dequeue_that_missed_a_job_during_a_move_gets_it_at_its_end(serv
     """A claim passes over rows that another transaction has locked."""
     name = await server.put("1")
     store = server.store("1").within
-    claim_jobs = store.claim_jobs
+    carry_out = store.submit
 
     async def pass_over(orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed]:
-        store.claim_jobs = claim_jobs  # type: ignore[method-assign]
+        store.submit = carry_out  # type: ignore[method-assign]
         return [Claimed([[] for _ in order.calls]) for order in orders]
 
-    store.claim_jobs = pass_over  # type: ignore[method-assign]
+    store.submit = instead(store, ClaimJobs, pass_over)  # type: ignore[method-assign]
     waiting = asyncio.ensure_future(server.dequeue(1, wait_ms=60_000))
     await server.turns()
     assert not waiting.done()

@@ -13,7 +13,9 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.identity import Identity
+from pinlater.server.storage.commands import ClaimJobs, ReleaseJobs
 from pinlater.server.storage.values import Claimed, ClaimOrder
+from tests.commands import instead
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of
 from tests.sharding.test_trouble import InOrder
 
@@ -30,16 +32,16 @@ class RecordedHolders:
             self._watch(server.store(name).within)
 
     def _watch(self, store: Any) -> None:
-        claim_jobs = store.claim_jobs
+        carry_out = store.submit
 
         async def noting(orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
             for holder in [call.holder for order in orders for call in order.calls]:
                 self.tokens.append(holder.token)
                 self.descriptors.add(holder.descriptor)
-            answer: Sequence[Claimed | PinLaterError] = await claim_jobs(orders, now_ms)
+            answer: Sequence[Claimed | PinLaterError] = await carry_out(ClaimJobs(orders, now_ms))
             return answer
 
-        store.claim_jobs = noting
+        store.submit = instead(store, ClaimJobs, noting)
 
 
 @on_shards()
@@ -95,12 +97,12 @@ async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same
     await server.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=1_000.0))
     descriptor = await server.put("2")
     server.shards.random = InOrder()
-    claim = server.store("2").hangs("claim_jobs", done_first=True)
+    claim = server.store("2").hangs(ClaimJobs, done_first=True)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=60_000))
     await server.pass_time(server.settings.stall_ms + 400)  # the poll goes on without that shard
     assert not waiting.done()
-    server.store("2").fails("release_jobs", error=OutcomeUnknown("lost"), done_first=True)
-    again = server.store("2").hangs("release_jobs")
+    server.store("2").fails(ReleaseJobs, error=OutcomeUnknown("lost"), done_first=True)
+    again = server.store("2").hangs(ReleaseJobs)
     claim.release()
     await server.pass_time(2_000)
     assert again.met.is_set()
@@ -120,7 +122,7 @@ async def test_a_fault_of_ours_on_one_shard_gives_the_others_jobs_back(server: S
     for name in "12":
         await server.put(name)
     server.shards.random = InOrder()
-    server.store("3").fails("claim_jobs", error=RuntimeError("a bug"))
+    server.store("3").fails(ClaimJobs, error=RuntimeError("a bug"))
     with pytest.raises(RuntimeError, match="a bug"):
         await server.dequeue()
     await server.turns()

@@ -7,6 +7,7 @@ from collections import Counter
 
 from pinlater.domain.slices import SLICES
 from pinlater.server.sharding.lane_limits import WHOLE_UP_TO_ELSEWHERE
+from pinlater.server.storage.commands import InsertJobs
 from tests.sharding.sharded_server import ShardedServer, on_shards, shards_of
 
 TURNS = 40
@@ -24,7 +25,7 @@ async def enqueue_together(server: ShardedServer, *queues: str) -> dict[str, Cou
 
 
 def inserts(server: ShardedServer) -> int:
-    return sum(store.calls["insert_jobs"] for store in server.stores.values())
+    return sum(store.calls[InsertJobs] for store in server.stores.values())
 
 
 @on_shards()

@@ -15,7 +15,9 @@ from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.sharding import unique_places
+from pinlater.server.storage.commands import ClaimJobs, FindUnique, InsertJobs
 from pinlater.server.storage.values import Inserted, InsertRequest
+from tests.commands import instead
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of, shards_of
 
 
@@ -106,7 +108,7 @@ async def test_a_repeat_that_is_not_found_is_refused_while_a_shard_that_may_know
 ) -> None:
     """Never a second insert."""
     key = await key_for(server, "1")
-    fault = server.store("1").fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    fault = server.store("1").fails(InsertJobs, error=OutcomeUnknown("lost"), done_first=True)
     with pytest.raises(OutcomeUnknown):
         await server.enqueue(b"x", key=key)
     assert fault.met.is_set()
@@ -149,7 +151,7 @@ async def test_a_keyed_request_goes_on_along_the_keys_order_where_nothing_was_st
 async def test_a_repeat_that_arrives_during_the_first_waits_for_it(server: ShardedServer) -> None:
     """Wherever the first is, and whatever has become of that shard meanwhile."""
     key = await key_for(server, "1")
-    fault = server.store("1").hangs("insert_jobs", done_first=True)
+    fault = server.store("1").hangs(InsertJobs, done_first=True)
     first = asyncio.ensure_future(server.enqueue(b"x", key=key))
     await server.turns()
     again = asyncio.ensure_future(server.enqueue(b"x", key=key, repeat=True))
@@ -178,7 +180,7 @@ async def test_a_request_with_unique_keys_is_found_again_in_all_its_parts(server
 @on_shards()
 async def test_a_request_that_was_stored_in_part_is_completed_by_its_repeat(server: ShardedServer) -> None:
     uniques = [await key_for(server, name) for name in "123"]
-    server.store("2").fails("insert_jobs", error=OutcomeUnknown("lost"))
+    server.store("2").fails(InsertJobs, error=OutcomeUnknown("lost"))
     with pytest.raises(OutcomeUnknown, match=r"stored already: the jobs at \[0, 2\]"):
         await server.enqueue(b"1", b"2", b"3", unique=uniques, key="r")
     for job in (await server.dequeue()).jobs:
@@ -258,7 +260,7 @@ async def test_without_a_change_of_the_map_no_other_shard_is_asked(server: Shard
         server.store(name).calls.clear()
     for number in range(20):
         await server.enqueue(b"x", unique=f"k{number}")
-    assert not any(server.store(name).calls["find_unique"] for name in "123")
+    assert not any(server.store(name).calls[FindUnique] for name in "123")
 
 
 @on_shards(shards=("1", "2"))
@@ -421,14 +423,14 @@ async def test_many_old_keys_are_read_in_several_turns(server: ShardedServer) ->
     new = await key_for(server, "3", "new")
     with patch.multiple("pinlater.server.sharding.misplaced_keys", _TURN_S=0.0, _PAGE=10):
         await server.learn(after_s=61)
-        asked = server.store("1").calls["find_unique"]
+        asked = server.store("1").calls[FindUnique]
         await server.enqueue(b"x", unique=new)
-        assert server.store("1").calls["find_unique"] > asked
+        assert server.store("1").calls[FindUnique] > asked
         for _ in range(4):
             await server.learn()
-    asked = server.store("1").calls["find_unique"]
+    asked = server.store("1").calls[FindUnique]
     await server.enqueue(b"x", unique=f"{new}, another")
-    assert server.store("1").calls["find_unique"] == asked
+    assert server.store("1").calls[FindUnique] == asked
     assert (await server.enqueue(b"y", unique=moved)).descriptors == first[moved].descriptors
 
 
@@ -452,7 +454,7 @@ async def test_enqueues_of_one_key_before_and_after_a_change_make_one_job(server
     """The one that goes by the old map is still under way: the other waits for it, or it would not see its key."""
     server.store("3")
     key = next(key for key in (f"k{n}" for n in range(1000)) if _moves(server, key))
-    fault = server.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs(InsertJobs)
     first = asyncio.ensure_future(server.enqueue(b"x", unique=key))
     await server.turns()
     await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
@@ -493,7 +495,7 @@ async def test_a_repeat_is_refused_while_a_call_that_was_given_up_may_store_the_
 ) -> None:
     """The shard answers everything else: it is in use, and knows nothing of the request."""
     key = await key_for(server, "1")
-    fault = server.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs(InsertJobs)
     first = asyncio.ensure_future(server.enqueue(b"x", key=key))
     await server.pass_time(server.settings.call_timeout_ms + 400)
     assert isinstance(first.exception(), OutcomeUnknown)
@@ -510,7 +512,7 @@ async def test_a_repeat_is_refused_while_a_call_that_was_given_up_may_store_the_
 async def test_a_repeat_that_is_not_found_goes_where_another_server_may_be_storing_it(server: ShardedServer) -> None:
     """The first in the key's order, though it is slow: it recognises the two as one request."""
     key = await key_for(server, "1")
-    fault = server.store("1").hangs("claim_jobs")
+    fault = server.store("1").hangs(ClaimJobs)
     claiming = asyncio.ensure_future(server.dequeue())
     await server.pass_time(1_200)
     assert server.lanes("1").stalled
@@ -528,16 +530,16 @@ async def test_a_repeat_goes_to_another_shard_only_once_the_first_can_no_longer_
     key = await key_for(server, "1")
     server.lanes("1").put_out_of_use("test")
     store = server.store("2").within
-    insert, on_its_way = store.insert_jobs, list[tuple[Sequence[InsertRequest], int]]()
+    carry_out, on_its_way = store.submit, list[tuple[Sequence[InsertRequest], int]]()
 
-    async def insert_jobs(requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def insert(requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         if any(request.request_key == key for request in requests):
             on_its_way.append((requests, now_ms))
             raise OutcomeUnknown("the connection is gone")
         on_its_way.clear()
-        return await insert(requests, now_ms)
+        return await carry_out(InsertJobs(requests, now_ms))
 
-    store.insert_jobs = insert_jobs  # type: ignore[method-assign]
+    store.submit = instead(store, InsertJobs, insert)  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown):
         await server.enqueue(b"x", key=key)
     server.lanes("1").health.suspect()
@@ -553,7 +555,7 @@ async def test_a_repeat_is_refused_while_an_unknown_outcome_can_not_be_ended(ser
     key = await key_for(server, "1")
     server.lanes("1").put_out_of_use("test")
     for _ in range(2):
-        server.store("2").fails("insert_jobs", error=OutcomeUnknown("the connection is gone"))
+        server.store("2").fails(InsertJobs, error=OutcomeUnknown("the connection is gone"))
     with pytest.raises(OutcomeUnknown):
         await server.enqueue(b"x", key=key)
     server.lanes("1").health.suspect()

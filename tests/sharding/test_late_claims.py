@@ -13,6 +13,7 @@ from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
 from pinlater.server.sharding.guarded import slow_to_answer
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.lane import Lane
+from pinlater.server.storage.commands import ClaimJobs, ReleaseJobs
 from pinlater.server.storage.values import ClaimCall, Claimed
 from tests.sharding.faulty import CallFault
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of
@@ -28,7 +29,7 @@ async def met(fault: CallFault) -> None:
 async def test_a_dequeue_that_waits_gets_the_jobs_of_a_shard_whose_claims_take_long(server: ShardedServer) -> None:
     """They are its own, and were not given back. Otherwise no worker would get a job of that shard."""
     descriptor = await server.put("2")
-    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    fault = server.store("2").hangs(ClaimJobs, done_first=True)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
     await server.pass_time(server.settings.stall_ms + 400)
     assert not waiting.done()
@@ -36,7 +37,7 @@ async def test_a_dequeue_that_waits_gets_the_jobs_of_a_shard_whose_claims_take_l
     await server.turns()
     [job] = waiting.result().jobs
     assert job.descriptor == descriptor
-    assert server.store("2").calls["release_jobs"] == 0
+    assert server.store("2").calls[ReleaseJobs] == 0
     [renewed] = await server.service.claimed_jobs.heartbeat("q", [Claim(job.descriptor, job.token)])
     assert renewed.outcome is Outcome.APPLIED
 
@@ -45,15 +46,15 @@ async def test_a_dequeue_that_waits_gets_the_jobs_of_a_shard_whose_claims_take_l
 async def test_a_claim_that_waits_behind_a_slow_one_waits_on(server: ShardedServer) -> None:
     """If it were refused as soon as the shard is seen to be slow, a dequeue would have to come in the right moment."""
     store = server.store("2")
-    fault = store.hangs("claim_jobs", done_first=True)
+    fault = store.hangs(ClaimJobs, done_first=True)
     first = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
     await server.pass_time(server.settings.slow_ms + 5)
     second = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
     await server.pass_time(server.settings.stall_ms + 400)
-    assert (store.calls["claim_jobs"], server.lanes("2").claim.waiting) == (1, 1)
+    assert (store.calls[ClaimJobs], server.lanes("2").claim.waiting) == (1, 1)
     fault.release()
     await server.turns()
-    assert store.calls["claim_jobs"] > 1
+    assert store.calls[ClaimJobs] > 1
     first.cancel()
     second.cancel()
 
@@ -61,11 +62,11 @@ async def test_a_claim_that_waits_behind_a_slow_one_waits_on(server: ShardedServ
 @on_shards(draining=("1", "3"))
 async def test_a_shard_is_asked_again_only_after_it_has_answered(server: ShardedServer) -> None:
     """The dequeue looks at the other shards meanwhile."""
-    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    fault = server.store("2").hangs(ClaimJobs, done_first=True)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
     await server.pass_time(4_000)
-    assert server.store("2").calls["claim_jobs"] == 1
-    assert server.store("1").calls["claim_jobs"] > 1
+    assert server.store("2").calls[ClaimJobs] == 1
+    assert server.store("1").calls[ClaimJobs] > 1
     fault.release()
     await server.pass_time(400)
     descriptor = await server.put("2")
@@ -79,19 +80,19 @@ async def test_a_shard_that_answers_late_without_jobs_during_a_look_at_the_other
 ) -> None:
     """Within about a second: the wake that brought the dequeue to the others may have been for this shard."""
     server.shards.random = InOrder()
-    slow = server.store("1").hangs("claim_jobs", done_first=True)
+    slow = server.store("1").hangs(ClaimJobs, done_first=True)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
     await server.pass_time(server.settings.slow_ms + 5)
-    other = server.store("2").hangs("claim_jobs", done_first=True)
+    other = server.store("2").hangs(ClaimJobs, done_first=True)
     server.core.dispatcher.wakeups.jobs_ready("q", 1)
     await server.within(100, met(other))
     slow.release()
     await server.turns()
     other.release()
     await server.turns()
-    assert server.store("1").calls["claim_jobs"] == 1
+    assert server.store("1").calls[ClaimJobs] == 1
     await server.pass_time(1_500)
-    assert server.store("1").calls["claim_jobs"] > 1
+    assert server.store("1").calls[ClaimJobs] > 1
     waiting.cancel()
 
 
@@ -101,7 +102,7 @@ async def test_jobs_that_come_late_from_two_shards_are_taken_from_the_first(serv
     await server.put("1")
     await server.put("2")
     server.shards.random = InOrder()
-    faults = [server.store(name).hangs("claim_jobs", done_first=True) for name in "12"]
+    faults = [server.store(name).hangs(ClaimJobs, done_first=True) for name in "12"]
     waiting = asyncio.ensure_future(server.dequeue(limit=1, wait_ms=20_000))
     await server.pass_time(2 * server.settings.stall_ms + 400)
     assert not waiting.done()
@@ -119,7 +120,7 @@ def test_a_late_claim_goes_back_once_its_dequeue_has_ended(wait_ms: int) -> None
 
     async def scenario(server: ShardedServer) -> None:
         await server.put("2")
-        fault = server.store("2").hangs("claim_jobs", done_first=True)
+        fault = server.store("2").hangs(ClaimJobs, done_first=True)
         waiting = asyncio.ensure_future(server.dequeue(wait_ms=wait_ms))
         await server.pass_time(server.settings.stall_ms + 400)
         assert waiting.cancel() or waiting.result().jobs == []
@@ -162,10 +163,10 @@ async def test_a_lane_leaves_no_claim_out_before_the_dequeue_has_decided_whether
 async def test_a_dequeue_waits_on_if_one_shard_answers_late_while_the_others_fail(server: ShardedServer) -> None:
     """It fails only if no shard answers."""
     server.shards.random = InOrder()
-    slow = server.store("1").hangs("claim_jobs", done_first=True)
+    slow = server.store("1").hangs(ClaimJobs, done_first=True)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
     await server.pass_time(server.settings.slow_ms + 5)
-    other = server.store("2").hangs("claim_jobs", error=ShardConnectionFailed("gone"))
+    other = server.store("2").hangs(ClaimJobs, error=ShardConnectionFailed("gone"))
     server.core.dispatcher.wakeups.jobs_ready("q", 1)
     await server.within(100, met(other))
     slow.release()
@@ -181,7 +182,7 @@ async def test_a_search_for_jobs_past_the_owner_is_not_over_without_the_shard_th
     server: ShardedServer,
 ) -> None:
     """The jobs may be there, and its owner does not know of them."""
-    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    fault = server.store("2").hangs(ClaimJobs, done_first=True)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
     await server.pass_time(server.settings.slow_ms + 5)
     wakeups = server.core.dispatcher.wakeups
@@ -201,7 +202,7 @@ def test_a_queue_that_was_paused_meanwhile_hands_out_nothing_late(before: bool) 
 
     async def scenario(server: ShardedServer) -> None:
         await server.put("2")
-        fault = server.store("2").hangs("claim_jobs", done_first=before)
+        fault = server.store("2").hangs(ClaimJobs, done_first=before)
         waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
         await server.pass_time(server.settings.stall_ms + 400)
         await server.service.queues.set_paused("q", True)
@@ -221,7 +222,7 @@ def test_a_queue_that_was_paused_meanwhile_hands_out_nothing_late(before: bool) 
 async def test_a_job_whose_claim_has_ended_is_not_handed_out_late(server: ShardedServer) -> None:
     """Another worker may have it by then. The others of the same answer are handed out."""
     await server.service.enqueuing.enqueue("q", [Job(b"x", claim_timeout_ms=ms) for ms in (1_000, 60_000)])
-    faults = [server.store(name).hangs("claim_jobs", done_first=True) for name in "123"]
+    faults = [server.store(name).hangs(ClaimJobs, done_first=True) for name in "123"]
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=20_000))
     await server.pass_time(4_000)
     for fault in faults:
@@ -235,8 +236,8 @@ async def test_a_job_whose_claim_has_ended_is_not_handed_out_late(server: Sharde
 @on_shards(shards=("1", "2"))
 async def test_a_dequeue_of_one_shard_of_several_does_not_wait_behind_a_call_that_hangs(server: ShardedServer) -> None:
     """Nothing of it has happened, and another try may go to another shard."""
-    fault = server.store("1").hangs("claim_jobs")
-    server.store("2").hangs("claim_jobs")
+    fault = server.store("1").hangs(ClaimJobs)
+    server.store("2").hangs(ClaimJobs)
     both = [asyncio.ensure_future(server.dequeue(limit=1, coverage=0.1)) for _ in range(2)]
     await fault.met.wait()
     both += [asyncio.ensure_future(server.dequeue(limit=1, coverage=0.1)) for _ in range(4)]

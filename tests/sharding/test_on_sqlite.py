@@ -14,6 +14,7 @@ from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.assembly import open_core
@@ -94,12 +95,11 @@ async def test_a_repeat_is_found_after_a_restart_and_a_change_of_the_map(files: 
 
 async def test_a_lost_answer_is_found_by_the_repeat(files: Files) -> None:
     for store in files.stores.values():
-        store.fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
+        store.fails(InsertJobs, error=OutcomeUnknown("lost"), done_first=True)
     with pytest.raises(OutcomeUnknown):
         await files.enqueue(b"x", key="r")
     for store in files.stores.values():
-        for fault in store._faults["insert_jobs"]:
-            fault.release()
+        store.recover()
     [lost] = (await files.enqueue(b"x", key="r", repeat=True)).descriptors
     assert await files.pending() == 1
     files.shards.get(shard_of(lost)).put_out_of_use("test")  # type: ignore[union-attr]

@@ -14,7 +14,9 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage import values as stored
+from pinlater.server.storage.commands import ExtendClaims, FinishJobs
 from pinlater.server.storage.values import Acked
+from tests.commands import instead
 from tests.handed_out import HandedOut
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, shard_of
 
@@ -77,7 +79,7 @@ async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(server: Shard
     """It may have been carried out; sent again, it counts once."""
     jobs = await claim_one_of_each(server)
     await server.put("3")
-    fault = server.store("2").hangs("finish_jobs", done_first=True)
+    fault = server.store("2").hangs(FinishJobs, done_first=True)
     dequeued = await server.within(server.settings.stall_ms + 200, server.dequeue(acks=acks_of(jobs)))
     assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
     assert details(dequeued.ack_results) == ["", "OUTCOME_UNKNOWN", ""]
@@ -92,14 +94,14 @@ async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(server: Shard
 @on_shards()
 async def test_acks_behind_a_call_that_hangs_are_refused_at_once_and_not_sent(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
-    server.store("2").hangs("finish_jobs")
+    server.store("2").hangs(FinishJobs)
     await server.within(server.settings.stall_ms + 200, server.dequeue(acks=acks_of(jobs)))
     answered = asyncio.ensure_future(server.dequeue(acks=acks_of(jobs)))
     await server.turns()
     results = answered.result().ack_results
     assert outcomes(results) == [Outcome.ALREADY_FINAL, ERROR, Outcome.ALREADY_FINAL]
     assert details(results)[1] == "SHARD_UNREACHABLE"
-    assert server.store("2").calls["finish_jobs"] == 1
+    assert server.store("2").calls[FinishJobs] == 1
 
 
 @on_shards()
@@ -113,7 +115,7 @@ async def test_a_long_poll_whose_acks_had_errors_says_so_within_a_second(server:
 @on_shards()
 async def test_an_ack_that_fails_on_its_shard_is_an_error_of_its_own(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
-    server.store("2").fails("finish_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    server.store("2").fails(FinishJobs, error=OutcomeUnknown("lost"), done_first=True)
     results = (await server.dequeue(acks=acks_of(jobs))).ack_results
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
 
@@ -122,7 +124,7 @@ async def test_an_ack_that_fails_on_its_shard_is_an_error_of_its_own(server: Sha
 async def test_with_one_shard_the_ack_is_waited_for_as_ever(server: ShardedServer) -> None:
     """There is nothing that it holds up: a slow disk makes no errors."""
     [job] = await claim_one_of_each(server, "1")
-    fault = server.store("1").hangs("finish_jobs")
+    fault = server.store("1").hangs(FinishJobs)
     answered = asyncio.ensure_future(server.dequeue(acks=acks_of([job])))
     await server.pass_time(3_000)
     assert not answered.done()
@@ -134,7 +136,7 @@ async def test_with_one_shard_the_ack_is_waited_for_as_ever(server: ShardedServe
 @on_shards()
 async def test_a_caller_that_goes_leaves_nothing_behind(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
-    fault = server.store("2").hangs("finish_jobs")
+    fault = server.store("2").hangs(FinishJobs)
     call = asyncio.ensure_future(server.dequeue(acks=acks_of(jobs)))
     await server.turns()
     call.cancel()
@@ -167,14 +169,14 @@ async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(serv
 
 
 def _note_sizes(store: Any, sizes: list[int]) -> None:
-    finish_jobs = store.finish_jobs
+    carry_out = store.submit
 
     async def noting(acks: Sequence[stored.JobAck], now_ms: int) -> Sequence[Acked]:
         sizes.append(len(acks))
-        answer: Sequence[Acked] = await finish_jobs(acks, now_ms)
+        answer: Sequence[Acked] = await carry_out(FinishJobs(acks, now_ms))
         return answer
 
-    store.finish_jobs = noting
+    store.submit = instead(store, FinishJobs, noting)
 
 
 # --- the other words ---------------------------------------------------------------------------------------------------------------
@@ -183,7 +185,7 @@ def _note_sizes(store: Any, sizes: list[int]) -> None:
 @on_shards()
 async def test_acks_alone_are_answered_item_by_item(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
-    server.store("1").hangs("finish_jobs")
+    server.store("1").hangs(FinishJobs)
     results = await server.within(
         server.settings.stall_ms + 200, server.service.claimed_jobs.acknowledge(CALLER, acks_of(jobs))
     )
@@ -203,7 +205,7 @@ async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(serve
 @on_shards()
 async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
-    server.store("2").hangs("extend_claims")
+    server.store("2").hangs(ExtendClaims)
     heartbeat = server.service.claimed_jobs.heartbeat("q", claims_of(jobs), per_item_errors=True)
     results = await server.within(server.settings.stall_ms + 200, heartbeat)
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import reduce
 from random import Random
 from typing import Any
@@ -14,7 +14,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
 from pinlater.domain.queue import Life, Queue, QueueConfig
-from tests.sharding.faulty import CallFault, FaultyShard
+from pinlater.server.storage.commands import ConfigureQueue, DeleteQueues, ListQueues, MergeQueues, create_queues
+from tests.sharding.faulty import CallFault, FaultyShard, Kind
 from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards
 from tests.sharding.test_queue_settings import come_back, go_away
 
@@ -34,15 +35,13 @@ async def another_server(server: ShardedServer) -> ShardedServer:
 
 async def close(other: ShardedServer) -> None:
     for store in other.stores.values():
-        for faults in store._faults.values():
-            for fault in faults:
-                fault.release()
+        store.release()
     await other.close()
 
 
 async def rows(server: ShardedServer, queue: str = "q") -> list[Queue]:
     """As the shards have it."""
-    lists = [await server.store(name).within.list_queues() for name in NAMES]
+    lists = [await server.store(name).within.submit(ListQueues()) for name in NAMES]
     return [row for found in lists for row in found if row.name == queue]
 
 
@@ -65,7 +64,7 @@ def test_a_server_that_brings_a_shard_up_to_date_does_not_bring_back_what_is_del
     async def scenario(server: ShardedServer) -> None:
         other = await another_server(server)
         await server.service.queues.set_paused("q", paused=True)
-        still = other.store("1").hangs("list_queues")
+        still = other.store("1").hangs(ListQueues)
         await bring_back(other, "1")
         await until_met(other, still)
         server.clock.advance(ms=1_000)
@@ -88,11 +87,11 @@ async def test_old_settings_that_a_server_has_in_hand_do_not_reach_a_queue_that_
 ) -> None:
     """It gives them to a shard that lacked them."""
     other = await another_server(server)
-    server.store("1").fails("configure_queue")
+    server.store("1").fails(ConfigureQueue)
     with pytest.raises(PinLaterError):
         await server.service.queues.set_paused("q", paused=True)
     await other.service.queue_cache.refresh()
-    still = other.store("1").hangs("configure_queue", "merge_queues")
+    still = other.store("1").hangs(ConfigureQueue, MergeQueues)
     refreshing = asyncio.ensure_future(other.service.queue_cache.refresh())
     await until_met(other, still)
     await server.service.queues.delete_queue("q", PASSWORD)
@@ -109,7 +108,7 @@ async def test_old_settings_that_a_server_has_in_hand_do_not_reach_a_queue_that_
 async def test_a_create_that_stood_still_brings_back_nothing(server: ShardedServer) -> None:
     """Its caller has given up, and another server has made and deleted the queue since."""
     other = await another_server(server)
-    still = other.store("1").hangs("create_queues")
+    still = other.store("1").hangs(MergeQueues)
     making = asyncio.ensure_future(other.service.queues.create_queue("new"))
     await until_met(other, still)
     server.clock.advance(ms=4_000)
@@ -130,8 +129,8 @@ async def test_a_delete_says_that_a_shard_kept_the_queue_which_went_away_before_
     """Another server with a clock that is ahead has made the queue: the first try deletes it from no shard."""
     ahead = Life(server.clock.now_ms() + 10_000)
     for name in NAMES:
-        await server.store(name).within.create_queues(["new"], server.clock.now_ms(), life=ahead)
-    first_try = server.store("2").hangs("delete_queues")
+        await server.store(name).within.submit(create_queues(["new"], server.clock.now_ms(), life=ahead))
+    first_try = server.store("2").hangs(DeleteQueues)
     deleting = asyncio.ensure_future(server.service.queues.delete_queue("new", PASSWORD))
     await until_met(server, first_try)
     server.lanes("1").put_out_of_use("test")
@@ -171,7 +170,7 @@ async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes
     other = await another_server(server)
     other.service.queue_cache.queues_max = 1
     await server.service.queues.delete_queue("q", PASSWORD)
-    still = other.store("1").hangs("list_queues")
+    still = other.store("1").hangs(ListQueues)
     making = asyncio.ensure_future(other.service.queues.create_queue("new"))
     await other.turns()
     server.clock.advance(ms=1_000)
@@ -189,7 +188,7 @@ async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes
 @on_shards(shards=NAMES)
 async def test_a_delete_that_stood_still_leaves_the_queue_that_was_made_since(server: ShardedServer) -> None:
     other = await another_server(server)
-    still = other.store("1").hangs("delete_queues")
+    still = other.store("1").hangs(DeleteQueues)
     deleting = asyncio.ensure_future(other.service.queues.delete_queue("q", PASSWORD))
     await until_met(other, still)
     server.clock.advance(ms=1)
@@ -208,7 +207,7 @@ async def test_a_delete_that_stood_still_leaves_the_queue_that_was_made_since(se
 async def test_a_pause_that_stood_still_changes_nothing(server: ShardedServer) -> None:
     """It had not looked yet which queue there is, and which settings."""
     other = await another_server(server)
-    still = other.store("1").hangs("list_queues")
+    still = other.store("1").hangs(ListQueues)
     pausing = asyncio.ensure_future(other.service.queues.set_paused("q", paused=True))
     await until_met(other, still)
     server.clock.advance(ms=5_001)
@@ -225,7 +224,7 @@ async def test_a_delete_at_once_after_a_create_and_a_create_at_once_after_a_dele
     other = await another_server(server)
     ahead_ms = server.clock.now_ms() + 3_600_000
     for store in server.stores.values():
-        await store.within.delete_queues(["q"], ahead_ms)
+        await store.within.submit(DeleteQueues(["q"], ahead_ms))
     for asked in (server, other, server):
         await asked.service.queues.create_queue("q")
         await asked.service.queues.set_paused("q", paused=True)
@@ -342,8 +341,8 @@ class ThreeServers:
                 server.store(name).dead = None
                 await self._probe(server)
             case "fails":
-                method = self.random.choice(["create_queues", "delete_queues", "configure_queue", "merge_queues"])
-                server.store(name).fails(method, done_first=self.random.random() < 0.5)
+                kinds: Sequence[Kind] = (MergeQueues, DeleteQueues, ConfigureQueue, MergeQueues)
+                server.store(name).fails(self.random.choice(kinds), done_first=self.random.random() < 0.5)
             case "look":
                 await self._through(quietly(server.service.queue_cache.refresh()))
             case "stand":
@@ -415,8 +414,8 @@ class ThreeServers:
     async def _stand_still(self, server: ShardedServer, name: str) -> None:
         """A call that a client makes and gives up."""
         kind, belief, call, _ = self._plan(server)
-        method = {"create": "create_queues", "delete": "delete_queues"}.get(kind, "configure_queue")
-        fault = server.store(name).hangs(method, "list_queues")
+        commands: dict[str, Kind] = {"create": MergeQueues, "delete": DeleteQueues}
+        fault = server.store(name).hangs(commands.get(kind, ConfigureQueue), ListQueues)
         task = asyncio.ensure_future(quietly(call))
         await server.turns()
         fault.left = 0  # others pass
@@ -426,7 +425,7 @@ class ThreeServers:
     async def _look_still(self, server: ShardedServer, name: str) -> None:
         """The server reads the queues, and stands still before it acts on them."""
         other = self.random.choice(NAMES)
-        fault = server.store(name).hangs("list_queues", "merge_queues", "configure_queue")
+        fault = server.store(name).hangs(ListQueues, MergeQueues, ConfigureQueue)
         brings = self.random.random() < 0.5
         task = asyncio.ensure_future(
             quietly(self._bring_back(server, other) if brings else server.service.queue_cache.refresh())
@@ -471,7 +470,7 @@ class ThreeServers:
         for server in self.servers:
             for name in NAMES:
                 server.store(name).dead = None
-                server.store(name)._faults.clear()
+                server.store(name).forget_faults()
         await self.server.turns(200)
         for _ in range(20):
             for server in self.servers:

@@ -11,6 +11,7 @@ import pytest
 
 from pinlater.domain.errors import DequeueRateLimited, PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Queue, QueueConfig, Versions
+from pinlater.server.storage.commands import ConfigureQueue, DeleteQueues, ListQueues, MergeQueues
 from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ async def another_server(server: ShardedServer) -> ShardedServer:
 
 
 async def kept(server: ShardedServer, name: str) -> Queue:
-    [queue] = [queue for queue in await server.store(name).within.list_queues() if queue.name == "q"]
+    [queue] = [queue for queue in await server.store(name).within.submit(ListQueues()) if queue.name == "q"]
     return queue
 
 
@@ -106,7 +107,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                 case "back":
                     server.store(name).dead = None
                 case "fails":
-                    server.store(name).fails("configure_queue", done_first=random.random() < 0.5)
+                    server.store(name).fails(ConfigureQueue, done_first=random.random() < 0.5)
                 case "pause":
                     paused = random.random() < 0.5
                     acknowledged = (
@@ -123,7 +124,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                     await server.pass_time(random.choice([200, 3_000]))
                     await other.core.shard_monitor.look()
         for name in NAMES:
-            server.store(name)._faults.clear()
+            server.store(name).forget_faults()
             server.store(name).dead = None
         for asked in (server, other):
             for name in NAMES:
@@ -157,7 +158,7 @@ def test_of_two_changes_at_once_all_shards_keep_the_same(seed: int) -> None:
     async def scenario(server: ShardedServer) -> None:
         random = Random(seed)
         other = await another_server(server)
-        faults = [server.store(name).hangs("configure_queue") for name in NAMES if random.random() < 0.5]
+        faults = [server.store(name).hangs(ConfigureQueue) for name in NAMES if random.random() < 0.5]
         changes = [
             asyncio.ensure_future(server.service.queues.configure_queue("q", QueueConfig(max_backlog=1))),
             asyncio.ensure_future(other.service.queues.configure_queue("q", QueueConfig(max_backlog=2))),
@@ -204,7 +205,7 @@ async def test_a_delete_during_which_an_away_shard_comes_back_says_that_this_one
     for name in NAMES:
         await server.put(name)
     await go_away(server, "1")
-    held_up = server.store("2").hangs("delete_queues")
+    held_up = server.store("2").hangs(DeleteQueues)
     deleting = asyncio.ensure_future(server.service.queues.delete_queue("q", PASSWORD))
     await asyncio.wait_for(held_up.met.wait(), 60)
     await come_back(server, "1")
@@ -220,8 +221,8 @@ async def test_a_delete_during_which_an_away_shard_comes_back_says_that_this_one
 async def test_a_queue_made_while_a_shard_comes_back_is_on_that_shard_too(server: ShardedServer) -> None:
     """The shard was brought up to date before the others had the queue, and was no longer away when they did."""
     await go_away(server, "1")
-    held_up = server.store("2").hangs("create_queues")
-    held_up_too = server.store("3").hangs("create_queues")
+    held_up = server.store("2").hangs(MergeQueues)
+    held_up_too = server.store("3").hangs(MergeQueues)
     making = asyncio.ensure_future(server.service.queues.create_queue("made"))
     await asyncio.wait_for(asyncio.gather(held_up.met.wait(), held_up_too.met.wait()), 60)
     await come_back(server, "1")
@@ -230,17 +231,17 @@ async def test_a_queue_made_while_a_shard_comes_back_is_on_that_shard_too(server
     await making
     await server.pass_time(10_000)
     for name in NAMES:
-        assert "made" in {queue.name for queue in await server.store(name).within.list_queues()}, name
+        assert "made" in {queue.name for queue in await server.store(name).within.submit(ListQueues())}, name
 
 
 @on_shards(shards=NAMES)
 async def test_a_change_by_a_server_that_keeps_no_versions_is_not_undone(server: ShardedServer) -> None:
     """While a new version is rolled out an older server changes the shards one after the other, and its text has no versions."""
     await server.service.queues.set_paused("q", paused=True)
-    await server.store("1").within.configure_queue("q", paused=False)
+    await server.store("1").within.submit(ConfigureQueue("q", paused=False))
     await server.service.queue_cache.refresh()
     for name in "23":
-        await server.store(name).within.configure_queue("q", paused=False)
+        await server.store(name).within.submit(ConfigureQueue("q", paused=False))
     for _ in range(3):
         await server.service.queue_cache.refresh()
     assert not (await server.service.queues.queue_config("q")).paused

@@ -14,18 +14,19 @@ import pytest
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.storage.commands import ClaimJobs, FindRequests, FindUnique, FinishJobs, InsertJobs
 from tests.sharding.sharded_server import ShardedServer, run_on_shards
 
 NAMES = "1234"
 STEPS = 60
 _METHODS = (
-    "insert_jobs",
-    "insert_jobs",
-    "insert_jobs",
-    "claim_jobs",
-    "finish_jobs",
-    "find_requests",
-    "find_unique",
+    InsertJobs,
+    InsertJobs,
+    InsertJobs,
+    ClaimJobs,
+    FinishJobs,
+    FindRequests,
+    FindUnique,
     "ping",
 )
 
@@ -101,7 +102,7 @@ class TroubleHistory:
             case 1 | 2:
                 store.fails(random.choice(_METHODS))
             case 3:
-                store.fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=random.random() < 0.5)
+                store.fails(InsertJobs, error=OutcomeUnknown("lost"), done_first=random.random() < 0.5)
             case 4 | 5:
                 done_first = random.random() < 0.5
                 cut = OutcomeUnknown("cut") if done_first else ShardConnectionFailed("cut")
@@ -141,10 +142,7 @@ def test_nothing_is_lost_or_doubled_whatever_goes_wrong(seed: int) -> None:
             await history.trouble()
             await server.pass_time(history.random.randrange(100, 1_500))
         for store in server.stores.values():
-            store.dead = None
-            for faults in store._faults.values():
-                for fault in faults:
-                    fault.release()
+            store.recover()
         await server.pass_time(30_000)
         assert all(task.done() for task in producers)
         await asyncio.gather(*producers)

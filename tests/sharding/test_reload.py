@@ -14,6 +14,7 @@ from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.addressing import address
 from pinlater.server.operations.values import JobFilter
+from pinlater.server.storage.commands import CountJobs, InsertJobs, ListQueues, LookupJobs, MergeQueues, create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.faulty import FaultyShard
@@ -30,7 +31,7 @@ async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(server: Sharde
     await server.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=7))
     await server.service.queues.create_queue("paused")
     await server.service.queues.set_paused("paused", True)
-    fault = server.store("3").hangs("merge_queues")
+    fault = server.store("3").hangs(MergeQueues)
     replacing = asyncio.ensure_future(server.replace(server.desired("1"), server.desired("2"), server.desired("3")))
     await server.turns()
     assert fault.met.is_set()
@@ -39,7 +40,9 @@ async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(server: Sharde
     fault.release()
     change = await replacing
     assert change.added == ["3"]
-    assert list(await server.store("3").within.list_queues()) == list(await server.store("1").within.list_queues())
+    assert list(await server.store("3").within.submit(ListQueues())) == list(
+        await server.store("1").within.submit(ListQueues())
+    )
     await server.put("3")
 
 
@@ -86,7 +89,7 @@ def test_an_enqueue_with_a_key_that_fails_while_a_shard_comes_is_not_stored_ther
     """No server would look for its key there."""
 
     async def scenario(server: ShardedServer) -> None:
-        fault = server.store("1").hangs("insert_jobs", error=ShardConnectionFailed("the connection is gone"))
+        fault = server.store("1").hangs(InsertJobs, error=ShardConnectionFailed("the connection is gone"))
         call = asyncio.ensure_future(server.enqueue(b"x", key=more.get("key"), unique=more.get("unique")))
         await fault.met.wait()
         await server.replace(server.desired("1"), server.desired("2"))
@@ -311,7 +314,7 @@ def test_a_map_without_shards_or_with_two_of_a_name_is_refused(names: tuple[str,
 async def _with_a_job(name: str) -> FaultyShard:
     desk = Desk(lambda: MemoryShard(name))
     await desk.open()
-    await desk.shard.create_queues(["q"], desk.now)
+    await desk.shard.submit(create_queues(["q"], desk.now))
     await desk.put(queue="q")
     return FaultyShard(desk.shard)
 
@@ -319,7 +322,7 @@ async def _with_a_job(name: str) -> FaultyShard:
 @on_shards()
 async def test_requests_go_to_a_shards_new_address_and_the_old_one_finishes_and_closes(server: ShardedServer) -> None:
     old = server.store("2")
-    fault = old.hangs("insert_jobs")
+    fault = old.hangs(InsertJobs)
     before = []
     while not fault.met.is_set():
         before.append(asyncio.ensure_future(server.enqueue(b"old")))
@@ -351,10 +354,10 @@ async def test_a_reference_to_the_replaced_shard_reaches_the_new_one(server: Sha
     server.stores["2"] = FaultyShard(MemoryShard("2"))
     await server.replace(server.desired("1"), server.desired("2", address="elsewhere"), server.desired("3"))
     job = await server.put("2")
-    [(_, counts)] = await stale.store.count_jobs(["q"])
+    [(_, counts)] = await stale.store.submit(CountJobs(["q"]))
     assert counts.pending == 1
     [part] = address(server.shards, "q", [job], 10)
-    [found] = await stale.store.lookup_jobs(part.keys, bodies=True)
+    [found] = await stale.store.submit(LookupJobs(part.keys, bodies=True))
     assert found is not None
     assert await stale.finish.submit([]) == []
 

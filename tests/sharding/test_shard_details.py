@@ -9,6 +9,7 @@ import pytest
 from pinlater.domain.calls import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardMemory, ShardSize
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.features.status.status import Status
+from pinlater.server.storage.commands import InsertJobs, ListAudit
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 MANY = [str(number) for number in range(1, 65)]
@@ -68,9 +69,9 @@ async def test_a_shard_that_is_back_says_since_when_and_why_it_was_gone(server: 
 
 @on_shards()
 async def test_a_single_failure_is_told_though_the_shard_stays_in_use(server: ShardedServer) -> None:
-    server.store("1").fails("list_audit", error=ShardConnectionFailed("reset"))
+    server.store("1").fails(ListAudit, error=ShardConnectionFailed("reset"))
     with pytest.raises(ShardConnectionFailed):
-        await server.lanes("1").store.list_audit("", "~", 1)
+        await server.lanes("1").store.submit(ListAudit("", "~", 1))
     details = await details_of(server, "1")
     assert (details.probing, details.failure, details.failed_at_ms) == (False, "reset", server.clock.now_ms())
 
@@ -317,7 +318,7 @@ async def test_an_unreachable_shard_has_no_forecast(server: ShardedServer) -> No
 
 @on_shards(shards=["1"])
 async def test_a_lane_tells_what_waits_what_is_under_way_and_for_how_long(server: ShardedServer) -> None:
-    held = server.store("1").hangs("insert_jobs")
+    held = server.store("1").hangs(InsertJobs)
     calls = [asyncio.ensure_future(server.enqueue(b"x"))]
     await server.pass_time(200)
     calls += [asyncio.ensure_future(server.enqueue(b"x")) for _ in range(3)]
@@ -336,7 +337,7 @@ async def test_a_lane_tells_what_waits_what_is_under_way_and_for_how_long(server
 async def test_a_minute_of_calls_has_their_mean_and_that_of_the_slowest_five_seconds(server: ShardedServer) -> None:
     minute = server.service.of(Status).shard_reports.lane_minute
     for ms in (200, 400):
-        held = server.store("1").hangs("insert_jobs")
+        held = server.store("1").hangs(InsertJobs)
         call = asyncio.ensure_future(server.enqueue(b"x"))
         await server.pass_time(ms)
         held.release()

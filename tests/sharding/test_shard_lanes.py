@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from random import Random
+from typing import ClassVar
 
 import pytest
 
@@ -13,8 +14,10 @@ from pinlater.domain.errors import PinLaterError, RequestTooOld
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ClaimJobs, InsertJobs, create_queues
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
@@ -30,12 +33,14 @@ class WatchedShard(MemoryShard):
         self.jobs: list[int] = []
         self.bytes: list[int] = []
 
-    async def insert_jobs(
-        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    async def insert(
+        self, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
     ) -> Sequence[Inserted | PinLaterError]:
         self.jobs.append(sum(len(request.jobs) for request in requests))
         self.bytes.append(sum(len(job.body) for request in requests for job in request.jobs))
-        return await super().insert_jobs(requests, now_ms)
+        return await super().insert(requests, now_ms)
+
+    table: ClassVar[Table] = MemoryShard.table | dict([entry_of(InsertJobs)(insert)])
 
 
 class ClaimingShard(MemoryShard):
@@ -45,17 +50,19 @@ class ClaimingShard(MemoryShard):
         super().__init__()
         self.claimed_bytes: list[int] = []
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
-        answers = await super().claim_jobs(orders, now_ms)
+    async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        answers: Sequence[Claimed | PinLaterError] = await MemoryShard.table[ClaimJobs](self, orders, now_ms)
         given = [jobs for answer in answers if isinstance(answer, Claimed) for jobs in answer.jobs]
         self.claimed_bytes.append(sum(len(job.body) for jobs in given for job in jobs))
         return answers
+
+    table: ClassVar[Table] = MemoryShard.table | dict([entry_of(ClaimJobs)(_claim)])
 
 
 async def test_large_bodies_are_spread_over_several_calls() -> None:
     clock, shard = ManualClock(), WatchedShard()
     await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
     lanes = ShardLanes(shard, clock)
     body = b"x" * MIB
     requests = [InsertRequest("q", [NewJob(i, body, 1, clock.now_ms(), 1)]) for i in lanes.ids.make(100)]
@@ -82,7 +89,7 @@ async def test_a_database_works_on_some_of_what_waits_while_the_answers_to_the_r
     """With all of it in one call, callers that each wait for their answer would leave the database idle until the last has it."""
     clock, shard = ManualClock(), WatchedShard(shared=shared)
     await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
     lanes = ShardLanes(shard, clock)
     requests = [
         InsertRequest("q", [NewJob(i, b"x", 1, clock.now_ms(), 1) for i in lanes.ids.make(jobs)])
@@ -97,7 +104,7 @@ async def test_wishes_for_many_jobs_share_a_call_to_a_database() -> None:
     """A hundred workers that find nothing are no hundred calls, however much each would take."""
     clock, shard = ManualClock(), WatchedShard(shared=True)
     await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
     lanes = ShardLanes(shard, clock)
     wishes = [ClaimRequest("q", ClaimCall(500, Holder("h", "s", f"t{n}"), 1 << 20), 1_000) for n in range(100)]
     await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
@@ -109,7 +116,7 @@ async def test_dequeues_of_one_large_job_each_share_several_claims_and_all_get_t
     """In the order in which they came."""
     clock, shard = ManualClock(), ClaimingShard()
     await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
     lanes = ShardLanes(shard, clock)
     body = b"x" * MIB
     for job_id in lanes.ids.make(200):
@@ -128,7 +135,7 @@ async def test_jobs_that_claims_found_expired_are_counted_once_each() -> None:
     """Also where some of the calls get nothing yet, because others took all the bytes of a claim."""
     clock, shard, counted = ManualClock(), ClaimingShard(), []
     await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
     lanes = ShardLanes(shard, clock)
     lanes.hooks.expired = lambda queue, jobs: counted.append((queue, jobs))
     now_ms = clock.now_ms()
@@ -146,7 +153,7 @@ async def test_jobs_that_claims_found_expired_are_counted_once_each() -> None:
 async def test_jobs_that_a_claim_found_expired_are_in_the_queue_s_metrics(server: ShardedServer) -> None:
     now_ms = server.clock.now_ms()
     job = NewJob(1, b"", 1, now_ms, 1, expires_at_ms=now_ms + 10)
-    await server.store("1").within.insert_jobs([InsertRequest("q", [job])], now_ms)
+    await server.store("1").within.submit(InsertJobs([InsertRequest("q", [job])], now_ms))
     server.clock.advance(ms=20)
     assert not (await server.dequeue()).jobs
     assert server.core.metrics.queue("q").expired == 1
@@ -158,7 +165,7 @@ async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
     shards = Shards([ShardLanes(MemoryShard(name), clock) for name in ("1", "2", "3")], Random(7))
     for lanes in shards:
         await lanes.unguarded.open(clock.now_ms())
-        await lanes.unguarded.create_queues(["q"], clock.now_ms())
+        await lanes.unguarded.submit(create_queues(["q"], clock.now_ms()))
     starts = set()
     for _ in range(50):
         first = shards.for_claim("q", 1.0)
@@ -175,7 +182,7 @@ async def test_a_keyed_request_that_waited_too_long_in_its_lane_is_not_begun() -
     """Another server may have answered its repeat, so long ago that the key is forgotten. Others in the same call are stored."""
     clock, shard = ManualClock(), WatchedShard(shared=True)
     await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
     lanes = ShardLanes(shard, clock)
     ids = lanes.ids.make(3)
     late_ms = clock.now_ms() + 20_000

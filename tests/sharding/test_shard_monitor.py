@@ -12,6 +12,16 @@ from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.storage.commands import (
+    ConfigureQueue,
+    CountJobs,
+    DeleteQueues,
+    FinishJobs,
+    InsertJobs,
+    ListQueues,
+    MergeQueues,
+    create_queues,
+)
 from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards, shards_of
 
 
@@ -40,7 +50,7 @@ async def test_a_shard_out_of_use_is_left_alone(server: ShardedServer) -> None:
     await server.service.queue_cache.refresh()
     await server.service.job_queries.count(JobFilter("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
-        await server.lanes("1").store.list_queues()
+        await server.lanes("1").store.submit(ListQueues())
     assert not server.store("1").calls
     await server.pass_time(9_000)
     assert set(server.store("1").calls) == {"ping"}
@@ -125,7 +135,7 @@ async def test_a_stopped_server_is_out_of_use_within_three_seconds(server: Shard
 async def test_requests_that_wait_in_a_lane_fail_when_the_shard_goes_out_of_use(server: ShardedServer) -> None:
     jobs = [await server.put("1") for _ in range(3)]
     await server.dequeue()
-    server.store("1").hangs("finish_jobs")
+    server.store("1").hangs(FinishJobs)
     first = asyncio.ensure_future(server.ack(jobs[0]))
     await server.turns()
     others = [asyncio.ensure_future(server.ack(job)) for job in jobs[1:]]
@@ -139,7 +149,7 @@ async def test_requests_that_wait_in_a_lane_fail_when_the_shard_goes_out_of_use(
 @on_shards()
 async def test_a_process_that_stood_still_does_not_blame_the_shards(server: ShardedServer) -> None:
     """A suspended machine, a blocked loop: the answers may be here by now, but were not looked at."""
-    fault = server.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs(InsertJobs)
     calls = []
     while not fault.met.is_set():
         calls.append(asyncio.ensure_future(server.enqueue(b"x")))
@@ -174,7 +184,9 @@ async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_b
     await server.service.queues.set_paused("new", True)
     server.store("1").dead = None
     await server.pass_time(80_000)
-    assert list(await server.store("1").within.list_queues()) == list(await server.store("2").within.list_queues())
+    assert list(await server.store("1").within.submit(ListQueues())) == list(
+        await server.store("2").within.submit(ListQueues())
+    )
 
 
 @on_shards()
@@ -192,18 +204,18 @@ async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_unreachable(s
 
 @on_shards()
 async def test_changes_of_queues_reach_the_others_though_one_shard_fails(server: ShardedServer) -> None:
-    server.store("1").fails("create_queues")
+    server.store("1").fails(MergeQueues)
     with pytest.raises(ShardConnectionFailed):
         await server.service.queues.create_queue("new")
-    assert len(await server.store("3").within.list_queues()) == 2
+    assert len(await server.store("3").within.submit(ListQueues())) == 2
     await server.service.queues.create_queue("new")
-    assert len(await server.store("1").within.list_queues()) == 2
+    assert len(await server.store("1").within.submit(ListQueues())) == 2
 
 
 @on_shards()
 async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(server: ShardedServer) -> None:
     """Another server makes the queue at this moment."""
-    await server.store("2").within.create_queues(["new"], 0)
+    await server.store("2").within.submit(create_queues(["new"], 0))
     await server.service.queue_cache.refresh()
     for _ in range(10):
         assert shards_of(await server.enqueue(b"x", queue="new")) == ["2"]
@@ -214,7 +226,7 @@ async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(server: Shar
 
 @on_shards()
 async def test_the_stats_of_all_queues_include_one_that_another_server_has_just_made(server: ShardedServer) -> None:
-    await server.store("2").within.create_queues(["new"], 0)
+    await server.store("2").within.submit(create_queues(["new"], 0))
     assert [stats.queue for stats in await server.service.queues.queue_stats([])] == ["new", "q"]
 
 
@@ -225,7 +237,7 @@ async def test_a_server_starts_without_a_shard_that_is_gone_and_takes_it_in_late
     server.store("2").dead = None
     await server.pass_time(3_000)
     assert server.lanes("2").healthy
-    assert [queue.name for queue in await server.store("2").within.list_queues()] == ["q"]
+    assert [queue.name for queue in await server.store("2").within.submit(ListQueues())] == ["q"]
     await server.put("2")
 
 
@@ -239,7 +251,7 @@ def test_a_server_does_not_start_where_no_shard_can_be_opened() -> None:
 
 @on_shards()
 async def test_closing_waits_only_so_long_for_a_shard_that_hangs(server: ShardedServer) -> None:
-    fault = server.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs(InsertJobs)
     calls = []
     while not fault.met.is_set():
         calls.append(asyncio.ensure_future(server.enqueue(b"x")))
@@ -255,15 +267,15 @@ async def test_closing_waits_only_so_long_for_a_shard_that_hangs(server: Sharded
 @on_shards()
 async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_are(server: ShardedServer) -> None:
     """Which of two settings is newer is unknown."""
-    await server.store("2").within.create_queues(["new"], 0)
-    await server.store("2").within.configure_queue("new", paused=True)
-    await server.store("3").within.configure_queue("q", paused=True)
+    await server.store("2").within.submit(create_queues(["new"], 0))
+    await server.store("2").within.submit(ConfigureQueue("new", paused=True))
+    await server.store("3").within.submit(ConfigureQueue("q", paused=True))
     await server.service.queue_cache.refresh()
     await server.core.shard_monitor.bring_all_up_to_date()
     for name in "13":
-        [new, *_] = await server.store(name).within.list_queues()
+        [new, *_] = await server.store(name).within.submit(ListQueues())
         assert (new.name, new.paused) == ("new", True)
-    [_, q] = await server.store("3").within.list_queues()
+    [_, q] = await server.store("3").within.submit(ListQueues())
     assert q.paused
 
 
@@ -274,12 +286,12 @@ async def test_an_only_shard_that_is_back_is_left_as_other_servers_have_made_it(
     await server.service.queues.create_queue("kept")
     store.dead = "cut off"
     await server.core.shard_monitor.ping_all()
-    await store.within.delete_queues(["q"])
-    await store.within.configure_queue("kept", paused=True)
+    await store.within.submit(DeleteQueues(["q"]))
+    await store.within.submit(ConfigureQueue("kept", paused=True))
     store.dead = None
     await server.pass_time(3_000)
     assert server.lanes("1").healthy
-    assert [(queue.name, queue.paused) for queue in await store.within.list_queues()] == [("kept", True)]
+    assert [(queue.name, queue.paused) for queue in await store.within.submit(ListQueues())] == [("kept", True)]
 
 
 @on_shards(shards=("1", "2"))
@@ -289,13 +301,13 @@ async def test_a_shard_that_is_back_gets_what_the_others_have_now(server: Sharde
     server.store("1").dead = "cut off"
     await server.core.shard_monitor.ping_all()
     for name in "12":
-        await server.store(name).within.delete_queues(["q"])
-    await server.store("2").within.create_queues(["new"], 0)
-    await server.store("2").within.configure_queue("kept", paused=True)
+        await server.store(name).within.submit(DeleteQueues(["q"]))
+    await server.store("2").within.submit(create_queues(["new"], 0))
+    await server.store("2").within.submit(ConfigureQueue("kept", paused=True))
     server.store("1").dead = None
     await server.pass_time(3_000)
     assert server.lanes("1").healthy
-    found = await server.store("1").within.list_queues()
+    found = await server.store("1").within.submit(ListQueues())
     assert [(queue.name, queue.paused) for queue in found] == [("kept", True), ("new", False)]
 
 
@@ -312,12 +324,12 @@ async def test_a_shard_that_is_back_first_gets_what_the_next_one_has(server: Sha
     assert server.lanes("1").healthy
     server.store("2").dead = None
     await server.pass_time(6_000)
-    assert [queue.name for queue in await server.store("1").within.list_queues()] == ["new", "q"]
+    assert [queue.name for queue in await server.store("1").within.submit(ListQueues())] == ["new", "q"]
 
 
 @on_shards()
 async def test_a_shard_just_opened_is_not_on_probation(server: ShardedServer) -> None:
-    server.store("1").fails("count_jobs")
+    server.store("1").fails(CountJobs)
     await server.service.queues.queue_stats(["q"])
     assert server.lanes("1").healthy
 
@@ -366,9 +378,9 @@ async def test_a_new_shard_gets_all_queues_with_their_settings_in_one_call(serve
         await server.service.queues.create_queue(f"q{number}")
     await server.service.queues.set_paused("q3", True)
     await server.replace(*[server.desired(name) for name in "1234"])
-    assert server.store("4").calls["merge_queues"] == 1
-    assert server.store("4").calls["configure_queue"] == 0
-    assert await server.store("4").within.list_queues() == await server.store("1").within.list_queues()
+    assert server.store("4").calls[MergeQueues] == 1
+    assert server.store("4").calls[ConfigureQueue] == 0
+    assert await server.store("4").within.submit(ListQueues()) == await server.store("1").within.submit(ListQueues())
 
 
 @on_shards(shards=("1", "2"))
@@ -383,8 +395,8 @@ async def test_a_shard_that_fails_again_while_its_last_probe_brings_another_up_t
     server.lanes("1").health.suspect()
     await server.pass_time(3_000)
     assert server.lanes("1").is_behind
-    await server.store("2").within.create_queues(["made_elsewhere"], server.clock.now_ms())
-    slow = server.store("1").hangs("merge_queues")
+    await server.store("2").within.submit(create_queues(["made_elsewhere"], server.clock.now_ms()))
+    slow = server.store("1").hangs(MergeQueues)
     server.store("2").dead = None
     server.lanes("2").health.suspect()
     while not slow.met.is_set():

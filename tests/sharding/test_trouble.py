@@ -20,6 +20,16 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import JobState
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.storage.commands import (
+    CheckpointJobs,
+    ClaimJobs,
+    CountJobs,
+    ExtendClaims,
+    FinishJobs,
+    InsertJobs,
+    ReleaseJobs,
+    TimeOutClaims,
+)
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
 
@@ -51,7 +61,7 @@ async def test_an_enqueue_goes_to_another_shard_if_its_shard_has_surely_stored_n
 @on_shards()
 async def test_no_enqueue_fails_because_one_shard_is_full(server: ShardedServer) -> None:
     """And gets no enqueue for a second."""
-    fault = server.store("1").hangs("insert_jobs", error=StoreFull.of("disk"))
+    fault = server.store("1").hangs(InsertJobs, error=StoreFull.of("disk"))
     fault._released.set()
     for _ in range(30):
         assert shard_of((await server.enqueue(b"x")).descriptors[0]) in "23"
@@ -65,7 +75,7 @@ async def test_no_enqueue_fails_because_one_shard_is_full(server: ShardedServer)
 
 @on_shards(shards=("1", "2"))
 async def test_a_shard_that_was_full_gets_its_share_again(server: ShardedServer) -> None:
-    server.store("1").fails("insert_jobs", error=StoreFull.of("disk"))
+    server.store("1").fails(InsertJobs, error=StoreFull.of("disk"))
     while not server.lanes("1").fullness.full:
         await server.enqueue(b"x")
     server.clock.advance(seconds=1)
@@ -84,7 +94,7 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
     async def scenario(server: ShardedServer) -> None:
         assert shown(server) == {"1": 0}
         for _ in range(3):
-            server.store("1").fails("insert_jobs", error=StoreFull.of("used up"))
+            server.store("1").fails(InsertJobs, error=StoreFull.of("used up"))
             with pytest.raises(StoreFull):
                 await server.enqueue(b"x")
             assert shown(server) == {"1": 1}
@@ -95,7 +105,7 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
         await server.enqueue(b"x")
         assert shown(server) == {"1": 0}
 
-        server.store("1").fails("insert_jobs", error=StoreFull.of("used up"))
+        server.store("1").fails(InsertJobs, error=StoreFull.of("used up"))
         with pytest.raises(StoreFull):
             await server.enqueue(b"x")
         server.lanes("1").close_to_enqueues()  # only drained from now on, it refuses none
@@ -118,7 +128,7 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
 @on_shards()
 async def test_with_every_shard_full_the_enqueue_says_so(server: ShardedServer) -> None:
     for name in "123":
-        server.store(name).hangs("insert_jobs", error=StoreFull.of("disk"))._released.set()
+        server.store(name).hangs(InsertJobs, error=StoreFull.of("disk"))._released.set()
     with pytest.raises(StoreFull):
         await server.enqueue(b"x")
 
@@ -127,7 +137,7 @@ async def test_with_every_shard_full_the_enqueue_says_so(server: ShardedServer) 
 async def test_an_enqueue_of_unknown_outcome_is_not_stored_on_another_shard(server: ShardedServer) -> None:
     """The connection went between COMMIT and its answer."""
     for name in "123":
-        server.store(name).fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
+        server.store(name).fails(InsertJobs, error=OutcomeUnknown("lost"), done_first=True)
     with pytest.raises(OutcomeUnknown):
         await server.enqueue(b"x")
     assert sum([await server.jobs_on(name) for name in "123"]) == 1
@@ -136,7 +146,7 @@ async def test_an_enqueue_of_unknown_outcome_is_not_stored_on_another_shard(serv
 @on_shards()
 async def test_a_hung_insert_is_given_up_and_those_behind_it_go_to_other_shards(server: ShardedServer) -> None:
     """Nothing is known of the one under way; the others have not begun."""
-    fault = server.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs(InsertJobs)
     calls = []
     while not fault.met.is_set():
         calls.append(asyncio.ensure_future(server.enqueue(b"first")))
@@ -156,7 +166,7 @@ async def test_a_hung_insert_is_given_up_and_those_behind_it_go_to_other_shards(
 
 @on_shards()
 async def test_nothing_is_sent_to_a_shard_that_has_come_to_a_stall(server: ShardedServer) -> None:
-    fault = server.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs(InsertJobs)
     calls = []
     while not fault.met.is_set():
         calls.append(asyncio.ensure_future(server.enqueue(b"first")))
@@ -175,7 +185,7 @@ async def test_nothing_is_sent_to_a_shard_that_has_come_to_a_stall(server: Shard
 
 @on_shards(draining=("2", "3"))
 async def test_the_only_shard_that_takes_enqueues_is_waited_for_though_it_is_slow(server: ShardedServer) -> None:
-    fault = server.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs(InsertJobs)
     calls = [asyncio.ensure_future(server.enqueue(b"x")) for _ in range(2)]
     await server.turns()
     await server.pass_time(2_000)
@@ -226,7 +236,7 @@ async def test_a_hung_shard_holds_up_no_dequeue_for_long_and_its_late_claim_is_g
 ) -> None:
     for name in "123":
         await server.put(name)
-    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    fault = server.store("2").hangs(ClaimJobs, done_first=True)
     dequeued = await server.within(server.settings.stall_ms + 400, server.dequeue())
     assert sorted(shard_of(job.descriptor) for job in dequeued.jobs) == ["1", "3"]
     assert await server.in_progress_on("2") == 1  # claimed, but no worker has it
@@ -242,7 +252,7 @@ async def test_a_waiting_dequeue_gets_jobs_of_other_shards_while_one_is_slow(ser
     """Jobs of a late claim there are given back."""
     await server.put("2")
     await server.replace(server.desired("3"), *[server.desired(name, takes_enqueues=False) for name in "12"])
-    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    fault = server.store("2").hangs(ClaimJobs, done_first=True)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=10_000))
     await server.pass_time(server.settings.slow_ms + 5)
     assert not waiting.done()
@@ -259,7 +269,7 @@ async def test_a_waiting_dequeue_returns_the_jobs_it_has_when_a_shard_is_slow(se
     """Otherwise the other shards' jobs would be held by a server that does not answer."""
     await server.put("1")
     await server.put("3")
-    server.store("2").hangs("claim_jobs")
+    server.store("2").hangs(ClaimJobs)
     server.shards.random = InOrder()
     dequeued = await server.within(server.settings.slow_ms + 5, server.dequeue(wait_ms=10_000))
     assert {shard_of(job.descriptor) for job in dequeued.jobs} == {"1", "3"}
@@ -267,7 +277,7 @@ async def test_a_waiting_dequeue_returns_the_jobs_it_has_when_a_shard_is_slow(se
 
 @on_shards(draining=("1", "2"))
 async def test_a_wake_at_the_slow_shard_is_not_lost_when_its_waiter_goes(server: ShardedServer) -> None:
-    fault = server.store("2").hangs("claim_jobs")
+    fault = server.store("2").hangs(ClaimJobs)
     first = asyncio.ensure_future(server.dequeue(wait_ms=10_000))
     await server.pass_time(server.settings.slow_ms + 5)
     second = asyncio.ensure_future(server.dequeue(wait_ms=10_000))
@@ -283,7 +293,7 @@ async def test_a_wake_at_the_slow_shard_is_not_lost_when_its_waiter_goes(server:
 
 @on_shards()
 async def test_a_slow_shard_is_asked_last(server: ShardedServer) -> None:
-    server.store("2").hangs("claim_jobs")
+    server.store("2").hangs(ClaimJobs)
     stuck = asyncio.ensure_future(server.dequeue())
     await server.pass_time(server.settings.slow_ms + 5)
     assert not stuck.done()
@@ -297,7 +307,7 @@ async def test_a_slow_shard_is_asked_last(server: ShardedServer) -> None:
 async def test_a_claim_that_was_given_up_is_released_once_the_shard_is_back(server: ShardedServer) -> None:
     """It came to an end while the shard was out of use."""
     await server.put("2")
-    fault = server.store("2").hangs("claim_jobs", done_first=True)
+    fault = server.store("2").hangs(ClaimJobs, done_first=True)
     assert not (await server.within(1_600, server.dequeue())).jobs
     server.store("2").dead = "gone"
     await server.pass_time(server.settings.call_timeout_ms)
@@ -313,11 +323,11 @@ async def test_a_claim_that_was_given_up_is_released_once_the_shard_is_back(serv
 
 @on_shards()
 async def test_a_dequeue_fails_only_where_every_shard_fails(server: ShardedServer) -> None:
-    server.store("1").fails("claim_jobs")
-    server.store("2").fails("claim_jobs")
+    server.store("1").fails(ClaimJobs)
+    server.store("2").fails(ClaimJobs)
     assert (await server.dequeue()).jobs == []
     for name in "123":
-        server.store(name).fails("claim_jobs")
+        server.store(name).fails(ClaimJobs)
     with pytest.raises(ShardConnectionFailed):
         await server.dequeue()
 
@@ -340,7 +350,7 @@ async def test_a_waiting_dequeue_gets_a_job_when_its_shard_is_reachable_again(se
 async def test_a_waiting_dequeue_asks_a_shard_again_after_a_failed_claim(server: ShardedServer) -> None:
     """After one lost connection no other event would wake them."""
     await server.put("2")
-    server.store("2").fails("claim_jobs")
+    server.store("2").fails(ClaimJobs)
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=60_000))
     await server.turns()
     assert not waiting.done()
@@ -365,7 +375,7 @@ async def test_acks_on_other_shards_are_done_though_one_hangs(server: ShardedSer
     """At once, not after it."""
     jobs = [await server.put(name) for name in "123"]
     await server.dequeue()
-    server.store("1").hangs("finish_jobs")
+    server.store("1").hangs(FinishJobs)
     acking = asyncio.ensure_future(server.ack(*jobs))
     await server.turns()
     assert [await server.in_progress_on(name) for name in "123"] == [1, 0, 0]
@@ -377,7 +387,7 @@ async def test_acks_on_other_shards_are_done_though_one_hangs(server: ShardedSer
 async def test_repeating_an_ack_is_safe(server: ShardedServer) -> None:
     job = await server.put("1")
     await server.dequeue()
-    server.store("1").fails("finish_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    server.store("1").fails(FinishJobs, error=OutcomeUnknown("lost"), done_first=True)
     with pytest.raises(OutcomeUnknown):
         await server.ack(job)
     await server.ack(job)
@@ -417,7 +427,7 @@ async def test_thousands_of_heartbeats_share_a_few_calls(server: ShardedServer) 
         assert result.outcome.name == "APPLIED"
 
     await asyncio.gather(*(each(job) for job in jobs))
-    for method in ("extend_claims", "checkpoint_jobs", "release_jobs"):
+    for method in (ExtendClaims, CheckpointJobs, ReleaseJobs):
         assert server.store("1").calls[method] <= 3
     assert {job.body for _, job in await server.service.job_queries.lookup(jobs, bodies=True)} == {b"half"}
 
@@ -451,7 +461,7 @@ async def test_counts_scans_and_deletes_answer_for_the_rest_when_a_shard_fails_o
 async def test_a_hung_shard_is_left_out_of_a_count_after_its_time_limit(server: ShardedServer) -> None:
     for name in "123":
         await server.put(name)
-    server.store("2").hangs("count_jobs")
+    server.store("2").hangs(CountJobs)
     assert await server.within(server.settings.work_timeout_ms + 400, server.service.job_queries.count(_PENDING)) == 2
 
 
@@ -461,7 +471,7 @@ async def test_sweeps_continue_on_other_shards_while_one_hangs(server: ShardedSe
         await server.put(name)
     await server.dequeue()
     server.clock.advance(hours=1)
-    server.store("1").hangs("time_out_claims")
+    server.store("1").hangs(TimeOutClaims)
     sweeping = asyncio.ensure_future(server.core.sweeps.time_out_claims())
     await server.turns()
     assert [await server.in_progress_on(name) for name in "123"] == [1, 0, 0]
@@ -507,9 +517,9 @@ async def test_a_woken_dequeue_asks_only_the_shard_that_got_the_job(server: Shar
     for _ in range(10):
         waiting = asyncio.ensure_future(server.dequeue(1, wait_ms=60_000))
         await server.turns()
-        before = {name: server.store(name).calls["claim_jobs"] for name in "123"}
+        before = {name: server.store(name).calls[ClaimJobs] for name in "123"}
         [shard] = shards_of(await server.enqueue(b"x"))
         await server.turns()
         [job] = waiting.result().jobs
         await server.ack(job.descriptor)
-        assert {name for name in "123" if server.store(name).calls["claim_jobs"] != before[name]} == {shard}
+        assert {name for name in "123" if server.store(name).calls[ClaimJobs] != before[name]} == {shard}

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import PriorityCounts
+from pinlater.server.storage.commands import ListFailures
 from pinlater.server.storage.values import JobCheckpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, DeskJob
 from tests.shared_shards.proxied_database import ProxiedDatabase
@@ -118,7 +119,7 @@ async def assert_done_once(
         int(change == "finish"),
         int(change == "fail"),
     )
-    groups = await desk.shard.list_failures([QUEUE], 0)
+    groups = await desk.shard.submit(ListFailures([QUEUE], 0))
     assert sum(group.failures for group in groups) == int(change == "fail")
     if held is not None:
         key = held.key._replace(priority=CHANGES[change].priority)

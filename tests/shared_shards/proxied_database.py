@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic, TypeVar
 
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
 from tests.databases.proxy import Proxy
@@ -53,7 +54,7 @@ class ProxiedDatabase(ABC, Generic[ServerT, ShardT]):
             settings[self.time_limit] = time_limit_ms
         desk = Desk(lambda: self.shard(direct=direct, **settings))
         await desk.open()
-        await desk.shard.create_queues([QUEUE], desk.now)
+        await desk.shard.submit(create_queues([QUEUE], desk.now))
         return desk
 
     @property

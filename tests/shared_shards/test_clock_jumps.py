@@ -17,6 +17,7 @@ from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import Outcome
 from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
+from pinlater.server.storage.commands import AdvanceDue, TimeOutClaims
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer
 from tests.databases.fixtures import other_redis_program
@@ -87,8 +88,8 @@ async def claimed(app: App) -> list[tuple[str, str]]:
 async def assert_nothing_overdue(app: App) -> None:
     """By this server's time, no claim has timed out. Counts the due jobs, too."""
     [shard] = app.core.shards
-    assert list(await shard.unguarded.time_out_claims(app.clock.now_ms(), 100)) == []
-    await shard.unguarded.advance_due(app.clock.now_ms(), 100)
+    assert list(await shard.unguarded.submit(TimeOutClaims(app.clock.now_ms(), 100))) == []
+    await shard.unguarded.submit(AdvanceDue(app.clock.now_ms(), 100))
 
 
 async def enqueue_now_and_later(app: App) -> None:

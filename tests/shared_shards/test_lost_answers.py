@@ -9,6 +9,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.commands import DeleteJobs, TimeOutClaims
 from tests.contract.desk import Desk
 from tests.shared_shards.changes import CHANGES, Change, assert_done_once, connect_all, prepare
 from tests.shared_shards.conftest import AnyDatabase
@@ -137,7 +138,7 @@ async def test_a_job_deleted_between_a_claim_and_its_second_answer_is_left_out(
     claim = asyncio.ensure_future(desk.claim(10))
     await again.wait()
     database.proxy.hold()
-    assert await operator.shard.delete_jobs([gone]) == 1
+    assert await operator.shard.submit(DeleteJobs([gone])) == 1
     database.proxy.heal()
     assert [held.key for held in await claim] == [other]
     await database.assert_consistent(deleted=True)
@@ -158,7 +159,7 @@ async def test_a_cancelled_claim_that_was_carried_out_is_given_back(database: An
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    assert list(await desk.shard.submit(TimeOutClaims(desk.now, 10))) == []
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     await database.assert_consistent()

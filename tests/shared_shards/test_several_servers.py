@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.clock import SystemClock
+from pinlater.server.storage.commands import Announce, ListChangedQueues, ListMembers, ListQueues, ReleaseJobs
 from tests.contract import two_servers
 from tests.contract.desk import QUEUE, Desk
 from tests.shared_shards.conftest import AnyDatabase
@@ -20,7 +21,7 @@ async def changed(desk: Desk) -> list[str]:
     """What is told at last, looks being shared for a second."""
     deadline = SystemClock().monotonic() + 30
     while SystemClock().monotonic() < deadline:
-        found = list(await desk.shared.changed_queues())
+        found = list(await desk.shared.submit(ListChangedQueues()))
         if found:
             return found
     return []
@@ -31,23 +32,23 @@ async def test_a_server_sees_the_queues_in_which_another_one_made_jobs_ready(
 ) -> None:
     """By queue, and once."""
     one, other = desks
-    await other.shard.list_queues()
+    await other.shard.submit(ListQueues())
     key = await one.put()
     assert await changed(other) == [QUEUE]
-    assert list(await other.shared.changed_queues()) == []
+    assert list(await other.shared.submit(ListChangedQueues())) == []
 
     held = await other.take()
     assert held.key == key
     if kind != "redis":  # whose servers do not report claims
         assert await changed(one) == [QUEUE]
-    await one.shard.release_jobs([held.ref], one.now)
+    await one.shard.submit(ReleaseJobs([held.ref], one.now))
     assert await changed(other) == [QUEUE]
 
 
 async def test_servers_have_slots_of_their_own(desks: tuple[Desk, Desk]) -> None:
     one, other = desks
     assert {one.shard.slot, other.shard.slot} == {0, 1}
-    assert [member.slot for member in await one.shared.members()] == [0, 1]
+    assert [member.slot for member in await one.shared.submit(ListMembers())] == [0, 1]
 
 
 async def test_a_server_that_is_told_its_address_before_it_opens_a_shard_is_listed_with_it(
@@ -66,13 +67,13 @@ async def test_a_server_with_two_places_is_counted_once(desks: tuple[Desk, Desk]
     one, other = (desk.shared for desk in desks)
 
     async def slots() -> list[int]:
-        return [member.slot for member in await one.members()]
+        return [member.slot for member in await one.submit(ListMembers())]
 
-    await one.announce("10.0.0.1:9011")
+    await one.submit(Announce("10.0.0.1:9011"))
     assert await slots() == [0, 1]
-    await other.announce("10.0.0.1:9012")
+    await other.submit(Announce("10.0.0.1:9012"))
     assert await slots() == [0, 1]
-    await other.announce("10.0.0.1:9011")
+    await other.submit(Announce("10.0.0.1:9011"))
     assert await slots() == [1]
 
 

@@ -11,6 +11,7 @@ from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import Outcome
 from pinlater.server.sharding.shards import ShardLanes
+from pinlater.server.storage.commands import ListMembers
 from pinlater.server.storage.values import InsertRequest
 from tests.contract.desk import Desk
 from tests.shared_shards.conftest import AnyDatabase
@@ -59,7 +60,7 @@ async def test_a_server_that_was_suspended_takes_another_slot_at_its_next_heartb
     sleeper, successor = await asleep(database)
     await sleeper.shard.ping()
     assert (sleeper.shard.slot, successor.shard.slot) == (1, 0)
-    assert [member.slot for member in await successor.shared.members()] == [0, 1]
+    assert [member.slot for member in await successor.shared.submit(ListMembers())] == [0, 1]
 
 
 async def test_a_server_that_was_suspended_takes_another_slot_at_its_next_change(database: AnyDatabase) -> None:

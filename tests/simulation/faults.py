@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
+from pinlater.server.storage.commands import ClaimJobs
 from pinlater.simulation import effects, network
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer
 from pinlater.simulation.effects import Effect
@@ -236,7 +237,7 @@ class Faults:
     def _answers_of_claims_lost(self) -> Drawn:
         """The shard hands jobs out and mostly does not say so; while it does, the other shards answer."""
         shared = self._shared()
-        trouble = StoreTrouble(answer_lost=0.7, unknown_after_s=0.1, only=("claim_jobs",))
+        trouble = StoreTrouble(answer_lost=0.7, unknown_after_s=0.1, only=(ClaimJobs,))
         return f"shard {shared.name} loses answers of claims: {trouble}", effects.bad_shard(shared, trouble)
 
     def _store_gone(self) -> Drawn:

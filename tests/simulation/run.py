@@ -13,6 +13,7 @@ from pinlater.domain.job import JobState
 from pinlater.server.config.settings import Settings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.storage.commands import ListQueues
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.telemetry.settings import TelemetrySettings
@@ -420,7 +421,7 @@ class SimulationRun:
     def _hold(self, settled: QueueConfig) -> None:
         """The settings that were answered last are on every shard."""
         for store in self.cluster.stores:
-            [queue] = [each for each in at_once(store.data.list_queues()) if each.name == QUEUE]
+            [queue] = [each for each in at_once(store.data.submit(ListQueues())) if each.name == QUEUE]
             if queue.paused or queue.config != settled:
                 self.broken.append(f"UNSETTLED shard {store.name} has {queue}, and {settled} was answered")
 

@@ -11,7 +11,9 @@ from pinlater.client import Job, QueueConfig
 from pinlater.domain.job import JobState
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
+from pinlater.server.storage.commands import ConfigureQueue, CountJobs, ListQueues, create_queues
 from pinlater.simulation.cluster import SimulatedServer
+from pinlater.simulation.store_calls import CallKind
 from tests.simulation.test_owners import MOVED_WITHIN_S, Scene, address_of
 
 pytestmark = pytest.mark.usefixtures("collected")
@@ -42,10 +44,10 @@ async def quiet(scene: Scene) -> None:
     await asyncio.sleep(150.0)
 
 
-async def calls_of_a_minute(scene: Scene, queues: int) -> list[Counter[str]]:
+async def calls_of_a_minute(scene: Scene, queues: int) -> list[Counter[CallKind]]:
     """What each shard is asked by servers with that many idle queues."""
     for store in scene.stores:  # without a call for each
-        await store.data.create_queues([f"more{i}" for i in range(queues - QUEUES)], scene.cluster.wall_ms())
+        await store.data.submit(create_queues([f"more{i}" for i in range(queues - QUEUES)], scene.cluster.wall_ms()))
         store.changed += 1
     await quiet(scene)
     for server in scene.alive:
@@ -63,7 +65,7 @@ def test_an_idle_cluster_asks_each_shard_less_than_once_a_second_however_many_qu
     async def work(scene: Scene) -> None:
         for calls in await calls_of_a_minute(scene, queues):
             assert calls.total() < 60, calls
-            assert calls["list_queues"] + calls["count_jobs"] == 0, calls
+            assert calls[ListQueues] + calls[CountJobs] == 0, calls
 
     Scene(4, 4).run(work)
 
@@ -126,7 +128,7 @@ def test_what_an_operator_writes_into_a_shard_is_seen(monkeypatch: pytest.Monkey
     async def work(scene: Scene) -> None:
         await quiet(scene)
         for store in scene.stores:
-            await store.data.configure_queue("q3", paused=True, version="9" * 16)
+            await store.data.submit(ConfigureQueue("q3", paused=True, version="9" * 16))
             store.changed += 1
         await all_paused(scene, "q3", 40.0)
 

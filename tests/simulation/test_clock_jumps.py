@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.client import Job
 from pinlater.domain.clock import CLOCK_JUMP_MS
+from pinlater.server.storage.commands import AskShardTime
 from pinlater.simulation import effects
 from pinlater.simulation.cluster import SimulatedServer
 from pinlater.simulation.isolation import collected_at_the_end
@@ -145,7 +146,7 @@ def test_a_server_to_which_no_shard_tells_the_time_does_not_start() -> None:
         effects.server_clock_jumps(late, HOUR_S).begin()
         late.kill(told=True)
         for store in scene.stores:
-            store.trouble = StoreTrouble(refused=1.0, only=("shard_time",))
+            store.trouble = StoreTrouble(refused=1.0, only=(AskShardTime,))
         late.restart_after(0.0)
         for _ in range(50):
             await asyncio.sleep(0.1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,13 +21,25 @@ from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.shard_router import ShardRouter, StoredPart
 from pinlater.server.sharding import agreed_time
-from pinlater.server.storage.interface import SharedStore
+from pinlater.server.storage.commands import (
+    ClaimJobs,
+    Command,
+    DeleteJobs,
+    FinishJobs,
+    InsertJobs,
+    ListQueues,
+    ReleaseJobs,
+    TimeOutClaims,
+)
+from pinlater.server.storage.interface import Store
 from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, Inserted, InsertRequest, JobAck, ShardTime
 from pinlater.simulation import cluster, store_session
 from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_session import Session
+from tests.commands import everywhere
 from tests.simulation.defects import forget_successes
 from tests.simulation.faults import Faults
 from tests.simulation.run import CLOCKS, TINY, SimulationResult, SimulationRun, carry_out, plan_of, simulate
@@ -54,15 +66,16 @@ def caught(make: Callable[[int], SimulationResult] = tiny) -> set[str]:
 
 def forget_rows(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     """Makes each shard forget its request keys or its unique keys before it stores jobs."""
-    plain = MemoryShard.insert_jobs
+    plain = MemoryShard.table[InsertJobs]
 
     async def insert(
         shard: MemoryShard, requests: Sequence[InsertRequest], now_ms: int
     ) -> Sequence[Inserted | PinLaterError]:
         shard._open.connection.execute(f"DELETE FROM {table}")
-        return await plain(shard, requests, now_ms)
+        answers: Sequence[Inserted | PinLaterError] = await plain(shard, requests, now_ms)
+        return answers
 
-    monkeypatch.setattr(MemoryShard, "insert_jobs", insert)
+    everywhere(monkeypatch, MemoryShard, InsertJobs, insert)
 
 
 class ForgetfulSession(Session):
@@ -72,13 +85,16 @@ class ForgetfulSession(Session):
 
     async def open(self, now_ms: int) -> None:
         await super().open(now_ms)
-        self.known = [queue.name for queue in at_once(self.store.data.list_queues())]
+        self.known = [queue.name for queue in at_once(self.store.data.submit(ListQueues()))]
 
-    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
+    async def _time_out_claims_of_known(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
         for key, job in [row[1:] for row in self.store.jobs(JobState.IN_PROGRESS)]:
             if (job.claim_deadline_ms or now_ms) < now_ms and key.queue not in self.known:
-                at_once(self.store.data.delete_jobs([key]))
-        return await super().time_out_claims(now_ms, limit, quarantine_after)
+                at_once(self.store.data.submit(DeleteJobs([key])))
+        swept: Sequence[Any] = await Session.table[TimeOutClaims](self, now_ms, limit, quarantine_after)
+        return swept
+
+    table: ClassVar[Table] = Session.table | dict([entry_of(TimeOutClaims)(_time_out_claims_of_known)])
 
 
 class ForgetfulStore(SimulatedStore):
@@ -93,12 +109,13 @@ def test_a_sweep_that_takes_unknown_queues_for_deleted_is_caught() -> None:
 
 
 def test_an_ack_that_ignores_the_claim_token_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = MemoryShard.finish_jobs
+    plain = MemoryShard.table[FinishJobs]
 
     async def finish(shard: MemoryShard, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
-        return await plain(shard, [ack._replace(token=None) for ack in acks], now_ms)
+        answers: Sequence[Acked] = await plain(shard, [ack._replace(token=None) for ack in acks], now_ms)
+        return answers
 
-    monkeypatch.setattr(MemoryShard, "finish_jobs", finish)
+    everywhere(monkeypatch, MemoryShard, FinishJobs, finish)
     assert caught() & {"STALE_APPLIED", "TWICE", "UNDONE"}
 
 
@@ -114,13 +131,15 @@ class GenerousSession(Session):
         super().__init__(store)
         self.given_away = set[int]()
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
-        given = await super().claim_jobs(orders, now_ms)
+    async def _claim_generously(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
+        given: Sequence[Any] = await Session.table[ClaimJobs](self, orders, now_ms)
         for ref in self.store.claims():
             if ref.key.id not in self.given_away:
                 self.given_away.add(ref.key.id)
-                at_once(self.store.data.release_jobs([ref], now_ms))
+                at_once(self.store.data.submit(ReleaseJobs([ref], now_ms)))
         return given
+
+    table: ClassVar[Table] = Session.table | dict([entry_of(ClaimJobs)(_claim_generously)])
 
 
 class GenerousStore(SimulatedStore):
@@ -216,13 +235,15 @@ def test_a_forwarded_claim_whose_answer_is_given_to_a_second_caller_is_caught(mo
 class HastySession(Session):
     """Answers acks as if they were committed, whatever came of the transaction."""
 
-    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
-        finish = self.store.data.finish_jobs
+    def submit(self, command: Command[Any]) -> Coroutine[Any, Any, Any]:
+        carried_out = super().submit(command)
+        return self._hastily(command.acks, carried_out) if isinstance(command, FinishJobs) else carried_out
+
+    async def _hastily(
+        self, acks: Sequence[JobAck], carried_out: Coroutine[Any, Any, Sequence[Acked]]
+    ) -> Sequence[Acked]:
         try:
-            return cast(
-                "Sequence[Acked]",
-                await self._call("finish_jobs", lambda: at_once(finish(acks, now_ms)), [acks]),
-            )
+            return await carried_out
         except PinLaterError:
             return [Acked(Outcome.APPLIED, JobState.SUCCEEDED) for _ in acks]
 
@@ -284,7 +305,7 @@ def test_a_database_whose_clock_has_jumped_and_that_outvotes_the_servers_is_caug
     """About one seed in forty finds it."""
     plain = agreed_time._look
 
-    async def look(store: SharedStore, clock: Clock) -> Any:
+    async def look(store: Store, clock: Clock) -> Any:
         answer = await plain(store, clock)
         return None if answer is None else answer._replace(of_servers=True)
 
@@ -297,5 +318,5 @@ def test_jobs_whose_claims_never_time_out_are_caught(monkeypatch: pytest.MonkeyP
         del self, now_ms, limit, quarantine_after
         return []
 
-    monkeypatch.setattr(Session, "time_out_claims", sweep_nothing)
+    everywhere(monkeypatch, Session, TimeOutClaims, sweep_nothing)
     assert "STUCK" in caught()

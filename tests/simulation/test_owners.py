@@ -16,6 +16,7 @@ from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
+from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.values import NO_OWNER
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
 from pinlater.simulation.loop import ProcessState, Timeline, new_process
@@ -195,7 +196,7 @@ def test_a_server_that_stops_answers_what_other_servers_have_sent() -> None:
         queue = next(f"q{i}" for i in range(99) if store.owners.by_slice[slice_of(f"q{i}")] == address_of(owner))
         client = scene.client("client", asker)
         await scene.done(client, client.client.create_queue(queue))
-        store.trouble = StoreTrouble(slow=1.0, slow_s=0.6, only=("insert_jobs",))
+        store.trouble = StoreTrouble(slow=1.0, slow_s=0.6, only=(InsertJobs,))
         sent = [client.start(client.client.enqueue(queue, [Job(b"x")])) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert asker.app is not None

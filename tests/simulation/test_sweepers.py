@@ -11,28 +11,31 @@ import pytest
 from pinlater.client import Job
 from pinlater.domain.job import JobState
 from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.storage.commands import AdvanceDue, CollectGarbage, ExpireJobs, TimeOutClaims
 from pinlater.simulation.loop import ProcessLoop
+from pinlater.simulation.store_calls import CallKind
 from pinlater.simulation.store_session import Session
+from tests.commands import everywhere
 from tests.simulation.test_owners import MOVED_WITHIN_S, Scene, address_of
 
 pytestmark = pytest.mark.usefixtures("collected")
 
 EVERY_MS = MaintenanceSettings()
 # Sweeps, each with its interval, and the place of the number of rows among its arguments.
-SWEEPS = {
-    "time_out_claims": (EVERY_MS.sweep_interval_ms, 1),
-    "expire_jobs": (EVERY_MS.expiry_interval_ms, 1),
-    "advance_due": (EVERY_MS.due_interval_ms, 1),
-    "collect_garbage": (EVERY_MS.garbage_interval_ms, 2),
+SWEEPS: dict[CallKind, tuple[int, int]] = {
+    TimeOutClaims: (EVERY_MS.sweep_interval_ms, 1),
+    ExpireJobs: (EVERY_MS.expiry_interval_ms, 1),
+    AdvanceDue: (EVERY_MS.due_interval_ms, 1),
+    CollectGarbage: (EVERY_MS.garbage_interval_ms, 2),
 }
 # A shard is left to its sweeper for half a minute; then another server sweeps it at its next turn.
 WATCHED_S, OTHERS_MAX = 60.0, 2
 
 
-def sweeps_of(method: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Counter[str]]:
+def sweeps_of(kind: CallKind, monkeypatch: pytest.MonkeyPatch) -> dict[str, Counter[str]]:
     """How often which server sweeps a shard from now on, by shard. A call that may touch no row is no sweep."""
     swept: dict[str, Counter[str]] = {}
-    plain, (_, place) = getattr(Session, method), SWEEPS[method]
+    plain, (_, place) = Session.table[kind], SWEEPS[kind]
 
     async def sweep(self: Session, *args: Any) -> Any:
         loop = asyncio.get_running_loop()
@@ -41,19 +44,19 @@ def sweeps_of(method: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Counter
             swept.setdefault(self.store.name, Counter())[loop.host] += 1
         return await plain(self, *args)
 
-    monkeypatch.setattr(Session, method, sweep)
+    everywhere(monkeypatch, Session, kind, sweep)
     return swept
 
 
-@pytest.mark.parametrize("method", SWEEPS)
+@pytest.mark.parametrize("kind", SWEEPS)
 def test_each_shard_is_swept_by_one_server_and_now_and_then_by_the_others(
-    method: str, monkeypatch: pytest.MonkeyPatch
+    kind: CallKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every_s = SWEEPS[method][0] / 1000
+    every_s = SWEEPS[kind][0] / 1000
 
     async def work(scene: Scene) -> None:
         await asyncio.sleep(40.0)
-        swept = sweeps_of(method, monkeypatch)
+        swept = sweeps_of(kind, monkeypatch)
         await asyncio.sleep(WATCHED_S)
         for store in scene.stores:
             (sweeper, most), *others = swept[store.name].most_common()

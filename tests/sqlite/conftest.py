@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import HandedOutJob, Holder, NewJob
+from pinlater.server.storage.commands import ClaimJobs, CountJobs, FinishJobs, InsertJobs, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import (
@@ -41,7 +42,7 @@ class Bench:
         self.shard = SqliteShard(self.path, settings, monotonic=self._monotonic)
         await self.shard.open(NOW)
         self._ids = count(self.shard.highest_id + 1)
-        await self.shard.create_queues([QUEUE], NOW)
+        await self.shard.submit(create_queues([QUEUE], NOW))
         return self.shard
 
     def jobs(self, number: int, *, body: bytes = b"hello", run_after_ms: int = NOW) -> list[NewJob]:
@@ -49,21 +50,21 @@ class Bench:
 
     async def insert(self, number: int = 1, *, body: bytes = b"hello", run_after_ms: int = NOW) -> list[JobKey]:
         jobs = self.jobs(number, body=body, run_after_ms=run_after_ms)
-        [result] = await self.shard.insert_jobs([InsertRequest(QUEUE, jobs)], NOW)
+        [result] = await self.shard.submit(InsertJobs([InsertRequest(QUEUE, jobs)], NOW))
         assert isinstance(result, Inserted), result
         return [JobKey(QUEUE, 1, job.id) for job in jobs]
 
     async def claim(self, limit: int = 1, now_ms: int = NOW) -> list[HandedOutJob]:
         order = ClaimOrder(QUEUE, [ClaimCall(limit, HOLDER)], 60_000, from_memory=True)
-        [result] = await self.shard.claim_jobs([order], now_ms)
+        [result] = await self.shard.submit(ClaimJobs([order], now_ms))
         assert isinstance(result, Claimed), result
         return list(result.jobs[0])
 
     async def succeed(self, *keys: JobKey) -> list[Acked]:
-        return list(await self.shard.finish_jobs([JobAck(key, True) for key in keys], NOW))
+        return list(await self.shard.submit(FinishJobs([JobAck(key, True) for key in keys], NOW)))
 
     async def pending(self) -> int:
-        return sum(row.counts.pending for row in await self.shard.count_jobs([QUEUE]))
+        return sum(row.counts.pending for row in await self.shard.submit(CountJobs([QUEUE])))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pinlater.cli.main import app
+from pinlater.server.storage.commands import CountJobs
 from pinlater.server.storage.sqlite.backup import BackupRefused, backup
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.sqlite.conftest import NOW, Bench
@@ -19,7 +20,7 @@ from tests.sqlite.conftest import NOW, Bench
 async def jobs_in(path: Path) -> int:
     shard = SqliteShard(path)
     await shard.open(NOW)
-    rows = await shard.count_jobs()
+    rows = await shard.submit(CountJobs())
     await shard.close()
     return sum(row.counts.pending for row in rows)
 

@@ -16,6 +16,7 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import UniqueKey
+from pinlater.server.storage.commands import ClaimJobs, DeleteJobs, InsertJobs, create_queues
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
@@ -41,14 +42,14 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClo
     """With commits on the loop and in the thread. A claim has found nothing in `emails` and in another queue."""
     bench = Bench(tmp_path / "jobs.db", clock.monotonic)
     await bench.open(request.param)
-    await bench.shard.create_queues([OTHER], NOW)
+    await bench.shard.submit(create_queues([OTHER], NOW))
     assert await bench.claim() == []
     yield bench
     await bench.shard.close()
 
 
 async def insert_elsewhere(bench: Bench) -> None:
-    await bench.shard.insert_jobs([InsertRequest(OTHER, bench.jobs(1))], NOW)
+    await bench.shard.submit(InsertJobs([InsertRequest(OTHER, bench.jobs(1))], NOW))
 
 
 async def until_committing(bench: Bench) -> None:
@@ -88,10 +89,10 @@ async def test_a_claim_of_an_empty_queue_asks_sqlite_nothing(bench: Bench, histo
         case "later":
             await bench.insert(3, run_after_ms=NOW + 1_000)
         case "deleted":
-            await bench.shard.delete_jobs(await bench.insert(3))
+            await bench.shard.submit(DeleteJobs(await bench.insert(3)))
         case "expired":
             jobs = [job._replace(expires_at_ms=NOW - 1, unique=UniqueKey("key")) for job in bench.jobs(1)]
-            await bench.shard.insert_jobs([InsertRequest(QUEUE, jobs)], NOW)
+            await bench.shard.submit(InsertJobs([InsertRequest(QUEUE, jobs)], NOW))
             assert await bench.claim() == []
     executed = traced_statements(bench.shard)
     for _ in range(2):
@@ -123,7 +124,7 @@ async def test_a_claim_that_waits_for_a_commit_is_answered_without_a_transaction
 
 async def test_a_claim_that_may_not_go_by_memory_looks(bench: Bench) -> None:
     executed = traced_statements(bench.shard)
-    await bench.shard.claim_jobs([ClaimOrder(QUEUE, [ClaimCall(1, HOLDER)], 60_000)], NOW)
+    await bench.shard.submit(ClaimJobs([ClaimOrder(QUEUE, [ClaimCall(1, HOLDER)], 60_000)], NOW))
     assert "BEGIN IMMEDIATE" in executed
 
 
@@ -168,10 +169,10 @@ async def test_a_claim_names_the_time_of_no_job_that_is_gone(bench: Bench) -> No
     [first] = await bench.insert(1, run_after_ms=NOW + 500)
     await bench.insert(1, run_after_ms=NOW + 900)
     order = ClaimOrder(QUEUE, [ClaimCall(1, HOLDER)], 60_000, from_memory=True)
-    assert await bench.shard.claim_jobs([order], NOW) == [Claimed([[]], NOW + 500)]
-    await bench.shard.delete_jobs([first])
+    assert await bench.shard.submit(ClaimJobs([order], NOW)) == [Claimed([[]], NOW + 500)]
+    await bench.shard.submit(DeleteJobs([first]))
     for _ in range(2):
-        assert await bench.shard.claim_jobs([order], NOW) == [Claimed([[]], NOW + 900)]
+        assert await bench.shard.submit(ClaimJobs([order], NOW)) == [Claimed([[]], NOW + 900)]
 
 
 async def test_jobs_of_a_claim_whose_commit_failed_are_found_by_the_next(bench: Bench) -> None:

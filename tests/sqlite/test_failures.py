@@ -11,6 +11,7 @@ import pytest
 
 from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
+from pinlater.server.storage.commands import CountJobs, FinishJobs, ListFailures
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import JobAck, JobKey
@@ -98,12 +99,12 @@ async def test_a_failure_that_is_rolled_back_is_in_no_group_and_its_repeat_once(
     real = writer._cursor
     writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
     with pytest.raises(ShardConnectionFailed):
-        await bench.shard.finish_jobs([ack], NOW)
+        await bench.shard.submit(FinishJobs([ack], NOW))
     writer._cursor = real
-    assert await bench.shard.list_failures([QUEUE], 0) == []
-    outcomes = [(await bench.shard.finish_jobs([ack], NOW))[0].outcome for _ in range(2)]
+    assert await bench.shard.submit(ListFailures([QUEUE], 0)) == []
+    outcomes = [(await bench.shard.submit(FinishJobs([ack], NOW)))[0].outcome for _ in range(2)]
     assert outcomes == [Outcome.APPLIED, Outcome.ALREADY_FINAL]
-    assert [group.failures for group in await bench.shard.list_failures([QUEUE], 0)] == [1]
+    assert [group.failures for group in await bench.shard.submit(ListFailures([QUEUE], 0))] == [1]
 
 
 async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> None:
@@ -158,7 +159,7 @@ async def test_counters_are_exact_after_failures(bench: Bench) -> None:
     failing["on"] = False
     assert await bench.pending() == len(keys)
     assert len(await bench.claim(100)) == len(keys)
-    [(_, counts)] = await bench.shard.count_jobs([QUEUE])
+    [(_, counts)] = await bench.shard.submit(CountJobs([QUEUE]))
     assert (counts.pending, counts.in_progress) == (0, len(keys))
 
 

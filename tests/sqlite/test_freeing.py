@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import CollectGarbage, CountJobs, DeleteQueues, PurgeJobs
 from pinlater.server.storage.sqlite import reading
 from pinlater.server.storage.values import Purge
 from tests.sqlite.conftest import NOW, QUEUE, Bench
@@ -19,12 +20,12 @@ async def test_rows_of_a_deleted_queue_are_counted_as_they_go(bench: Bench) -> N
     await bench.insert(3)
     await bench.insert(4)
     await bench.claim(2)
-    await bench.shard.delete_queues([QUEUE])
+    await bench.shard.submit(DeleteQueues([QUEUE]))
 
-    freed = [sum(one.freed for one in await bench.shard.collect_garbage([], NOW, 4)) for _ in range(3)]
+    freed = [sum(one.freed for one in await bench.shard.submit(CollectGarbage([], NOW, 4))) for _ in range(3)]
 
     assert freed == [4, 3, 0]
-    assert await bench.shard.collect_garbage([], NOW, 4) == []
+    assert await bench.shard.submit(CollectGarbage([], NOW, 4)) == []
 
 
 async def test_claims_that_end_while_they_are_purged_are_passed_over(
@@ -46,8 +47,8 @@ async def test_claims_that_end_while_they_are_purged_are_passed_over(
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(reading, "oldest_claims", look_late)
 
-    assert await bench.shard.purge_jobs(Purge(QUEUE, JobState.IN_PROGRESS, 1, 3)) == 3
+    assert await bench.shard.submit(PurgeJobs(Purge(QUEUE, JobState.IN_PROGRESS, 1, 3))) == 3
 
     assert threading.get_ident() not in looks
-    [(_, counts)] = await bench.shard.count_jobs([QUEUE])
+    [(_, counts)] = await bench.shard.submit(CountJobs([QUEUE]))
     assert (counts.pending, counts.in_progress, counts.succeeded) == (1, 1, 1)

@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.domain.queue import Queue, QueueConfig, Versions
+from pinlater.server.storage.commands import DeleteQueues, LookupJobs, create_queues
 from pinlater.server.storage.relational import in_hand, queues
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
@@ -69,7 +70,7 @@ async def test_a_call_that_changes_nothing_commits_nothing(either: Bench) -> Non
 async def test_an_inserted_job_can_be_read_at_once(either: Bench) -> None:
     for _ in range(20):
         [key] = await either.insert()
-        [job] = await either.shard.lookup_jobs([key], bodies=True)
+        [job] = await either.shard.submit(LookupJobs([key], bodies=True))
         assert job is not None
         assert job.body == b"hello"
 
@@ -115,10 +116,10 @@ def _memory_of(queue_cache: SqliteQueueCache) -> object:
 async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand queues would keep the loop busy for a tenth of a second."""
     others = [f"other {number}" for number in range(10)]
-    await bench.shard.create_queues(others, NOW)
+    await bench.shard.submit(create_queues(others, NOW))
     await bench.insert(5)
     await bench.claim(2)
-    await bench.shard.delete_queues(["other 9"])
+    await bench.shard.submit(DeleteQueues(["other 9"]))
     queue_cache = writer_of(bench)._queue_cache
     before = _memory_of(queue_cache)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.storage.commands import ListQueues
 from pinlater.server.storage.sqlite.backup import backup
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.sqlite.conftest import NOW, Bench
@@ -176,7 +177,7 @@ async def test_a_missing_folder_is_said_so(tmp_path: Path) -> None:
 
 async def test_a_shard_that_is_not_open_says_so(tmp_path: Path) -> None:
     with pytest.raises(ShardConnectionFailed, match="not open"):
-        await SqliteShard(tmp_path / "jobs.db").list_queues()
+        await SqliteShard(tmp_path / "jobs.db").submit(ListQueues())
 
 
 async def test_closing_twice_is_once(bench: Bench) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, TooManyWaiting
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.sqlite import inserting
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.writer import Writer
@@ -66,20 +67,20 @@ async def test_a_failure_halfway_leaves_nothing_and_the_next_enqueue_is_stored(b
     jobs = bench.jobs(LONG)
     jobs[LONG - 10] = jobs[LONG - 10]._replace(body="bad")  # type: ignore[arg-type]
     with pytest.raises((PinLaterError, sqlite3.Error)):
-        await bench.shard.insert_jobs([InsertRequest(QUEUE, jobs)], NOW)
+        await bench.shard.submit(InsertJobs([InsertRequest(QUEUE, jobs)], NOW))
     assert rows(bench.path) == before
     assert await bench.pending() == 3
     execute("DROP TRIGGER t")
-    await bench.shard.insert_jobs([InsertRequest(QUEUE, jobs[: LONG - 10])], NOW)
+    await bench.shard.submit(InsertJobs([InsertRequest(QUEUE, jobs[: LONG - 10])], NOW))
     assert await bench.pending() == 3 + LONG - 10
     assert len(await bench.claim(1_000)) == 1_000
 
 
 async def test_a_repeat_with_its_key_stores_nothing_and_commits_nothing(bench: Bench) -> None:
     request = InsertRequest(QUEUE, bench.jobs(LONG), "key", b"f")
-    [first] = await bench.shard.insert_jobs([request], NOW)
+    [first] = await bench.shard.submit(InsertJobs([request], NOW))
     commits = bench.shard.commits
-    [again] = await bench.shard.insert_jobs([request._replace(jobs=bench.jobs(LONG))], NOW)
+    [again] = await bench.shard.submit(InsertJobs([request._replace(jobs=bench.jobs(LONG))], NOW))
     assert isinstance(first, Inserted)
     assert isinstance(again, Inserted)
     assert (again.ids, again.repeated) == (first.ids, True)
@@ -89,13 +90,15 @@ async def test_a_repeat_with_its_key_stores_nothing_and_commits_nothing(bench: B
 
 async def test_the_same_insert_again_stores_nothing(bench: Bench) -> None:
     requests = [InsertRequest(QUEUE, bench.jobs(LONG))]
-    await bench.shard.insert_jobs(requests, NOW)
-    await bench.shard.insert_jobs(requests, NOW)
+    await bench.shard.submit(InsertJobs(requests, NOW))
+    await bench.shard.submit(InsertJobs(requests, NOW))
     assert await bench.pending() == LONG
 
 
 async def test_a_full_queue_takes_none_of_it(bench: Bench) -> None:
-    [refused] = await bench.shard.insert_jobs([InsertRequest(QUEUE, bench.jobs(LONG), max_backlog=LONG - 1)], NOW)
+    [refused] = await bench.shard.submit(
+        InsertJobs([InsertRequest(QUEUE, bench.jobs(LONG), max_backlog=LONG - 1)], NOW)
+    )
     assert isinstance(refused, QueueFull)
     assert await bench.pending() == 0
 
@@ -148,9 +151,9 @@ async def test_steps_store_the_same_as_one_turn_does(
         requests = without_repeated_ids(requests)
         now_ms = NOW + rng.randint(0, 100_000)
         monkeypatch.setattr(inserting, "_LONG_JOBS", 2**31)
-        expected = await whole.shard.insert_jobs(requests, now_ms)
+        expected = await whole.shard.submit(InsertJobs(requests, now_ms))
         monkeypatch.setattr(inserting, "_LONG_JOBS", 0)
-        found = await stepped.shard.insert_jobs(requests, now_ms)
+        found = await stepped.shard.submit(InsertJobs(requests, now_ms))
         assert [repr(one) for one in found] == [repr(one) for one in expected]
     await whole.shard.close()
     await stepped.shard.close()

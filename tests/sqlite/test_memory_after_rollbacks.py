@@ -14,6 +14,20 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    CancelJobs,
+    CheckpointJobs,
+    CollectGarbage,
+    ConfigureQueue,
+    DeleteQueues,
+    ExpireJobs,
+    FinishJobs,
+    MergeQueues,
+    ReleaseJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, SqliteQueueCache
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey, TimeToLive
@@ -106,42 +120,44 @@ class RandomCalls:
         key = random.choice([held.key for held in self._held] + self._keys[-3:])
         match random.randrange(5):
             case 0:
-                await shard.finish_jobs([JobAck(key, True)], now)
+                await shard.submit(FinishJobs([JobAck(key, True)], now))
             case 1:
-                await shard.finish_jobs([JobAck(key, False, retry_delay_ms=random.choice([0, 3_000]))], now)
+                await shard.submit(FinishJobs([JobAck(key, False, retry_delay_ms=random.choice([0, 3_000]))], now))
             case 2:
-                await shard.cancel_jobs([key], now)
+                await shard.submit(CancelJobs([key], now))
             case 3:
-                await shard.checkpoint_jobs(
-                    [JobCheckpoint(key, "worker", new_body=b"x", move_to_pending=random.random() < 0.5)], now
+                await shard.submit(
+                    CheckpointJobs(
+                        [JobCheckpoint(key, "worker", new_body=b"x", move_to_pending=random.random() < 0.5)], now
+                    )
                 )
             case _:
-                await shard.release_jobs([random.choice(self._held).ref], now)
+                await shard.submit(ReleaseJobs([random.choice(self._held).ref], now))
 
     async def _queues(self) -> None:
         random, shard, now = self._random, self._desk.shard, self._desk.now
         name, version = random.choice(QUEUES), f"{now:013d}.{random.randrange(9)}"
         match random.randrange(5):
             case 0:
-                await shard.delete_queues([name, random.choice(QUEUES)], now)
+                await shard.submit(DeleteQueues([name, random.choice(QUEUES)], now))
             case 1:
-                await shard.configure_queue(name, paused=random.random() < 0.5, version=version)
+                await shard.submit(ConfigureQueue(name, paused=random.random() < 0.5, version=version))
             case 2:
-                await shard.configure_queue(name, config=QueueConfig(max_backlog=random.randrange(1, 99)))
+                await shard.submit(ConfigureQueue(name, config=QueueConfig(max_backlog=random.randrange(1, 99))))
             case 3:
                 queue = Queue(name, QueueConfig(max_backlog=5), True, Versions(version, version), Life(now))
-                await shard.merge_queues([queue], now)
+                await shard.submit(MergeQueues([queue], now))
             case _:
-                await shard.create_queues(list(QUEUES), now, life=Life(now))
+                await shard.submit(create_queues(list(QUEUES), now, life=Life(now)))
 
     async def _sweep(self) -> None:
         shard = self._desk.shard
         self._desk.clock.advance(ms=self._random.choice([1, 1_000, 5_000]))
         now = self._desk.now
-        await shard.advance_due(now, 100)
-        await shard.time_out_claims(now, 100)
-        await shard.expire_jobs(now, 100)
-        await shard.collect_garbage([TimeToLive(name, 2_000, 2_000) for name in QUEUES], now, 100)
+        await shard.submit(AdvanceDue(now, 100))
+        await shard.submit(TimeOutClaims(now, 100))
+        await shard.submit(ExpireJobs(now, 100))
+        await shard.submit(CollectGarbage([TimeToLive(name, 2_000, 2_000) for name in QUEUES], now, 100))
 
     async def _bulk(self) -> None:
         queue, priority = self._random.choice(QUEUES), self._random.randrange(1, 4)

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from pinlater.domain.errors import StoreFull
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.contract.desk import QUEUE, Desk
 
@@ -14,7 +15,7 @@ from tests.contract.desk import QUEUE, Desk
 async def test_a_store_in_memory_that_is_full_says_so_and_counts_only_what_it_took() -> None:
     desk = Desk(MemoryShard)
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     kept = await desk.put()
     connection = cast("MemoryShard", desk.shard)._open.readers.quick(lambda connection: connection)
     [[pages]] = connection.execute("PRAGMA page_count").fetchall()

@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.domain.errors import WorldError
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import LookupJobs
 from pinlater.server.storage.sqlite import migration
 from pinlater.server.storage.sqlite.offline import migrate_file
 from pinlater.server.storage.sqlite.shard import SqliteShard
@@ -54,7 +55,7 @@ async def test_the_program_runs_on_the_next_schema(bench: Bench) -> None:
     await bench.shard.close()
     set_version(bench.path, migration.newest_version() + 1)
     await bench.open()
-    [job] = await bench.shard.lookup_jobs([key], bodies=True)
+    [job] = await bench.shard.submit(LookupJobs([key], bodies=True))
     assert job is not None
     assert job.state is JobState.PENDING
 

@@ -9,6 +9,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import TimeOutClaims, create_queues
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import InsertRequest
 from tests.contract.desk import QUEUE, Desk
@@ -22,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 async def desk_on(path: Path) -> Desk:
     desk = Desk(lambda: SqliteShard(path))
     await desk.open()
-    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     return desk
 
 
@@ -41,7 +42,7 @@ async def test_jobs_of_a_queue_that_was_made_by_hand_are_not_deleted_by_a_sweep(
     held = await desk.put_and_take()
     by_hand(path, "UPDATE queues SET name = 'renamed'")
     desk.clock.advance(ms=10**6)
-    [swept] = await desk.shard.time_out_claims(desk.now, 100)
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, 100))
     assert (swept.queue, swept.retried) == ("renamed", 1)
     assert (await desk.look(held.key._replace(queue="renamed"))).state is JobState.PENDING
     await desk.assert_counters_exact("renamed")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pinlater.server.storage.commands import CountJobs
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from tests.sqlite.conftest import Bench
 
@@ -83,7 +84,7 @@ async def test_the_connection_that_commits_is_the_only_one_that_copies_the_log(
         while not of("PRAGMA wal_checkpoint"):
             await bench.insert()
             await asyncio.sleep(0.01)
-    await bench.shard.count_jobs()
+    await bench.shard.submit(CountJobs())
     await bench.shard.close()
     assert len(of("COMMIT")) == 1
     assert of("PRAGMA wal_checkpoint") == of("COMMIT")

@@ -15,6 +15,33 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pinlater.domain.job import Holder, JobState, NewJob, Outcome
 from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Versions
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    CancelJobs,
+    CheckpointJobs,
+    ClaimJobs,
+    CollectGarbage,
+    ConfigureQueue,
+    CountJobs,
+    DeleteJobs,
+    DeleteQueues,
+    ExpireJobs,
+    ExtendClaims,
+    FinishJobs,
+    InsertJobs,
+    ListQueues,
+    LookupJobs,
+    MergeQueues,
+    MoveJobs,
+    PeekJobs,
+    PurgeJobs,
+    ReleaseJobs,
+    RequeueFailedJobs,
+    RunJobs,
+    ScanJobs,
+    TimeOutClaims,
+    create_queues,
+)
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,
@@ -92,20 +119,20 @@ class ShardMachine(RuleBasedStateMachine):
     def delete_queue(self, queue: str, again: bool, sure: bool) -> None:
         if not sure:
             return
-        self.pair.both(lambda shard: shard.delete_queues([queue]))
+        self.pair.both(lambda shard: shard.submit(DeleteQueues([queue])))
         if again:
-            self.pair.both(lambda shard: shard.create_queues([queue], self.now))
+            self.pair.both(lambda shard: shard.submit(create_queues([queue], self.now)))
 
     @rule()
     def create_queues(self) -> None:
-        self.pair.both(lambda shard: shard.create_queues(QUEUES, self.now))
+        self.pair.both(lambda shard: shard.submit(create_queues(QUEUES, self.now)))
 
     @rule(paused=st.sampled_from([None, True, False]), timeout_ms=st.sampled_from([None, 5]))
     def configure(self, paused: bool | None, timeout_ms: int | None) -> None:
-        queues = self.pair.both(lambda shard: shard.list_queues())
+        queues = self.pair.both(lambda shard: shard.submit(ListQueues()))
         config = None if timeout_ms is None else QueueConfig(claim_timeout_ms=timeout_ms)
         if queues:
-            self.pair.both(lambda shard: shard.configure_queue(queues[0].name, config=config, paused=paused))
+            self.pair.both(lambda shard: shard.submit(ConfigureQueue(queues[0].name, config=config, paused=paused)))
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
 
@@ -120,12 +147,12 @@ class ShardMachine(RuleBasedStateMachine):
         self, queue: str, jobs: list[JobAbout], request_key: str | None, fingerprint: bytes, max_backlog: int | None
     ) -> None:
         request = InsertRequest(queue, self.new_jobs(queue, jobs), request_key, fingerprint, max_backlog)
-        self.pair.both(lambda shard: shard.insert_jobs([request], self.now))
+        self.pair.both(lambda shard: shard.submit(InsertJobs([request], self.now)))
 
     @rule(queues=st.lists(drawn.queues, min_size=2, max_size=3), jobs=drawn.jobs)
     def insert_for_many(self, queues: list[str], jobs: list[JobAbout]) -> None:
         requests = [InsertRequest(queue, self.new_jobs(queue, jobs)) for queue in queues]
-        self.pair.both(lambda shard: shard.insert_jobs(requests, self.now))
+        self.pair.both(lambda shard: shard.submit(InsertJobs(requests, self.now)))
 
     @rule(
         queue=drawn.queues,
@@ -135,7 +162,7 @@ class ShardMachine(RuleBasedStateMachine):
     def claim(self, queue: str, limits: list[int], source: str) -> None:
         calls = [ClaimCall(limit, self.holder(source), MAX_BYTES) for limit in limits]
         order = ClaimOrder(queue, calls, TIMEOUT_MS, from_memory=True)
-        [claimed] = self.pair.both(lambda shard: shard.claim_jobs([order], self.now))
+        [claimed] = self.pair.both(lambda shard: shard.submit(ClaimJobs([order], self.now)))
         if hasattr(claimed, "jobs"):
             for call, jobs in zip(calls, claimed.jobs, strict=True):
                 self.tokens.update((job.id, call.holder.token) for job in jobs)
@@ -164,12 +191,12 @@ class ShardMachine(RuleBasedStateMachine):
             JobAck(key, succeeded, token.of(self.token(key)), status, delay_ms, final, error, error)
             for key in self.in_hand(picks)
         ]
-        self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
+        self.pair.both(lambda shard: shard.submit(FinishJobs(acks, self.now)))
 
     @rule(picks=drawn.picks)
     def succeed_plainly(self, picks: list[int]) -> None:
         acks = [JobAck(key, True, self.token(key)) for key in self.in_hand(picks)]
-        self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
+        self.pair.both(lambda shard: shard.submit(FinishJobs(acks, self.now)))
 
     # --- jobs in hand ---------------------------------------------------------------------------------------------------
 
@@ -199,33 +226,33 @@ class ShardMachine(RuleBasedStateMachine):
             JobCheckpoint(key, source, token.of(self.token(key)), body, back, run_after_ms, attempts, status)
             for key in self.in_hand(picks)
         ]
-        self.pair.both(lambda shard: shard.checkpoint_jobs(checkpoints, self.now))
+        self.pair.both(lambda shard: shard.submit(CheckpointJobs(checkpoints, self.now)))
 
     @rule(picks=drawn.picks, right=st.booleans())
     def heartbeat(self, picks: list[int], right: bool) -> None:
         refs = [ClaimRef(key, self.token(key) if right else "wrong") for key in self.in_hand(picks)]
-        self.pair.both(lambda shard: shard.extend_claims(refs, self.now))
+        self.pair.both(lambda shard: shard.submit(ExtendClaims(refs, self.now)))
 
     @rule(picks=drawn.picks, delay_ms=st.sampled_from([0, 400]))
     def release(self, picks: list[int], delay_ms: int) -> None:
         refs = [ClaimRef(key, self.token(key), delay_ms) for key in self.in_hand(picks)]
-        self.pair.both(lambda shard: shard.release_jobs(refs, self.now))
+        self.pair.both(lambda shard: shard.submit(ReleaseJobs(refs, self.now)))
 
     @rule(picks=drawn.picks)
     def cancel(self, picks: list[int]) -> None:
         keys = list(self.picked(picks))
-        self.pair.both(lambda shard: shard.cancel_jobs(keys, self.now))
+        self.pair.both(lambda shard: shard.submit(CancelJobs(keys, self.now)))
 
     @rule(picks=drawn.picks, attempts=st.integers(1, 4), delay_ms=st.sampled_from([-100, 0, 400]))
     def run_jobs(self, picks: list[int], attempts: int, delay_ms: int) -> None:
         orders = [RunOrder(key, attempts, self.now + delay_ms) for key in self.picked(picks)]
-        self.pair.both(lambda shard: shard.run_jobs(orders, self.now))
+        self.pair.both(lambda shard: shard.submit(RunJobs(orders, self.now)))
 
     @rule(picks=drawn.picks, priority=drawn.priorities)
     def move_jobs(self, picks: list[int], priority: int) -> None:
         """Both names of a moved job are known from then on: the old one names nothing, or a job that moved back."""
         keys = list(self.picked(picks))
-        answers = self.pair.both(lambda shard: shard.move_jobs(keys, priority, self.now))
+        answers = self.pair.both(lambda shard: shard.submit(MoveJobs(keys, priority, self.now)))
         for key, acked in zip(keys, answers, strict=True):
             moved = key._replace(priority=priority)
             if acked.outcome is Outcome.APPLIED and moved not in self.keys:
@@ -236,7 +263,7 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(queue=drawn.queues, priority=drawn.priorities, attempts=st.integers(1, 4), limit=drawn.limits)
     def retry_failed(self, queue: str, priority: int, attempts: int, limit: int) -> None:
         order = Requeue(queue, priority, attempts, self.now, limit)
-        self.pair.both(lambda shard: shard.requeue_failed_jobs(order, self.now))
+        self.pair.both(lambda shard: shard.submit(RequeueFailedJobs(order, self.now)))
 
     @rule(
         queue=drawn.queues,
@@ -248,12 +275,12 @@ class ShardMachine(RuleBasedStateMachine):
     def purge(self, queue: str, state: JobState, priority: int, limit: int, sure: bool) -> None:
         if not sure:
             return
-        self.pair.both(lambda shard: shard.purge_jobs(Purge(queue, state, priority, limit)))
+        self.pair.both(lambda shard: shard.submit(PurgeJobs(Purge(queue, state, priority, limit))))
 
     @rule(picks=drawn.picks, state=st.one_of(st.none(), st.sampled_from(list(JobState))))
     def delete(self, picks: list[int], state: JobState | None) -> None:
         keys = list(self.picked(picks))
-        self.pair.both(lambda shard: shard.delete_jobs(keys, state))
+        self.pair.both(lambda shard: shard.submit(DeleteJobs(keys, state)))
 
     # --- maintenance ----------------------------------------------------------------------------------------------------
 
@@ -261,28 +288,28 @@ class ShardMachine(RuleBasedStateMachine):
     def time_out_claims(self, limit: int) -> None:
         if limit and self.some_are_equally_late():
             limit = ALL
-        self.pair.both(lambda shard: shard.time_out_claims(self.now, limit))
+        self.pair.both(lambda shard: shard.submit(TimeOutClaims(self.now, limit)))
 
     def some_are_equally_late(self) -> bool:
         """Which of them a limit cuts off is any store's choice."""
-        found = self.pair.run(self.pair.model.lookup_jobs(self.keys, bodies=False)) if self.keys else []
+        found = self.pair.run(self.pair.model.submit(LookupJobs(self.keys, bodies=False))) if self.keys else []
         deadlines = [job.claim_deadline_ms for job in found if job is not None and job.claim_deadline_ms is not None]
         return len(set(deadlines)) < len(deadlines)
 
     @rule()
     def expire(self) -> None:
-        self.pair.both(lambda shard: shard.expire_jobs(self.now, ALL))
+        self.pair.both(lambda shard: shard.submit(ExpireJobs(self.now, ALL)))
 
     @rule(ttl_ms=st.sampled_from([0, 1_000, 5_000]))
     def collect_garbage(self, ttl_ms: int) -> None:
         ttls = [TimeToLive(queue, ttl_ms, 2 * ttl_ms) for queue in QUEUES]
-        self.pair.both(lambda shard: shard.collect_garbage(ttls, self.now, ALL))
+        self.pair.both(lambda shard: shard.submit(CollectGarbage(ttls, self.now, ALL)))
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
     @rule(queue=drawn.queues, limit=drawn.limits)
     def peek(self, queue: str, limit: int) -> None:
-        self.pair.both(lambda shard: shard.peek_jobs(queue, limit, self.now, MAX_BYTES))
+        self.pair.both(lambda shard: shard.submit(PeekJobs(queue, limit, self.now, MAX_BYTES)))
 
     @rule(
         queue=drawn.queues,
@@ -302,18 +329,18 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(picks=drawn.picks, bodies=st.booleans())
     def lookup(self, picks: list[int], bodies: bool) -> None:
         keys = list(self.picked(picks))
-        self.pair.both(lambda shard: shard.lookup_jobs(keys, bodies=bodies))
+        self.pair.both(lambda shard: shard.submit(LookupJobs(keys, bodies=bodies)))
 
     @rule()
     def count(self) -> None:
         for shard in (self.pair.model, *self.pair.servers):
-            self.pair.run(shard.advance_due(self.now, ALL))
-        self.pair.both(lambda shard: shard.count_jobs())
+            self.pair.run(shard.submit(AdvanceDue(self.now, ALL)))
+        self.pair.both(lambda shard: shard.submit(CountJobs()))
 
     def look_at_everything(self) -> None:
         """All jobs ever made, all counters, all queues."""
-        self.pair.both(lambda shard: shard.lookup_jobs(self.keys, bodies=True))
-        self.pair.both(lambda shard: shard.list_queues())
+        self.pair.both(lambda shard: shard.submit(LookupJobs(self.keys, bodies=True)))
+        self.pair.both(lambda shard: shard.submit(ListQueues()))
         self.count()
         for queue in QUEUES:
             for state in JobState:
@@ -322,7 +349,7 @@ class ShardMachine(RuleBasedStateMachine):
                         self.page(Page(queue, state, [priority], ALL, due_by_ms=self.now, future=future))
 
     def page(self, page: Page) -> Any:
-        return self.pair.both(lambda shard: shard.scan_jobs(page))
+        return self.pair.both(lambda shard: shard.submit(ScanJobs(page)))
 
     # --- making values --------------------------------------------------------------------------------------------------
 
@@ -366,7 +393,7 @@ class ServersMachine(ShardMachine):
 
     @rule(queue=drawn.queues)
     def delete_any_queue(self, queue: str) -> None:
-        self.pair.both(lambda shard: shard.delete_queues([queue]))
+        self.pair.both(lambda shard: shard.submit(DeleteQueues([queue])))
 
     @rule(queue=drawn.queues, jobs=drawn.jobs, limit=st.sampled_from([1, 100]), ms=drawn.steps_ms)
     def begin_anew(self, queue: str, jobs: list[JobAbout], limit: int, ms: int) -> None:
@@ -375,7 +402,7 @@ class ServersMachine(ShardMachine):
         Far more often than in life: that is what a memory may miss.
         """
         self.delete_any_queue(queue)
-        self.pair.both(lambda shard: shard.create_queues([queue], self.now))
+        self.pair.both(lambda shard: shard.submit(create_queues([queue], self.now)))
         self.insert(queue, jobs, None, b"", None)
         self.claim(queue, [limit], "w")
         self.time_passes(ms)
@@ -384,14 +411,14 @@ class ServersMachine(ShardMachine):
     def advance_due(self) -> None:
         """Through one server, and looked at through others."""
         for shard in (self.pair.model, self.pair.one()):
-            self.pair.run(shard.advance_due(self.now, ALL))
+            self.pair.run(shard.submit(AdvanceDue(self.now, ALL)))
 
     @invariant()
     def no_job_is_lost_and_all_are_counted(self) -> None:
         """Each job is where the model has it, held by the worker that the model names. When future jobs count as due is left to `count`."""
         if self.keys:
-            self.pair.both(lambda shard: shard.lookup_jobs(self.keys, bodies=False))
-        self.pair.both(lambda shard: _undated(shard.count_jobs()))
+            self.pair.both(lambda shard: shard.submit(LookupJobs(self.keys, bodies=False)))
+        self.pair.both(lambda shard: _undated(shard.submit(CountJobs())))
 
 
 async def _undated(counting: Awaitable[Sequence[QueueCounts]]) -> list[QueueCounts]:
@@ -412,7 +439,7 @@ class QueuesMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self.pair.reopen()
-            self.pair.both(lambda shard: shard.list_queues())
+            self.pair.both(lambda shard: shard.submit(ListQueues()))
         finally:
             self.pair.close()
 
@@ -435,12 +462,12 @@ class QueuesMachine(RuleBasedStateMachine):
     def create(self, queue: str, made: int, before_ms: int | None) -> None:
         """`before_ms`: how long before that it was deleted."""
         life = Life(self.at(made), 0 if before_ms is None else self.at(made) - before_ms)
-        self.pair.both(lambda shard: shard.create_queues([queue], self.pair.now, life=life))
+        self.pair.both(lambda shard: shard.submit(create_queues([queue], self.pair.now, life=life)))
 
     @rule(queue=drawn.queues, ms=drawn.other_clocks_ms, remembered=st.booleans())
     def delete(self, queue: str, ms: int, remembered: bool) -> None:
         deleted_ms = self.at(ms) if remembered else 0
-        self.pair.both(lambda shard: shard.delete_queues([queue], deleted_ms, self.pair.now))
+        self.pair.both(lambda shard: shard.submit(DeleteQueues([queue], deleted_ms, self.pair.now)))
 
     @rule(
         queue=drawn.queues,
@@ -455,16 +482,18 @@ class QueuesMachine(RuleBasedStateMachine):
     ) -> None:
         version = Versions().following(self.at(ms), bits) if versioned else ""
         config = None if timeout_ms is None else QueueConfig(claim_timeout_ms=timeout_ms)
-        if queue in [known.name for known in self.pair.both(lambda shard: shard.list_queues())]:
-            self.pair.both(lambda shard: shard.configure_queue(queue, config=config, paused=paused, version=version))
+        if queue in [known.name for known in self.pair.both(lambda shard: shard.submit(ListQueues()))]:
+            self.pair.both(
+                lambda shard: shard.submit(ConfigureQueue(queue, config=config, paused=paused, version=version))
+            )
 
     @rule(queue=drawn.queues, made=drawn.other_clocks_ms, set_ms=drawn.other_clocks_ms, paused=st.booleans())
     def merge(self, queue: str, made: int, set_ms: int, paused: bool) -> None:
         """What another shard has of a queue."""
         version = Versions().following(self.at(set_ms), 2)
         there = Queue(queue, QueueConfig(), paused, Versions("", version), Life(self.at(made)))
-        self.pair.both(lambda shard: shard.merge_queues([there], self.pair.now))
+        self.pair.both(lambda shard: shard.submit(MergeQueues([there], self.pair.now)))
 
     @invariant()
     def queues_are_the_same(self) -> None:
-        self.pair.both(lambda shard: shard.list_queues())
+        self.pair.both(lambda shard: shard.submit(ListQueues()))

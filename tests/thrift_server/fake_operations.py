@@ -45,7 +45,7 @@ from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.features.audit.trail import entry_of
+from pinlater.server.features.audit.trail import entry_for
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.values import DequeueResult
 
@@ -311,7 +311,7 @@ class FakeOperations:
         return self
 
     def changed(self, change: AdministrativeChange) -> None:
-        self.noted.append(entry_of(change))
+        self.noted.append(entry_for(change))
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         self.undelivered_calls.append((queue, claimed))

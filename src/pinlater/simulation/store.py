@@ -18,6 +18,7 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import JobState
+from pinlater.server.storage.commands import CountJobs, ScanJobs
 from pinlater.server.storage.leases import each_once, is_alive, shard_time
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.sqlite.dialect import at_once
@@ -36,7 +37,7 @@ from pinlater.server.storage.values import (
 )
 from pinlater.simulation.enqueue_tries import EnqueueTry
 from pinlater.simulation.loop import ProcessLoop, Timeline, new_process
-from pinlater.simulation.store_methods import WRITERS
+from pinlater.simulation.store_calls import WRITERS, CallKind
 from pinlater.simulation.store_session import Session
 from pinlater.simulation.store_trouble import CALM, Fate, StoreTrouble, draw_fate
 
@@ -123,7 +124,7 @@ class SimulatedStore:
     )  # by body, of requests with keys: where there are other stores
     sessions: list[Session] = field(default_factory=list)  # of all servers that there were
     calls: int = 0
-    called: Counter[str] = field(default_factory=Counter)  # calls by their method
+    called: Counter[CallKind] = field(default_factory=Counter)  # calls by their kind
     changed: int = 0
     fails_until_s: float = 0.0  # when the last error that was drawn so far will have come
     _held: list[Callable[[], None]] = field(default_factory=list)
@@ -151,22 +152,22 @@ class SimulatedStore:
         for call in held:
             call()
 
-    def fate(self, method: str, host: str) -> Fate:
+    def fate(self, kind: CallKind, host: str) -> Fate:
         """Draws what becomes of a call from that host."""
         calm, reachable = self.trouble is self.calm, host not in self.gone_for
-        return draw_fate(self.random, self.trouble, method, calm=calm, reachable=reachable)
+        return draw_fate(self.random, self.trouble, kind, calm=calm, reachable=reachable)
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
-    def send(self, session: Session, method: str, act: Callable[[], Any]) -> asyncio.Future[Any]:
+    def send(self, session: Session, kind: CallKind, act: Callable[[], Any]) -> asyncio.Future[Any]:
         """Sends a call of a session's process there; the future of its answer."""
         self.calls += 1
-        self.called[method] += 1
+        self.called[kind] += 1
         loop = cast("ProcessLoop", asyncio.get_running_loop())
         answer: asyncio.Future[Any] = loop.create_future()
-        fate = self.fate(method, loop.host)
+        fate = self.fate(kind, loop.host)
         call = _StoreCall(
-            self, session, loop, answer, fate, act, self._crash_point(loop), WRITERS.get(method, ""), self.calls
+            self, session, loop, answer, fate, act, self._crash_point(loop), WRITERS.get(kind, ""), self.calls
         )
         now_s = self.timeline.now_s
         if fate.carried_out_s is not None:
@@ -298,10 +299,10 @@ class SimulatedStore:
         """All jobs, or those in these states, by queue and id, with their bodies: for verdicts."""
         pages = [
             Page(count.queue, state, [count.counts.priority], _ALL, due_by_ms=_ALL, bodies=True, max_bytes=_ALL)
-            for count in at_once(self.data.count_jobs())
+            for count in at_once(self.data.submit(CountJobs()))
             for state in states or JobState
         ]
-        rows = [row for page in pages for row in cast("Sequence[PageRow]", at_once(self.data.scan_jobs(page)))]
+        rows = [row for page in pages for row in cast("Sequence[PageRow]", at_once(self.data.submit(ScanJobs(page))))]
         return sorted(rows, key=lambda row: (row.key.queue, row.key.id))
 
     def claims(self) -> list[ClaimRef]:

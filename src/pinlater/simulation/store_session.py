@@ -10,14 +10,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from msgspec.structs import astuple
+
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    Announce,
+    Answer,
+    AskShardTime,
+    AskState,
+    ChangeOwners,
+    CheckpointJobs,
+    ClaimJobs,
+    CollectGarbage,
+    Command,
+    ExpireJobs,
+    FinishJobs,
+    InsertJobs,
+    ListAudit,
+    ListChangedQueues,
+    ListMembers,
+    ListOwners,
+    PruneAudit,
+    PruneFailures,
+    ReleaseJobs,
+    TimeOutClaims,
+)
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.leases import log_jump, shard_time, time_to_tell
 from pinlater.server.storage.snapshots import Snapshots
 from pinlater.server.storage.sqlite.dialect import at_once
+from pinlater.server.storage.table import CommandTable, Table, entry_of
 from pinlater.server.storage.values import (
     Capabilities,
     ClaimOrder,
@@ -28,13 +55,22 @@ from pinlater.server.storage.values import (
     TimeToLive,
 )
 from pinlater.simulation.loop import ProcessLoop, ProcessState
-from pinlater.simulation.store_methods import CHANGES, MAKES_READY, READS, UNTOLD
+from pinlater.simulation.store_calls import (
+    AskSize,
+    CallKind,
+    Open,
+    Ping,
+    ReleaseTokens,
+    TakeSnapshot,
+    TellTime,
+    is_told,
+)
 
 if TYPE_CHECKING:
     from pinlater.simulation.store import SimulatedStore, StoreSnapshot, ToldHere
 
 
-class Session:
+class Session(CommandTable):
     """Implements `storage.interface.SharedShard`: one server's view of a shared store."""
 
     capabilities = Capabilities(kind="simulated", shared=True, durable=True)
@@ -64,11 +100,11 @@ class Session:
     def follow(self, others: Callable[[], Hashable | None]) -> None:
         self._snapshots.others = others
 
-    async def state(self) -> Hashable | None:
+    async def _state(self) -> Hashable | None:
         return await self._snapshots.state()
 
     async def _look(self) -> StoreSnapshot:
-        return cast("StoreSnapshot", await self._call("snapshot", self.store.snapshot))
+        return cast("StoreSnapshot", await self._call(TakeSnapshot, self.store.snapshot))
 
     def as_shard(self) -> Shard:
         """Itself, as what it stands for."""
@@ -81,34 +117,35 @@ class Session:
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
-    def __getattr__(self, method: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if method not in READS | UNTOLD | CHANGES:
-            raise AttributeError(method)
-        data = self.store.data
+    def submit(self, command: Command[Answer]) -> Coroutine[Any, Any, Answer]:
+        return super().submit(command) if type(command) in self.table else self._carry_out(command)
 
-        def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-            return self._call(method, lambda: at_once(getattr(data, method)(*args, **kwargs)), args)
+    async def _carry_out(self, command: Command[Answer]) -> Answer:
+        """Carries out a command as the store in memory does."""
 
-        setattr(self, method, call)
-        return call
+        def act() -> Answer:
+            answer = at_once(self.store.data.submit(command))
+            if isinstance(command, ReleaseJobs | FinishJobs | CheckpointJobs):
+                self._note([item.key.queue for item in astuple(command)[0]])
+            return answer
 
-    async def _call(self, method: str, act: Callable[[], Any], args: Sequence[Any] = ()) -> Any:
+        return cast("Answer", await self._call(type(command), act))
+
+    async def _call(self, kind: CallKind, act: Callable[[], Any]) -> Any:
         if not self._open:
             raise ShardConnectionFailed(f"Shard {self.name} is not open")
-        if method in CHANGES:
+        if is_told(kind):
             try:
-                return await self.store.send(self, method, lambda: self._change(method, act, args))
+                return await self.store.send(self, kind, lambda: self._change(act))
             finally:
                 self.changes += 1
-        return await self.store.send(self, method, act)
+        return await self.store.send(self, kind, act)
 
-    def _change(self, method: str, act: Callable[[], Any], args: Sequence[Any]) -> Any:
+    def _change(self, act: Callable[[], Any]) -> Any:
         """A transaction that changes something: where another server has taken the slot it is done with a new one."""
         self._keep_slot()
         result = act()
         self.store.changed += 1
-        if method in MAKES_READY:
-            self._note([item.queue if method == "insert_jobs" else item.key.queue for item in args[0]])
         return result
 
     def _keep_slot(self) -> bool:
@@ -138,7 +175,7 @@ class Session:
 
         self._loop = cast("ProcessLoop", asyncio.get_running_loop())
         self.server = self._loop.name
-        self.slot, self.highest_id = await self.store.send(self, "open", join)
+        self.slot, self.highest_id = await self.store.send(self, Open, join)
         self._open = True
 
     async def close(self) -> None:
@@ -160,7 +197,7 @@ class Session:
             lease.seen_ms = self.store.now_ms()
             return lease.seen_ms, lease.ahead_ms
 
-        renewed = await self._call("ping", renew)
+        renewed = await self._call(Ping, renew)
         if now_ms is None or renewed is None:
             return
         store_ms, known_ms = renewed
@@ -168,30 +205,33 @@ class Session:
         ahead_ms = time_to_tell(known_ms, now_ms, answered_ms, store_ms)
         if ahead_ms is not None:
             log_jump(f"Shard {self.name}: the database's clock", known_ms, ahead_ms)
-            await self._call("tell_time", lambda: self._tell_time(ahead_ms))
+            await self._call(TellTime, lambda: self._tell_time(ahead_ms))
 
     def _tell_time(self, ahead_ms: int) -> None:
         lease = self.store.leases.get(self.slot)
         if lease is not None and lease.session is self:
             lease.ahead_ms = ahead_ms
 
+    async def size(self) -> ShardSize:
+        return cast("ShardSize", await self._call(AskSize, ShardSize))
+
     def figures(self) -> dict[str, float]:
         return {}
 
-    async def shard_time(self) -> ShardTime:
+    async def _shard_time(self) -> ShardTime:
         """The time of the servers that are there; the database's own where they go by it, or there are none."""
 
         def look() -> tuple[ShardTime, ToldHere]:
             return shard_time(self.store.now_ms(), self.store.told_ms(self)), self.store.told_time()
 
-        time, told_here = await self._call("shard_time", look)
+        time, told_here = await self._call(AskShardTime, look)
         self.told_here.append(told_here)
         return cast("ShardTime", time)
 
     def register_as(self, address: str) -> None:
         self.registered_as = address
 
-    async def announce(self, address: str) -> str:
+    async def _announce(self, address: str) -> str:
         self.registered_as = address
 
         def note() -> str:
@@ -199,18 +239,18 @@ class Session:
             self.store.leases[self.slot].address = address
             return f"secret of {self.name}"
 
-        return cast("str", await self._call("announce", note))
+        return cast("str", await self._call(Announce, note))
 
-    async def members(self) -> Sequence[Member]:
-        return cast("Sequence[Member]", await self._call("members", self.store.members))
+    async def _members(self) -> Sequence[Member]:
+        return cast("Sequence[Member]", await self._call(ListMembers, self.store.members))
 
-    async def owners(self) -> Owners:
-        return cast("Owners", await self._call("owners", lambda: self.store.owners))
+    async def _owners(self) -> Owners:
+        return cast("Owners", await self._call(ListOwners, lambda: self.store.owners))
 
-    async def change_owners(self, known: Owners, owners: Owners) -> bool:
-        return cast("bool", await self._call("change_owners", lambda: self.store.change_owners(known, owners)))
+    async def _change_owners(self, known: Owners, owners: Owners) -> bool:
+        return cast("bool", await self._call(ChangeOwners, lambda: self.store.change_owners(known, owners)))
 
-    async def changed_queues(self) -> Sequence[str]:
+    async def _list_changed_queues(self) -> Sequence[str]:
         def look() -> list[str]:
             others = {key: count for key, count in self.store.activity.items() if key[1] != self.slot}
             changed = dict.fromkeys(
@@ -220,40 +260,41 @@ class Session:
             return list(changed)
 
         given_back, self._given_back = self._given_back, {}
-        return list(dict.fromkeys([*given_back, *await self._call("changed_queues", look)]))
+        return list(dict.fromkeys([*given_back, *await self._call(ListChangedQueues, look)]))
 
     # --- jobs ---------------------------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Any]:
+    async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Any]:
         """Ids of a slot that was lost are refused, since another server makes the same."""
 
         def insert() -> list[Any]:
             answers = [
                 ShardConnectionFailed("this server's slot was taken over", retry_after_ms=0)
                 if any(slot_of(job.id) in self.lost for job in request.jobs)
-                else at_once(self.store.data.insert_jobs([request], now_ms))[0]
+                else at_once(self.store.data.submit(InsertJobs([request], now_ms)))[0]
                 for request in requests
             ]
             self.store.note_stored(requests, answers)
             keys = {job.unique.key for request in requests for job in request.jobs if job.unique is not None}
+            self._note([request.queue for request in requests])
             self.store.doubled_keys += [key for key in sorted(keys) if len(self.store.holders_of(key)) > 1]
             return answers
 
-        return cast("Sequence[Any]", await self._call("insert_jobs", insert, [requests]))
+        return cast("Sequence[Any]", await self._call(InsertJobs, insert))
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
+    async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
         """Where the outcome is unknown, what may have been claimed is given back by the next sweep, as MySQL's store does."""
         try:
-            claimed = await self._call("claim_jobs", lambda: at_once(self.store.data.claim_jobs(orders, now_ms)))
+            claimed = await self._call(ClaimJobs, lambda: at_once(self.store.data.submit(ClaimJobs(orders, now_ms))))
         except (OutcomeUnknown, asyncio.CancelledError):
             self._outcome_unknown.update(dict.fromkeys(call.holder.token for order in orders for call in order.calls))
             raise
         return cast("Sequence[Any]", claimed)
 
-    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
+    async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
         if self._outcome_unknown:
             tokens = dict.fromkeys(self._outcome_unknown)
-            queues = await self._call("release_tokens", lambda: self._release_tokens(tokens, now_ms))
+            queues = await self._call(ReleaseTokens, lambda: self._release_tokens(tokens, now_ms))
             for token in tokens:
                 self._outcome_unknown.pop(token, None)
             self._given_back.update(queues)
@@ -261,46 +302,63 @@ class Session:
             return []
 
         def sweep() -> Sequence[Any]:
-            swept = at_once(self.store.data.time_out_claims(now_ms, limit, quarantine_after))
+            swept = at_once(self.store.data.submit(TimeOutClaims(now_ms, limit, quarantine_after)))
             self._note([row.queue for row in swept])
             return cast("Sequence[Any]", swept)
 
-        return cast("Sequence[Any]", await self._call("time_out_claims", sweep))
+        return cast("Sequence[Any]", await self._call(TimeOutClaims, sweep))
 
-    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Any]:
+    async def _expire(self, now_ms: int, limit: int) -> Sequence[Any]:
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
-        return cast("Sequence[Any]", await self._change_data("expire_jobs", now_ms, limit))
+        return await self._carry_out(ExpireJobs(now_ms, limit))
 
-    async def advance_due(self, now_ms: int, limit: int) -> int:
+    async def _advance_due(self, now_ms: int, limit: int) -> int:
         if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
             return 0
-        return cast("int", await self._change_data("advance_due", now_ms, limit))
+        return await self._carry_out(AdvanceDue(now_ms, limit))
 
-    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Any]:
+    async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Any]:
         if limit <= 0 or not (await self._snapshots.latest()).has_garbage:
             return []
-        return cast("Sequence[Any]", await self._change_data("collect_garbage", ttls, now_ms, limit))
+        return await self._carry_out(CollectGarbage(ttls, now_ms, limit))
 
-    async def prune_audit(self, before: str, limit: int) -> int:
+    async def _prune_audit(self, before: str, limit: int) -> int:
         def look() -> Sequence[Any]:
-            return cast("Sequence[Any]", at_once(self.store.data.list_audit("", before, 1)))
+            return cast("Sequence[Any]", at_once(self.store.data.submit(ListAudit("", before, 1))))
 
-        if limit <= 0 or not await self._call("list_audit", look):
+        if limit <= 0 or not await self._call(ListAudit, look):
             return 0
-        return cast("int", await self._change_data("prune_audit", before, limit))
+        return await self._carry_out(PruneAudit(before, limit))
 
-    async def prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
+    async def _prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
         """Finds nothing: a simulation is shorter than failures are kept."""
         del before_ms, before_hour, limit
         return 0
 
-    async def _change_data(self, method: str, *args: Any) -> Any:
-        return await self._call(method, lambda: at_once(getattr(self.store.data, method)(*args)), args)
-
     def _release_tokens(self, tokens: dict[str, None], now_ms: int) -> dict[str, None]:
         refs = [ref for ref in self.store.claims() if ref.token in tokens]
-        at_once(self.store.data.release_jobs(refs, now_ms))
+        at_once(self.store.data.submit(ReleaseJobs(refs, now_ms)))
         queues = [ref.key.queue for ref in refs]
         self._note(queues)
         return dict.fromkeys(queues)
+
+    table: ClassVar[Table] = dict(
+        [
+            entry_of(AskState)(_state),
+            entry_of(AskShardTime)(_shard_time),
+            entry_of(Announce)(_announce),
+            entry_of(ListMembers)(_members),
+            entry_of(ListOwners)(_owners),
+            entry_of(ChangeOwners)(_change_owners),
+            entry_of(ListChangedQueues)(_list_changed_queues),
+            entry_of(InsertJobs)(_insert),
+            entry_of(ClaimJobs)(_claim),
+            entry_of(TimeOutClaims)(_time_out_claims),
+            entry_of(ExpireJobs)(_expire),
+            entry_of(AdvanceDue)(_advance_due),
+            entry_of(CollectGarbage)(_collect_garbage),
+            entry_of(PruneAudit)(_prune_audit),
+            entry_of(PruneFailures)(_prune_failures),
+        ]
+    )

@@ -7,11 +7,11 @@ from random import Random
 from typing import NamedTuple
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
-from pinlater.simulation.store_methods import READS
+from pinlater.simulation.store_calls import CallKind, only_looks
 
 
 class StoreTrouble(NamedTuple):
-    """Shares of calls. `latency_s`: what an ordinary one takes at most; `only`: the methods that it befalls, all where there are none."""
+    """Shares of calls. `latency_s`: what an ordinary one takes at most; `only`: the calls that it befalls, all where there are none."""
 
     latency_s: float = 0.002
     refused: float = 0.0  # surely not carried out
@@ -23,7 +23,7 @@ class StoreTrouble(NamedTuple):
     hung: float = 0.0  # takes longer than any caller waits
     late_s: float = 12.0  # the longest time that a hung call takes; a late one takes two thirds of it
     unknown_after_s: float = 3.0  # so long it takes at most until a caller is told that the outcome is unknown
-    only: tuple[str, ...] = ()
+    only: tuple[CallKind, ...] = ()
 
 
 CALM = StoreTrouble()
@@ -37,13 +37,13 @@ class Fate(NamedTuple):
     error: type[PinLaterError] | None = None
 
 
-def draw_fate(random: Random, trouble: StoreTrouble, method: str, *, calm: bool, reachable: bool) -> Fate:
+def draw_fate(random: Random, trouble: StoreTrouble, kind: CallKind, *, calm: bool, reachable: bool) -> Fate:
     """What becomes of a call. `calm`: only its latency is drawn; `reachable`: whether the store takes connections from its host."""
     there_s = trouble.latency_s * (0.1 + 0.4 * random.random())
     back_s = trouble.latency_s * (0.1 + 0.4 * random.random())
     if not reachable:
         return Fate(None, there_s + back_s, ShardConnectionFailed)
-    if calm or (trouble.only and method not in trouble.only):
+    if calm or (trouble.only and kind not in trouble.only):
         return Fate(there_s, there_s + back_s)
     drawn = random.random()
     unknown_s = trouble.unknown_after_s * random.random()
@@ -68,6 +68,6 @@ def draw_fate(random: Random, trouble: StoreTrouble, method: str, *, calm: bool,
         return Fate(there_s, there_s + back_s)
     if fate.carried_out_s is not None and fate.error is None and fate.answered_s < fate.carried_out_s:
         fate = fate._replace(answered_s=fate.carried_out_s + back_s)
-    if fate.error is OutcomeUnknown and method in READS:
+    if fate.error is OutcomeUnknown and only_looks(kind):
         fate = fate._replace(error=ShardConnectionFailed)
     return fate

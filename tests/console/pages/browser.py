@@ -28,6 +28,7 @@ from pinlater.server.access.control import AccessControl
 from pinlater.server.features.history.sample import QueueSample, pack
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
+from pinlater.server.storage.commands import SaveSamples, create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
 from tests.assembly import listen, open_core
@@ -165,7 +166,7 @@ async def _console(server: str) -> AsyncIterator[str]:
 
 async def fill_history(shard: MemoryShard, now_ms: int) -> None:
     """An hour of `mail`, with two deployments; `images` grows. The queues are as old as the store."""
-    await shard.create_queues(["mail", "images"], now_ms)
+    await shard.submit(create_queues(["mail", "images"], now_ms))
     first_ms = now_ms // 60_000 * 60_000 - 60 * 60_000
     samples = []
     for minute in range(60):
@@ -183,7 +184,7 @@ async def fill_history(shard: MemoryShard, now_ms: int) -> None:
         ]
     for minute, text in ((29, b"mailer 4.2"), (37, b"mailer 4.1 (back)")):
         samples.append(StoredSample(0, first_ms + minute * 60_000, "", text.hex(), text))
-    await shard.save_samples(samples)
+    await shard.submit(SaveSamples(samples))
 
 
 async def filled(client: AsyncClient) -> SampleJobs:

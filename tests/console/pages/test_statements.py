@@ -14,6 +14,7 @@ from pinlater.console.pages.shared_answers import SHARED_MS
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.ids import SLOTS, IdMaker
 from pinlater.domain.job import NewJob
+from pinlater.server.storage.commands import InsertJobs, create_queues
 from pinlater.server.storage.values import InsertRequest
 from tests.assembly import listen, open_core
 from tests.console.pages.visitor import PageVisitor
@@ -39,12 +40,12 @@ async def client(
     needs_server(request.param, request)
     shard = make_store(request.param, tmp_path)
     core = await open_core(shard, clock=clock)
-    await shard.create_queues(["mail", *QUEUES], clock.now_ms())
+    await shard.submit(create_queues(["mail", *QUEUES], clock.now_ms()))
     ids = IdMaker(clock, slot=SLOTS - 1).make(len(QUEUES))
     jobs = [NewJob(job_id, b"x", 1, clock.now_ms(), attempts_allowed=1) for job_id in ids]
     for start in range(0, len(QUEUES), 100):
         requests = [InsertRequest(QUEUES[at], [jobs[at]]) for at in range(start, start + 100)]
-        await shard.insert_jobs(requests, clock.now_ms())
+        await shard.submit(InsertJobs(requests, clock.now_ms()))
     await core.catch_up()
     server = await listen(core)
     async with AsyncClient(f"127.0.0.1:{server.port}", source="console", wait_for_servers=False) as client:

@@ -13,6 +13,17 @@ from pathlib import Path
 
 from pinlater.domain.job import Holder, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.server.storage.commands import (
+    CheckpointJobs,
+    ClaimJobs,
+    ConfigureQueue,
+    CountJobs,
+    FinishJobs,
+    InsertJobs,
+    ListQueues,
+    LookupJobs,
+    create_queues,
+)
 from pinlater.server.storage.sqlite import migration
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobAck, JobCheckpoint, JobKey
@@ -35,28 +46,30 @@ _BODIES = {1: b"one", 2: b"two", 3: b"three", 4: b"four", 5: b"\x00\xff five", 6
 
 async def fill(shard: SqliteShard) -> None:
     """Jobs in every state, with everything that a job can have."""
-    await shard.create_queues(["emails", "images"], NOW)
-    await shard.configure_queue("images", config=QUEUE_CONFIG, paused=True)
+    await shard.submit(create_queues(["emails", "images"], NOW))
+    await shard.submit(ConfigureQueue("images", config=QUEUE_CONFIG, paused=True))
     plain = [NewJob(number, _BODIES[number], 1, NOW, 2) for number in range(1, 5)]
     unique = UniqueKey("order-5", UniqueScope.UNFINISHED)
     special = NewJob(5, _BODIES[5], 2, NOW, 3, "new;", {"trace": "ä"}, unique, 9_000, NOW + 86_400_000)
     future = NewJob(6, _BODIES[6], 2, NOW + 3_600_000, 1)
-    await shard.insert_jobs([InsertRequest("emails", [*plain, special, future], "request-1", b"print")], NOW)
-    await shard.insert_jobs([InsertRequest("images", [NewJob(7, b"", 3, NOW, 1)])], NOW)
-    await shard.claim_jobs([ClaimOrder("emails", [ClaimCall(4, HOLDER)], 60_000)], NOW + 1)
-    await shard.checkpoint_jobs([JobCheckpoint(KEYS["in progress"][0], "worker", new_body=b"four, halfway")], NOW + 2)
+    await shard.submit(InsertJobs([InsertRequest("emails", [*plain, special, future], "request-1", b"print")], NOW))
+    await shard.submit(InsertJobs([InsertRequest("images", [NewJob(7, b"", 3, NOW, 1)])], NOW))
+    await shard.submit(ClaimJobs([ClaimOrder("emails", [ClaimCall(4, HOLDER)], 60_000)], NOW + 1))
+    await shard.submit(
+        CheckpointJobs([JobCheckpoint(KEYS["in progress"][0], "worker", new_body=b"four, halfway")], NOW + 2)
+    )
     acks = [
         JobAck(KEYS["succeeded"][0], True),
         JobAck(KEYS["failed"][0], False, final=True, error_type="ValueError", error_text="no"),
         JobAck(KEYS["retried"][0], False, append_status="again;", retry_delay_ms=1_000, error_type="OSError"),
     ]
-    await shard.finish_jobs(acks, NOW + 3)
+    await shard.submit(FinishJobs(acks, NOW + 3))
 
 
 async def expect(shard: SqliteShard) -> None:
     """Everything is as `fill` left it, and still works."""
     keys = [key for key, _ in KEYS.values()]
-    jobs = dict(zip(KEYS, await shard.lookup_jobs(keys, bodies=True), strict=True))
+    jobs = dict(zip(KEYS, await shard.submit(LookupJobs(keys, bodies=True)), strict=True))
     found = {name: job.state for name, job in jobs.items() if job}
     assert found == {name: state for name, (_, state) in KEYS.items()}
     bodies = {KEYS[name][0].id: job.body for name, job in jobs.items() if job}
@@ -73,14 +86,15 @@ async def expect(shard: SqliteShard) -> None:
 
 
 async def _expect_queues(shard: SqliteShard) -> None:
-    [emails, images] = await shard.list_queues()
+    [emails, images] = await shard.submit(ListQueues())
     assert (emails.name, emails.paused, images.name, images.paused) == ("emails", False, "images", True)
     assert images.config == QUEUE_CONFIG
     counts = {
-        (queue, c.priority): (c.pending, c.in_progress, c.succeeded, c.failed) for queue, c in await shard.count_jobs()
+        (queue, c.priority): (c.pending, c.in_progress, c.succeeded, c.failed)
+        for queue, c in await shard.submit(CountJobs())
     }
     assert counts == {("emails", 1): (1, 1, 1, 1), ("emails", 2): (2, 0, 0, 0), ("images", 3): (1, 0, 0, 0)}
-    [claimed] = await shard.claim_jobs([ClaimOrder("emails", [ClaimCall(10, HOLDER)], 60_000)], NOW + 2_000)
+    [claimed] = await shard.submit(ClaimJobs([ClaimOrder("emails", [ClaimCall(10, HOLDER)], 60_000)], NOW + 2_000))
     assert [job.id for job in claimed.jobs[0]] == [3, 5]  # type: ignore[union-attr]
 
 
@@ -88,7 +102,7 @@ async def _expect_keys(shard: SqliteShard) -> None:
     """The unique key is still taken, and the request key still known."""
     duplicate = NewJob(8, b"twin", 1, NOW, 1, unique=UniqueKey("order-5"))
     again = InsertRequest("emails", [NewJob(9, b"x", 1, NOW, 1)], "request-1", b"print")
-    [inserted, repeated] = await shard.insert_jobs([InsertRequest("emails", [duplicate]), again], NOW + 60_000)
+    [inserted, repeated] = await shard.submit(InsertJobs([InsertRequest("emails", [duplicate]), again], NOW + 60_000))
     assert isinstance(inserted, Inserted)
     assert isinstance(repeated, Inserted)
     assert inserted.existing == {0: (5, 2)}

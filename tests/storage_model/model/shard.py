@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Concatenate, ParamSpec
+from typing import ClassVar, Concatenate, ParamSpec
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import StatusRule
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    CancelJobs,
+    CheckpointJobs,
+    ClaimJobs,
+    CollectGarbage,
+    ConfigureQueue,
+    CountJobs,
+    DeleteJobs,
+    DeleteQueues,
+    ExpireJobs,
+    ExtendClaims,
+    FinishJobs,
+    InsertJobs,
+    ListQueues,
+    LookupJobs,
+    MergeQueues,
+    MoveJobs,
+    PeekJobs,
+    PurgeJobs,
+    ReleaseJobs,
+    RequeueFailedJobs,
+    RunJobs,
+    ScanJobs,
+    TimeOutClaims,
+)
+from pinlater.server.storage.table import CommandTable, Table, entry_of
 from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
     NOT_FOUND,
@@ -37,8 +64,8 @@ from tests.storage_model.model.queue import ModelQueue
 P = ParamSpec("P")
 
 
-class ModelShard:
-    """The methods of `storage.interface.Shard` that the machines call."""
+class ModelShard(CommandTable):
+    """The commands of a shard that the machines give."""
 
     def __init__(self, status_rule: StatusRule) -> None:
         """`status_rule`: that of the store under test, as stores differ in it."""
@@ -49,10 +76,7 @@ class ModelShard:
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
-        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
-
-    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+    async def _merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         return [self._merge(queue) for queue in queues]
 
     def _merge(self, given: Queue) -> Queue:
@@ -65,7 +89,7 @@ class ModelShard:
             self._queues[given.name] = ModelQueue(queue, self._status_rule)
         return queue
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+    async def _delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
         newest_ms = 0
         for name in names:
             queue, remembered_ms = self._queues.get(name), deleted_ms
@@ -81,36 +105,40 @@ class ModelShard:
         self._deleted = {name: at_ms for name, at_ms in self._deleted.items() if at_ms >= before_ms}
         return newest_ms
 
-    async def list_queues(self) -> Sequence[Queue]:
+    async def _list_queues(self) -> Sequence[Queue]:
         return [self._queues[name].settings for name in sorted(self._queues)]
 
-    async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+    async def _configure_queue(
+        self, name: str, config: QueueConfig | None = None, paused: bool | None = None, version: str = "", by: str = ""
     ) -> None:
         queue = self._queues[name]
-        queue.settings = queue.settings.changed(config, paused, version, "")
+        queue.settings = queue.settings.changed(config, paused, version, by)
 
     # --- jobs that are named --------------------------------------------------------------------------------------------
 
-    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
+    async def _finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return [self._on(ack.key, named.finish, ack, now_ms) for ack in acks]
 
-    async def checkpoint_jobs(self, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> Sequence[Acked]:
+    async def _checkpoint_jobs(self, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> Sequence[Acked]:
         return [self._on(progress.key, named.checkpoint, progress, now_ms) for progress in checkpoints]
 
-    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+    async def _extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return [self._on(ref.key, named.extend, ref, now_ms) for ref in claims]
 
-    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+    async def _release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return [self._on(ref.key, named.release, ref, now_ms) for ref in claims]
 
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+    async def _cancel_jobs(
+        self, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+    ) -> Sequence[Acked]:
+        """`only_state` is for commands that the machines do not give."""
+        assert only_state is None
         return [self._on(key, named.cancel, now_ms) for key in keys]
 
-    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+    async def _run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         return [self._on(order.key, named.run, order, now_ms) for order in orders]
 
-    async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
+    async def _move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
         """A job that has moved there already is found, too."""
         answers = []
         for key in keys:
@@ -118,7 +146,7 @@ class ModelShard:
             answers.append(self._on(found, named.move, priority, now_ms))
         return answers
 
-    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+    async def _delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         deleted = 0
         for key in keys:
             found = self._find(key)
@@ -127,12 +155,12 @@ class ModelShard:
                 deleted += 1
         return deleted
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+    async def _lookup_jobs(self, keys: Sequence[JobKey], bodies: bool) -> Sequence[JobInfo | None]:
         return [found[1].shown(self.name, body=bodies) if (found := self._find(key)) else None for key in keys]
 
     # --- jobs of a queue ------------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def _insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         return [
             inserting.insert(queue, request, now_ms)
             if (queue := self._queues.get(request.queue))
@@ -140,7 +168,7 @@ class ModelShard:
             for request in requests
         ]
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+    async def _claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         return [
             many.claim(queue, order, now_ms)
             if (queue := self._queues.get(order.queue))
@@ -148,45 +176,48 @@ class ModelShard:
             for order in orders
         ]
 
-    async def peek_jobs(
+    async def _peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[HandedOutJob] | PinLaterError:
         found = self._queues.get(queue)
         return many.peek(found, limit, now_ms) if found else QueueNotFound.of(queue)
 
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
+    async def _requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
         queue = self._queues.get(order.queue)
         return many.requeue_failed(queue, order, now_ms) if queue else QueueNotFound.of(order.queue)
 
-    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+    async def _purge_jobs(self, order: Purge) -> int | PinLaterError:
         queue = self._queues.get(order.queue)
         return many.purge(queue, order) if queue else QueueNotFound.of(order.queue)
 
-    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+    async def _scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         queue = self._queues.get(page.queue)
         return many.scan(queue, page, self.name) if queue else QueueNotFound.of(page.queue)
 
-    async def count_jobs(self) -> Sequence[QueueCounts]:
+    async def _count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         return [
             QueueCounts(name, queue.counts(priority))
             for name, queue in sorted(self._queues.items())
+            if queues is None or name in queues
             for priority in queue.priorities()
         ]
 
     # --- sweeps ---------------------------------------------------------------------------------------------------------
 
-    async def advance_due(self, now_ms: int, limit: int) -> None:
+    async def _advance_due(self, now_ms: int, limit: int) -> int:
         """Has no limit."""
         for queue in self._queues.values():
             queue.advance(now_ms)
+        return 0
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
+        assert quarantine_after == 0
         return many.time_out_claims(self._queues, now_ms, limit)
 
-    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         return many.expire_jobs(self._queues, now_ms, limit)
 
-    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """Has no limit."""
         return many.collect_garbage(self._queues, ttls, now_ms)
 
@@ -201,3 +232,32 @@ class ModelShard:
         queue = self._queues.get(key.queue)
         job = queue.find(key) if queue else None
         return (queue, job) if queue and job else None
+
+    table: ClassVar[Table] = dict(
+        [
+            entry_of(MergeQueues)(_merge_queues),
+            entry_of(DeleteQueues)(_delete_queues),
+            entry_of(ListQueues)(_list_queues),
+            entry_of(FinishJobs)(_finish_jobs),
+            entry_of(CheckpointJobs)(_checkpoint_jobs),
+            entry_of(ExtendClaims)(_extend_claims),
+            entry_of(ReleaseJobs)(_release_jobs),
+            entry_of(CancelJobs)(_cancel_jobs),
+            entry_of(RunJobs)(_run_jobs),
+            entry_of(MoveJobs)(_move_jobs),
+            entry_of(DeleteJobs)(_delete_jobs),
+            entry_of(LookupJobs)(_lookup_jobs),
+            entry_of(InsertJobs)(_insert_jobs),
+            entry_of(ClaimJobs)(_claim_jobs),
+            entry_of(RequeueFailedJobs)(_requeue_failed_jobs),
+            entry_of(PurgeJobs)(_purge_jobs),
+            entry_of(ScanJobs)(_scan_jobs),
+            entry_of(CountJobs)(_count_jobs),
+            entry_of(ConfigureQueue)(_configure_queue),
+            entry_of(PeekJobs)(_peek_jobs),
+            entry_of(AdvanceDue)(_advance_due),
+            entry_of(TimeOutClaims)(_time_out_claims),
+            entry_of(ExpireJobs)(_expire_jobs),
+            entry_of(CollectGarbage)(_collect_garbage),
+        ]
+    )

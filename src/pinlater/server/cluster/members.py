@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.commands import ListMembers
 from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,10 @@ class ClusterMembers:
     async def look(self) -> bool:
         """Asks the shards in reach; whether the number has changed. Raises what a shard raised if none answered."""
         before = self.servers
-        stores = {shard: shard.coordinator for shard in self._shards.in_reach() if shard.coordinator is not None}
-        answers = await asyncio.gather(*(store.members() for store in stores.values()), return_exceptions=True)
+        stores = {shard: shard.store for shard in self._shards.in_reach() if shard.shared is not None}
+        answers = await asyncio.gather(
+            *(store.submit(ListMembers()) for store in stores.values()), return_exceptions=True
+        )
         self.by_shard = {
             shard: answer
             for shard, answer in zip(stores, answers, strict=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import Announce
 from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
@@ -35,15 +36,13 @@ class Peers:
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Announces this server on shards where it isn't yet, and learns of the others. Asks a shard that fails again next time."""
         self._announced = {shard: known for shard, known in self._announced.items() if shard in members}
-        new = {
-            shard: shard.coordinator for shard in members if shard.coordinator is not None and not self._is_known(shard)
-        }
+        new = {shard: shard.store for shard in members if shard.shared is not None and not self._is_known(shard)}
         secrets = await asyncio.gather(
-            *(store.announce(self._address) for store in new.values()), return_exceptions=True
+            *(store.submit(Announce(self._address)) for store in new.values()), return_exceptions=True
         )
         for shard, secret in zip(new, secrets, strict=True):
             if isinstance(secret, str):
-                self._announced[shard] = (shard.store.slot, secret.encode())
+                self._announced[shard] = (shard.unguarded.slot, secret.encode())
             elif not isinstance(secret, PinLaterError):
                 raise secret
         self.secret_of = {
@@ -74,4 +73,4 @@ class Peers:
 
     def _is_known(self, shard: ShardLanes) -> bool:
         known = self._announced.get(shard)
-        return known is not None and known[0] == shard.store.slot
+        return known is not None and known[0] == shard.unguarded.slot

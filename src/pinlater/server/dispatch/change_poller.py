@@ -11,6 +11,7 @@ import asyncio
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.commands import ListChangedQueues
 
 
 class ChangePoller:
@@ -27,8 +28,8 @@ class ChangePoller:
         """
         if not self._dispatcher.waiting():
             return
-        stores = [shard.shared for shard in self._shards.in_reach() if shard.shared is not None]
-        answers = await asyncio.gather(*(store.changed_queues() for store in stores), return_exceptions=True)
+        stores = [shard.store for shard in self._shards.in_reach() if shard.shared is not None]
+        answers = await asyncio.gather(*(store.submit(ListChangedQueues()) for store in stores), return_exceptions=True)
         found = (queue for answer in answers if not isinstance(answer, BaseException) for queue in answer)
         for queue in dict.fromkeys(found):
             self._dispatcher.wakeups.look_again(queue)

@@ -276,7 +276,7 @@ class App:
 
     async def _hear_others(self) -> None:
         """Takes connections of the other servers of the shards from now on, if other servers can share them."""
-        if not any(shard.store.capabilities.shared for shard in self.core.shards):
+        if not any(shard.unguarded.capabilities.shared for shard in self.core.shards):
             return
         host, port = self.settings.host, self.settings.peer_port
         bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison

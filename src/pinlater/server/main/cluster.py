@@ -230,7 +230,7 @@ class Cluster:
     def _has_unasked_shard(self) -> bool:
         """Whether a shard is in the map, or in reach, only since the last look."""
         asked = self.members.by_shard
-        return any(shard.coordinator is not None and shard not in asked for shard in self._shards.in_reach())
+        return any(shard.shared is not None and shard not in asked for shard in self._shards.in_reach())
 
     def _look_soon(self, address: str) -> None:
         """Another server has come or gone, can work on other shards than before, or has changed who owns what."""

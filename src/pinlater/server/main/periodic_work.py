@@ -74,7 +74,7 @@ class PeriodicWork:
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
             work.append(Periodic("life", _HEARTBEAT_MS, self._send_heartbeats))
             work.append(Periodic("queues", min(_LOOK_MS, every.refresh_interval_ms), self._look_at_queues))
-        if any(shard.store.capabilities.shared for shard in core.shards):
+        if any(shard.unguarded.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
         work += core.service.periodic
         work += self._listener_files.periodic()

@@ -15,6 +15,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.queue import CountsByKind, QueueCounts, Rates
 from pinlater.server.maintenance.drains import Drains
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import AskState, CountJobs
 
 _WINDOW_SECONDS = 60.0
 _ROWS_A_TURN = 2_000
@@ -96,12 +97,12 @@ class RateSampler:
 
     async def _count(self, shard: ShardLanes) -> _Counted:
         now_s = self._clock.monotonic()
-        state = None if shard.shared is None else await shard.shared.state()
+        state = None if shard.shared is None else await shard.store.submit(AskState())
         before = self._newest.get(shard.name, _NOT_COUNTED)
         same = before.lasts and before.state == state and now_s - before.asked_s < _UNCHANGED_S_MAX
         if same and before.jobs is not None:
             return before._replace(jobs=before.jobs._replace(at_ms=self._clock.now_ms()))
-        rows = await shard.store.count_jobs()
+        rows = await shard.store.submit(CountJobs())
         return _Counted(rows, state, now_s, await self._summed(rows))
 
     async def _summed(self, rows: Sequence[QueueCounts]) -> ShardJobs:

@@ -21,6 +21,12 @@ from pinlater.server.maintenance.runner import Periodic
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    CollectGarbage,
+    ExpireJobs,
+    TimeOutClaims,
+)
 from pinlater.server.storage.values import JobKey, Swept, TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -64,7 +70,7 @@ class Sweeps:
         """Claims past their deadline go back, or fail."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            swept = await shard.store.time_out_claims(self._clock.now_ms(), limit, self._quarantine_after)
+            swept = await shard.store.submit(TimeOutClaims(self._clock.now_ms(), limit, self._quarantine_after))
             for row in swept:
                 self._count_timeouts(shard.name, row)
             return sum(row.retried + row.failed + row.lost for row in swept)
@@ -91,7 +97,7 @@ class Sweeps:
         """Waiting jobs past their expiry become FAILED `expired`."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            swept = await shard.store.expire_jobs(self._clock.now_ms(), limit)
+            swept = await shard.store.submit(ExpireJobs(self._clock.now_ms(), limit))
             for row in swept:
                 self._metrics.queue(row.queue).expired += row.failed
             return sum(row.failed for row in swept)
@@ -102,7 +108,7 @@ class Sweeps:
         """Jobs that became due are counted so."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            return await shard.store.advance_due(self._clock.now_ms(), limit)
+            return await shard.store.submit(AdvanceDue(self._clock.now_ms(), limit))
 
         return await self._pause_after("due", sweep, self._settings.batch_max * 10)
 
@@ -112,7 +118,7 @@ class Sweeps:
         known = {ttl.queue for ttl in ttls}
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            swept = await shard.store.collect_garbage(ttls, self._clock.now_ms(), limit)
+            swept = await shard.store.submit(CollectGarbage(ttls, self._clock.now_ms(), limit))
             for row in swept:
                 if row.queue in known:
                     metrics = self._metrics.queue(row.queue)

@@ -28,6 +28,15 @@ from pinlater.server.operations.long_lists import pairs_in_turns
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import (
+    DeleteJobs,
+    DeleteWithCopies,
+    MoveJobs,
+    PurgeJobs,
+    RequeueFailedJobs,
+    RestoreJobs,
+    RunJobs,
+)
 from pinlater.server.storage.values import (
     NOT_FOUND,
     Acked,
@@ -109,7 +118,7 @@ class Bulk:
         async def requeue(shard: ShardLanes, rows: int) -> _Step:
             after = stopped_at.get(shard.name)
             order = Requeue(queue, priority, attempts, due_at_ms, rows, skip_cancelled, after)
-            requeued = raise_error(await shard.store.requeue_failed_jobs(order, self._clock.now_ms()))
+            requeued = raise_error(await shard.store.submit(RequeueFailedJobs(order, self._clock.now_ms())))
             stopped_at[shard.name] = requeued.stopped_at
             return _Step(requeued.done, is_last=requeued.stopped_at is None)
 
@@ -137,7 +146,7 @@ class Bulk:
 
         async def act(part: OnShard) -> Sequence[Acked]:
             orders = [RunOrder(key, attempts, due_at_ms, only_failed) for key in part.keys]
-            return await part.shard.store.run_jobs(orders, self._clock.now_ms())
+            return await part.shard.store.submit(RunJobs(orders, self._clock.now_ms()))
 
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
         done = sum(acked.outcome is Outcome.APPLIED for acked in answers)
@@ -153,7 +162,7 @@ class Bulk:
         await self._queue_cache.require(queue)
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.store.move_jobs(part.keys, priority, self._clock.now_ms())
+            return await part.shard.store.submit(MoveJobs(part.keys, priority, self._clock.now_ms()))
 
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
         self._wake_for_moved(queue, [acked.due_at_ms for acked in answers if acked.due_at_ms is not None])
@@ -184,7 +193,7 @@ class Bulk:
     async def _purge(self, filter: JobFilter, limit: int) -> int:
         async def purge(shard: ShardLanes, rows: int) -> _Step:
             order = Purge(filter.queue, filter.state, filter.priority or 1, rows)
-            done = raise_error(await shard.store.purge_jobs(order))
+            done = raise_error(await shard.store.submit(PurgeJobs(order)))
             return _Step(done, is_last=done < rows)
 
         return await self._in_steps("deleteJobs", limit, purge)
@@ -216,7 +225,7 @@ class Bulk:
         async def delete(shard: ShardLanes) -> int:
             keys, done = [key for home, key in chosen if home == shard.name], 0
             for start in range(0, len(keys), _ROWS_A_TRANSACTION):
-                done += await shard.store.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
+                done += await shard.store.submit(DeleteJobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state))
             return done
 
         return await one_after_another(self._shards, self._metrics, "deleteJobs", delete)
@@ -231,7 +240,7 @@ class Bulk:
 
         async def delete(part: OnShard) -> Sequence[None]:
             nonlocal done
-            done += await part.shard.store.delete_jobs(part.keys, state)
+            done += await part.shard.store.submit(DeleteJobs(part.keys, state))
             return ()
 
         results = await asyncio.gather(*(in_pieces(part, delete) for part in parts), return_exceptions=True)
@@ -252,7 +261,7 @@ class Bulk:
             keys = part.keys
             while keys:
                 log.check(part.shard.name)
-                done = await part.shard.store.delete_with_copies(keys, state, of, self._clock.now_ms())
+                done = await part.shard.store.submit(DeleteWithCopies(keys, state, of, self._clock.now_ms()))
                 self._metrics.queue(queue).deleted += done.deleted
                 log.note(part.shard.name, done)
                 keys = keys[done.handled :]
@@ -265,7 +274,7 @@ class Bulk:
     async def restore(self, shard: ShardLanes, order: RestoreOrder) -> Restored:
         """Brings back the jobs of one call. Dequeues that wait get them."""
         await self._queue_cache.require(order.queue)
-        answer = await shard.store.restore_jobs(order, self._clock.now_ms())
+        answer = await shard.store.submit(RestoreJobs(order, self._clock.now_ms()))
         if answer.restored:
             self._dispatcher.wakeups.jobs_ready(order.queue, answer.due, answer.next_due_ms, past_owner=True)
         return answer

@@ -36,6 +36,7 @@ from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.commands import CancelJobs
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
 
@@ -337,7 +338,7 @@ class ClaimedJobs:
         """PENDING or IN_PROGRESS, or only one of them → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.store.cancel_jobs(part.keys, self._clock.now_ms(), only_state)
+            return await part.shard.store.submit(CancelJobs(part.keys, self._clock.now_ms(), only_state))
 
         parts = await self._in_hand(queue, descriptors)
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))

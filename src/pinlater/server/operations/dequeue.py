@@ -19,6 +19,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, content_bytes
+from pinlater.server.storage.commands import PeekJobs
 from pinlater.server.storage.values import ClaimCall, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
 
@@ -133,7 +134,9 @@ class Dequeue:
             if limit <= 0 or bytes_left <= 0:
                 break
             try:
-                jobs = raise_error(await shard.store.peek_jobs(command.queue, limit, self._clock.now_ms(), bytes_left))
+                jobs = raise_error(
+                    await shard.store.submit(PeekJobs(command.queue, limit, self._clock.now_ms(), bytes_left))
+                )
             except Unavailable as error:
                 failures.append(error)
                 continue

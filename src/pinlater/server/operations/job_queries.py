@@ -35,6 +35,7 @@ from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.values import JobFilter, ScanCommand, ScannedPage
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
+from pinlater.server.storage.commands import AdvanceDue, CountJobs, FindUnique, LookupJobs, ScanJobs
 from pinlater.server.storage.values import JobKey, UniqueRef, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -78,7 +79,7 @@ class JobQueries:
 
         async def act(part: OnShard) -> Sequence[JobInfo | None]:
             if not bodies:
-                return await part.shard.store.lookup_jobs(part.keys, bodies=False)
+                return await part.shard.store.submit(LookupJobs(part.keys, bodies=False))
             return await self._lookup_with_bodies(part, answer_size)
 
         empty: list[JobInfo | None] = [None] * len(descriptors)
@@ -94,7 +95,7 @@ class JobQueries:
         jobs: list[JobInfo | None] = []
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
-            step = await part.shard.store.lookup_jobs(keys, bodies=True)
+            step = await part.shard.store.submit(LookupJobs(keys, bodies=True))
             answer_size.add(step)
             jobs += step
         return jobs
@@ -119,7 +120,7 @@ class JobQueries:
             held: list[JobKey] = []
             for start in range(0, len(names), _QUEUES_A_LOOK):
                 refs = [UniqueRef(name, key) for name in names[start : start + _QUEUES_A_LOOK]]
-                holders = await shard.store.find_unique(refs, self._clock.now_ms())
+                holders = await shard.store.submit(FindUnique(refs, self._clock.now_ms()))
                 held += [
                     JobKey(ref.queue, holder.priority, holder.job_id)
                     for ref, holder in zip(refs, holders, strict=True)
@@ -145,13 +146,13 @@ class JobQueries:
 
     async def _look_up_holders(self, shard: ShardLanes, held: Sequence[JobKey]) -> list[JobInfo]:
         """Looks up the jobs that the index has just named. One that got another priority meanwhile is found under all priorities."""
-        jobs = list(await shard.store.lookup_jobs(held, bodies=False)) if held else []
+        jobs = list(await shard.store.submit(LookupJobs(held, bodies=False))) if held else []
         missing = [at for at, job in enumerate(jobs) if job is None]
         if missing:
             levels = range(1, self._settings.priority_levels + 1)
             places = [at for at in missing for _ in levels]
             keys = [held[at]._replace(priority=level) for at in missing for level in levels]
-            for at, job in zip(places, await shard.store.lookup_jobs(keys, bodies=False), strict=True):
+            for at, job in zip(places, await shard.store.submit(LookupJobs(keys, bodies=False)), strict=True):
                 jobs[at] = job or jobs[at]
         return [job for job in jobs if job is not None]
 
@@ -172,8 +173,8 @@ class JobQueries:
 
         async def count(shard: ShardLanes) -> int:
             # What has become due since the last sweep is counted as due first.
-            await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
-            rows = await shard.store.count_jobs([filter.queue])
+            await shard.store.submit(AdvanceDue(self._clock.now_ms(), DUE_ROWS_MAX))
+            rows = await shard.store.submit(CountJobs([filter.queue]))
             counts = [row.counts for row in rows if filter.priority in (None, row.counts.priority)]
             return sum(_count(each, filter) for each in counts)
 
@@ -193,7 +194,7 @@ class JobQueries:
                     page = page_of(
                         filter, [priority], after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
                     )
-                    rows = raise_error(await shard.store.scan_jobs(page))
+                    rows = raise_error(await shard.store.submit(ScanJobs(page)))
                     if not rows:
                         break
                     matches = await regex.found(rows)

@@ -17,6 +17,7 @@ from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ScanJobs
 from pinlater.server.storage.values import Page, PageRow, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -89,7 +90,7 @@ class _Stream:
         if self._ended:
             return False
         page = self._first._replace(after=self._after)
-        self._unsearched = list(raise_error(await self.shard.store.scan_jobs(page)))
+        self._unsearched = list(raise_error(await self.shard.store.submit(ScanJobs(page))))
         rows = self._unsearched
         self._ended = not rows or (len(rows) < page.limit and not page.bodies)
         if rows:

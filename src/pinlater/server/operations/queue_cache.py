@@ -23,6 +23,7 @@ from pinlater.domain.queue import Queue
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.sharding.shard_monitor import is_behind
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import AskState, ListQueues, MergeQueues
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class QueueCache:
         self._shards = shards
         self._dispatcher = dispatcher
         self._clock = clock
-        self._shared = any(shard.store.capabilities.shared for shard in shards)
+        self._shared = any(shard.unguarded.capabilities.shared for shard in shards)
         self._queues: dict[str, Queue] = {}
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
@@ -157,8 +158,8 @@ class QueueCache:
 
     async def _read_states(self) -> Mapping[str, Hashable]:
         """Returns the states by shard; empty if one of them is not known."""
-        stores = {shard.name: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
-        states = await asyncio.gather(*(store.state() for store in stores.values()), return_exceptions=True)
+        stores = {shard.name: shard.store for shard in self._shards.in_reach() if shard.shared is not None}
+        states = await asyncio.gather(*(store.submit(AskState()) for store in stores.values()), return_exceptions=True)
         if any(state is None or isinstance(state, BaseException) for state in states):
             return {}
         return dict(zip(stores, states, strict=True))
@@ -238,7 +239,7 @@ class QueueCache:
                         newer.append(known)
             if newer:
                 with contextlib.suppress(Unavailable):  # the next look tries again
-                    await shard.store.merge_queues(newer, self._clock.now_ms())
+                    await shard.store.submit(MergeQueues(newer, self._clock.now_ms()))
                     logger.info("a shard got newer settings", extra={"shard": shard.name, "queues": len(newer)})
             await asyncio.sleep(0)
         return behind
@@ -248,8 +249,8 @@ class QueueCache:
         if not found:
             raise NoHealthyShards
         if len(found) == 1:
-            return [(found[0], await found[0].store.list_queues())]
-        results = await asyncio.gather(*(shard.store.list_queues() for shard in found), return_exceptions=True)
+            return [(found[0], await found[0].store.submit(ListQueues()))]
+        results = await asyncio.gather(*(shard.store.submit(ListQueues()) for shard in found), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if len(failures) == len(found) or any(not isinstance(failure, Unavailable) for failure in failures):
             raise next((failure for failure in failures if not isinstance(failure, Unavailable)), failures[0])

@@ -41,6 +41,14 @@ from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    ConfigureQueue,
+    CountJobs,
+    DeleteQueues,
+    MergeQueues,
+    create_queues,
+)
 from pinlater.server.telemetry.metrics import Metrics
 
 Value = TypeVar("Value")
@@ -100,14 +108,14 @@ class Queues:
                 queue = await self._create(name, Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1)))
         for shard in away:
             if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
-                await shard.store.merge_queues([queue], self._clock.now_ms())
+                await shard.store.submit(MergeQueues([queue], self._clock.now_ms()))
         self._queue_cache.add(queue)
 
     async def _create(self, name: str, life: Life) -> Queue:
         """What the shards in reach have then; its life is `over` if one of them has deleted it since."""
 
         async def create(shard: ShardLanes) -> Queue:
-            [queue] = await shard.store.create_queues([name], self._clock.now_ms(), life=life)
+            [queue] = await shard.store.submit(create_queues([name], self._clock.now_ms(), life=life))
             return queue
 
         found = await self._on_each("createQueue", create)
@@ -154,7 +162,7 @@ class Queues:
         now_ms = self._clock.now_ms()
         with self._telling():
             newest_ms = await self._on_each(
-                "deleteQueue", lambda shard: shard.store.delete_queues([name], deleted_ms, now_ms)
+                "deleteQueue", lambda shard: shard.store.submit(DeleteQueues([name], deleted_ms, now_ms))
             )
         return max(newest_ms, default=0)
 
@@ -172,7 +180,7 @@ class Queues:
         version = await self._next_version(name)
         with self._telling():
             await self._on_each(
-                "configureQueue", lambda shard: shard.store.configure_queue(name, config=config, version=version)
+                "configureQueue", lambda shard: shard.store.submit(ConfigureQueue(name, config=config, version=version))
             )
         await self._queue_cache.refresh()
 
@@ -186,7 +194,8 @@ class Queues:
         method = "pauseQueue" if paused else "resumeQueue"
         with self._telling():
             await self._on_each(
-                method, lambda shard: shard.store.configure_queue(name, paused=paused, version=version, by=by[:_BY_MAX])
+                method,
+                lambda shard: shard.store.submit(ConfigureQueue(name, paused=paused, version=version, by=by[:_BY_MAX])),
             )
         await self._queue_cache.refresh()
 
@@ -223,10 +232,10 @@ class Queues:
         counts: dict[str, list[PriorityCounts]] = {name: [] for name in different}
 
         async def count(shard: ShardLanes) -> list[QueueCounts]:
-            await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
+            await shard.store.submit(AdvanceDue(self._clock.now_ms(), DUE_ROWS_MAX))
             counted: list[QueueCounts] = []
             for start in range(0, len(different), _QUEUES_A_CALL):
-                counted += await shard.store.count_jobs(different[start : start + _QUEUES_A_CALL])
+                counted += await shard.store.submit(CountJobs(different[start : start + _QUEUES_A_CALL]))
                 await asyncio.sleep(0)
             return counted
 

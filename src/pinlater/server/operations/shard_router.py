@@ -39,6 +39,7 @@ from pinlater.domain.wording import counted
 from pinlater.server.operations.unsettled_requests import UnsettledRequests
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import FindRequests, FindUnique
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, RequestRef, UniqueRef
 
 _KEY_SHOWN = 64  # characters of a unique key in an error
@@ -158,7 +159,7 @@ class ShardRouter:
                 shard, queue
             ):  # before it is asked: what it finds now is not all that it may do yet
                 late.add(shard.name)
-            return await self._ask(shard, lambda shard: shard.store.find_requests(refs, self._clock.now_ms()))
+            return await self._ask(shard, lambda shard: shard.store.submit(FindRequests(refs, self._clock.now_ms())))
 
         answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
         found: dict[str | None, StoredPart] = {}
@@ -271,7 +272,7 @@ class ShardRouter:
         self, queue: Queue, keys: Sequence[str]
     ) -> Callable[[ShardLanes], Coroutine[Any, Any, Sequence[KeyHolder | None]]]:
         refs = [UniqueRef(queue.name, key) for key in keys]
-        return lambda shard: shard.store.find_unique(refs, self._clock.now_ms())
+        return lambda shard: shard.store.submit(FindUnique(refs, self._clock.now_ms()))
 
     # --- storing ----------------------------------------------------------------------------------------------------------
 

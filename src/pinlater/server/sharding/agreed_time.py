@@ -13,7 +13,8 @@ from typing import NamedTuple
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import SharedStore
+from pinlater.server.storage.commands import AskShardTime
+from pinlater.server.storage.interface import Store
 
 _LOOKS = 3
 
@@ -25,7 +26,7 @@ async def ahead_ms(shards: Shards, clock: Clock) -> int:
     """
     if all(shard.shared is None for shard in shards):
         return 0
-    stores = [shard.shared for shard in shards.in_reach() if shard.shared is not None]
+    stores = [shard.store for shard in shards.in_reach() if shard.shared is not None]
     found = await asyncio.gather(*(_look(store, clock) for store in stores))
     answers = [one for one in found if one is not None]
     if not answers:
@@ -51,14 +52,14 @@ class _ClockReading(NamedTuple):
     of_servers: bool
 
 
-async def _look(store: SharedStore, clock: Clock) -> _ClockReading | None:
+async def _look(store: Store, clock: Clock) -> _ClockReading | None:
     """The quickest of a few answers, which is the nearest to the truth: of those with the time of servers, if there are some. None without
     an answer."""
     found: list[_ClockReading] = []
     for _ in range(_LOOKS):
         asked, asked_ms = clock.monotonic(), clock.now_ms()
         try:
-            there = await store.shard_time()
+            there = await store.submit(AskShardTime())
         except PinLaterError:
             continue
         took_s = clock.monotonic() - asked

@@ -127,7 +127,7 @@ def _show_figures(shards: Shards, metrics: Metrics) -> None:
 
     def figures(name: str) -> Callable[[], Mapping[str, float]]:
         def read() -> Mapping[str, float]:
-            counts = {shard.name: shard.store.figures() for shard in shards}
+            counts = {shard.name: shard.unguarded.figures() for shard in shards}
             return {shard: count[name] for shard, count in counts.items() if name in count}
 
         return read

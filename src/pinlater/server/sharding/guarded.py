@@ -7,43 +7,17 @@ the cancellation: a store may hang then, too. After a take-over (`redirect`) cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping
-from enum import Enum, auto
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.failure_kind import NoAnswerInTime
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import (
-    AuditStore,
-    Coordinator,
-    CopyStore,
-    FailureStore,
-    HistoryStore,
-    JobStore,
-    KeyLookup,
-    Maintenance,
-    QueueStore,
-    Shard,
-    SharedStore,
-)
-from pinlater.server.storage.values import Capabilities
+from pinlater.server.storage.commands import Answer, Command, TimeLimit
+from pinlater.server.storage.interface import Shard
 
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class _Limit(Enum):
-    """How long a call may take, and its error after that."""
-
-    LOOK = auto()
-    """`call_timeout_ms`; a read, so nothing was changed."""
-    CHANGE = auto()
-    """`call_timeout_ms`; a change, which may have been carried out."""
-    WORK = auto()
-    """`work_timeout_ms`; a change, which may have been carried out."""
 
 
 def slow_to_answer(shard: str) -> ShardConnectionFailed:
@@ -56,31 +30,8 @@ def shard_unreachable(name: str) -> ShardConnectionFailed:
     return ShardConnectionFailed(f"Shard {name} is unreachable", retry_after_ms=1000)
 
 
-def _guarded(
-    limit: _Limit, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
-) -> Callable[Concatenate[GuardedShard, P], Coroutine[Any, Any, T]]:
-    """`method` of the shard behind a `GuardedShard`, with a time limit; its outcome counts."""
-    name = method.__name__
-
-    @wraps(method)
-    async def call(guard: GuardedShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        seconds, late = guard.limit(limit)
-        try:
-            result: T = await within(getattr(guard.shard, name)(*args, **kwargs), seconds, late)
-        except PinLaterError as error:
-            guard.observe(error, error is late)
-            raise
-        guard.observe(None, False)
-        return result
-
-    return call
-
-
 class GuardedShard:
-    """Implements `storage.interface.SharedShard`. `observe` gets each call's error or None, and whether it took too long.
-
-    Each guarded method of a protocol has a line below.
-    """
+    """Implements `storage.interface.Store`. `observe` gets each command's error or None, and whether it took too long."""
 
     def __init__(
         self,
@@ -89,124 +40,44 @@ class GuardedShard:
         in_use: Callable[[], bool],
         observe: Callable[[PinLaterError | None, bool], None],
     ) -> None:
-        self.name = shard.name
-        self.capabilities: Capabilities = shard.capabilities
-        self.shard = shard
-        self.observe = observe
+        self._shard = shard
+        self._observe = observe
         self._call_s = settings.call_timeout_ms / 1000
         self._work_s = settings.work_timeout_ms / 1000
         self._in_use = in_use
 
     def redirect(self, shard: Shard) -> None:
         """Sends all further calls to `shard`, which has taken over this name."""
-        self.shard = shard
+        self._shard = shard
 
-    def limit(self, limit: _Limit) -> tuple[float, PinLaterError]:
-        """A call's seconds, and its error if it takes longer. Raises if the shard is out of use."""
+    async def submit(self, command: Command[Answer]) -> Answer:
+        """Carries out a command. Raises if the shard is out of use, or does not answer in time."""
+        seconds, late = self._limit(command.time_limit)
+        try:
+            answer = await within(self._shard.submit(command), seconds, late)
+        except PinLaterError as error:
+            self._observe(error, error is late)
+            raise
+        self._observe(None, False)
+        return answer
+
+    def _limit(self, limit: TimeLimit) -> tuple[float, PinLaterError]:
+        """Returns how many seconds there are, and the error after that. Raises if the shard is out of use."""
         if not self._in_use():
-            raise shard_unreachable(self.name)
-        if limit is _Limit.LOOK:
-            return self._call_s, _unanswered(self.name, self._call_s)
-        seconds = self._work_s if limit is _Limit.WORK else self._call_s
-        return seconds, too_late(self.name, seconds)
-
-    # --- life -------------------------------------------------------------------------------------------------------------
-
-    @property
-    def slot(self) -> int:
-        return self.shard.slot
-
-    @property
-    def highest_id(self) -> int:
-        return self.shard.highest_id
-
-    @property
-    def changes(self) -> int:
-        return cast("SharedStore", self.shard).changes
-
-    def follow(self, others: Callable[[], Hashable | None]) -> None:
-        cast("SharedStore", self.shard).follow(others)
-
-    def register_as(self, address: str) -> None:
-        cast("SharedStore", self.shard).register_as(address)
-
-    def figures(self) -> Mapping[str, float]:
-        return self.shard.figures()
-
-    async def open(self, now_ms: int) -> None:
-        await within(self.shard.open(now_ms), self._work_s, too_late(self.name, self._work_s))
-
-    async def close(self) -> None:
-        await self.shard.close()
+            raise shard_unreachable(self._shard.name)
+        if limit is TimeLimit.LOOK:
+            return self._call_s, _unanswered(self._shard.name, self._call_s)
+        seconds = self._work_s if limit is TimeLimit.WORK else self._call_s
+        return seconds, too_late(self._shard.name, seconds)
 
     async def ping(self, now_ms: int | None = None) -> None:
         """Works also while the shard is out of use; its outcome does not count for the shard's health."""
-        await ping(self.shard, self._call_s, now_ms)
+        await ping(self._shard, self._call_s, now_ms)
 
     async def size(self) -> ShardSize:
         """Its outcome does not count for the shard's health: only operators wait for it."""
-        seconds, late = self.limit(_Limit.LOOK)
-        return await within(self.shard.size(), seconds, late)
-
-    # --- calls ------------------------------------------------------------------------------------------------------------
-
-    insert_jobs = _guarded(_Limit.CHANGE, JobStore.insert_jobs)
-    claim_jobs = _guarded(_Limit.CHANGE, JobStore.claim_jobs)
-    finish_jobs = _guarded(_Limit.CHANGE, JobStore.finish_jobs)
-    checkpoint_jobs = _guarded(_Limit.CHANGE, JobStore.checkpoint_jobs)
-    extend_claims = _guarded(_Limit.CHANGE, JobStore.extend_claims)
-    release_jobs = _guarded(_Limit.CHANGE, JobStore.release_jobs)
-    cancel_jobs = _guarded(_Limit.CHANGE, JobStore.cancel_jobs)
-    run_jobs = _guarded(_Limit.CHANGE, JobStore.run_jobs)
-    move_jobs = _guarded(_Limit.CHANGE, JobStore.move_jobs)
-    requeue_failed_jobs = _guarded(_Limit.WORK, JobStore.requeue_failed_jobs)
-    purge_jobs = _guarded(_Limit.WORK, JobStore.purge_jobs)
-    delete_jobs = _guarded(_Limit.WORK, JobStore.delete_jobs)
-    delete_with_copies = _guarded(_Limit.WORK, CopyStore.delete_with_copies)
-    restore_jobs = _guarded(_Limit.WORK, CopyStore.restore_jobs)
-    peek_jobs = _guarded(_Limit.LOOK, JobStore.peek_jobs)
-    lookup_jobs = _guarded(_Limit.LOOK, JobStore.lookup_jobs)
-    scan_jobs = _guarded(_Limit.WORK, JobStore.scan_jobs)
-    count_ahead = _guarded(_Limit.WORK, JobStore.count_ahead)
-    count_jobs = _guarded(_Limit.WORK, JobStore.count_jobs)
-
-    create_queues = _guarded(_Limit.WORK, QueueStore.create_queues)
-    merge_queues = _guarded(_Limit.WORK, QueueStore.merge_queues)
-    delete_queues = _guarded(_Limit.WORK, QueueStore.delete_queues)
-    list_queues = _guarded(_Limit.LOOK, QueueStore.list_queues)
-    configure_queue = _guarded(_Limit.WORK, QueueStore.configure_queue)
-
-    find_requests = _guarded(_Limit.LOOK, KeyLookup.find_requests)
-    find_unique = _guarded(_Limit.LOOK, KeyLookup.find_unique)
-    list_unique_queues = _guarded(_Limit.WORK, KeyLookup.list_unique_queues)
-    list_unique_keys = _guarded(_Limit.WORK, KeyLookup.list_unique_keys)
-    timed_keys = _guarded(_Limit.WORK, KeyLookup.timed_keys)
-    note_map = _guarded(_Limit.WORK, KeyLookup.note_map)
-
-    add_audit = _guarded(_Limit.CHANGE, AuditStore.add_audit)
-    list_audit = _guarded(_Limit.WORK, AuditStore.list_audit)
-
-    advance_due = _guarded(_Limit.WORK, Maintenance.advance_due)
-    time_out_claims = _guarded(_Limit.WORK, Maintenance.time_out_claims)
-    expire_jobs = _guarded(_Limit.WORK, Maintenance.expire_jobs)
-    collect_garbage = _guarded(_Limit.WORK, Maintenance.collect_garbage)
-    prune_audit = _guarded(_Limit.WORK, Maintenance.prune_audit)
-    prune_failures = _guarded(_Limit.WORK, Maintenance.prune_failures)
-
-    list_failures = _guarded(_Limit.LOOK, FailureStore.list_failures)
-
-    save_samples = _guarded(_Limit.CHANGE, HistoryStore.save_samples)
-    list_samples = _guarded(_Limit.LOOK, HistoryStore.list_samples)
-    trim_samples = _guarded(_Limit.WORK, HistoryStore.trim_samples)
-
-    announce = _guarded(_Limit.WORK, Coordinator.announce)
-    members = _guarded(_Limit.LOOK, Coordinator.members)
-    owners = _guarded(_Limit.LOOK, Coordinator.owners)
-    change_owners = _guarded(_Limit.CHANGE, Coordinator.change_owners)
-
-    shard_time = _guarded(_Limit.LOOK, SharedStore.shard_time)
-    state = _guarded(_Limit.LOOK, SharedStore.state)
-    changed_queues = _guarded(_Limit.LOOK, SharedStore.changed_queues)
+        seconds, late = self._limit(TimeLimit.LOOK)
+        return await within(self._shard.size(), seconds, late)
 
 
 async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:

@@ -12,6 +12,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import ListUniqueKeys, ListUniqueQueues
 
 _PAGE = 1_000
 _TURN_S = 1.0
@@ -42,7 +43,7 @@ class KeyScan:
         """Reads for a second, one page at least. Answers whether it has read all. Raises `PinLaterError`."""
         start_s = self._clock.monotonic()
         if self._queues is None:
-            held = await self.shard.store.list_unique_queues()
+            held = await self.shard.store.submit(ListUniqueQueues())
             self._queues = [row.queue for row in held if made_at_ms(row.oldest_id) <= self.until_ms]
         while self._queues:
             await self._read_page(self._queues)
@@ -54,7 +55,7 @@ class KeyScan:
     async def _read_page(self, queues: list[str]) -> None:
         """The next page of the last of the queues."""
         queue = queues[-1]
-        page = await self.shard.store.list_unique_keys(queue, self.until_ms, _PAGE, self._after)
+        page = await self.shard.store.submit(ListUniqueKeys(queue, self.until_ms, _PAGE, self._after))
         if keys := await self._elsewhere(page.keys):
             self._keep(queue, keys)
         if page.after is not None and self.misplaced.get(queue, ()) is not None:

@@ -25,6 +25,7 @@ from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shard_monitor import bring_up_to_date, open_shard
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.commands import CountJobs, CountTimedKeys
 from pinlater.server.storage.interface import Shard
 
 logger = logging.getLogger(__name__)
@@ -100,8 +101,8 @@ async def _made(
     )
     shard.address = one.address
     shard.shown_address = one.shown_address
-    if shard.coordinator is not None:
-        shard.coordinator.register_as(registered_as)
+    if shard.shared is not None:
+        shard.shared.register_as(registered_as)
     return await _opened(shard)
 
 
@@ -244,8 +245,8 @@ class Reload:
             return "it is the only one" if len(self._shards) == 1 else None
 
     async def _why_it_is_needed(self, shard: ShardLanes) -> str | None:
-        rows = await shard.store.count_jobs()
-        keys = await shard.store.timed_keys(shard.clock.now_ms())
+        rows = await shard.store.submit(CountJobs())
+        keys = await shard.store.submit(CountTimedKeys(shard.clock.now_ms()))
         live = sum(row.counts.pending + row.counts.in_progress for row in rows)
         if live:
             return f"it holds {counted(live, 'live job')}; drain it (dequeueOnly) before it is taken out"

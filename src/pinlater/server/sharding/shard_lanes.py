@@ -37,7 +37,16 @@ from pinlater.server.sharding.joined_claims import ClaimRequest, by_queue, order
 from pinlater.server.sharding.lane import Lane, NotBegun
 from pinlater.server.sharding.lane_limits import CLAIMS_WAITING_MAX, WHOLE_UP_TO_ELSEWHERE, weight_of_insert
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import Coordinator, InOrderStore, Shard, SharedStore
+from pinlater.server.storage.commands import (
+    CheckpointJobs,
+    ClaimJobs,
+    Command,
+    ExtendClaims,
+    FinishJobs,
+    InsertJobs,
+    ReleaseJobs,
+)
+from pinlater.server.storage.interface import InOrderShard, OfSeveralServers, Shard, SharedShard, Store
 from pinlater.server.storage.values import (
     Acked,
     Claimed,
@@ -89,10 +98,9 @@ class ShardLanes:
         self.trusted = not shard.capabilities.shared
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
         # The store for every other call: within a time limit, refused while the shard is unreachable.
-        self.store: Shard = guard or shard
-        self.shared: SharedStore | None = guard  # `store`, if several servers can use it
-        self.coordinator: Coordinator | None = guard  # of those servers: the shard itself
-        self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
+        self.store: Store = guard or shard
+        self.shared: OfSeveralServers | None = None if self.trusted else cast(SharedShard, shard)
+        self._in_order = cast(InOrderShard, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
         self.fullness = Fullness(shard.name, clock.monotonic)
         self._reason_logged = ""
@@ -105,18 +113,12 @@ class ShardLanes:
             weigh=lambda request: request.call.limit,
             orphaned=self._give_back,
         )
-        self.finish: Lane[Sequence[JobAck], Sequence[Acked]] = self._groups(
-            "finish", lambda acks, now_ms: self.unguarded.finish_jobs(acks, now_ms)
-        )
-        self.extend: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
-            "extend", lambda claims, now_ms: self.unguarded.extend_claims(claims, now_ms)
-        )
+        self.finish: Lane[Sequence[JobAck], Sequence[Acked]] = self._groups("finish", FinishJobs)
+        self.extend: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups("extend", ExtendClaims)
         self.checkpoint: Lane[Sequence[JobCheckpoint], Sequence[Acked | PinLaterError]] = self._groups(
-            "checkpoint", lambda checkpoints, now_ms: self.unguarded.checkpoint_jobs(checkpoints, now_ms)
+            "checkpoint", CheckpointJobs
         )
-        self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
-            "release", lambda claims, now_ms: self.unguarded.release_jobs(claims, now_ms)
-        )
+        self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups("release", ReleaseJobs)
         in_hand = (self.finish, self.extend, self.checkpoint, self.release)
         self.lanes: tuple[Lane[Any, Any], ...] = (self.insert, self.claim, *in_hand)
         self._ways: Sequence[JobLanes] = [self] * SLICES
@@ -140,14 +142,15 @@ class ShardLanes:
         )
 
     def _groups(
-        self, name: str, act: Callable[[Sequence[Item], int], Awaitable[Sequence[Answer]]]
+        self, name: str, command: Callable[[Sequence[Item], int], Command[Sequence[Answer]]]
     ) -> Lane[Sequence[Item], Sequence[Answer]]:
-        """A lane whose items are lists, joined into one list for each call of `act`."""
+        """A lane whose items are lists, joined into one list for each `command`."""
 
         async def execute(groups: list[Sequence[Item]]) -> Sequence[Sequence[Answer]]:
             if len(groups) == 1:
-                return [await act(groups[0], self.clock.now_ms())]
-            results = await act([item for group in groups for item in group], self.clock.now_ms())
+                return [await self.unguarded.submit(command(groups[0], self.clock.now_ms()))]
+            joined = command([item for group in groups for item in group], self.clock.now_ms())
+            results = await self.unguarded.submit(joined)
             answers, start = [], 0
             for group in groups:
                 answers.append(results[start : start + len(group)])
@@ -192,9 +195,9 @@ class ShardLanes:
         try:
             if self._in_order is not None:
                 claim_follows = self._wake_waiters(requests, now_ms)
-                answers = await self._in_order.insert_jobs(requests, now_ms, claim_follows=claim_follows)
+                answers = await self._in_order.insert(requests, now_ms, claim_follows)
             else:
-                answers = await self.unguarded.insert_jobs(requests, now_ms)
+                answers = await self.unguarded.submit(InsertJobs(requests, now_ms))
                 self._wake_waiters(requests, now_ms)
                 for request in requests:
                     self.work_by_slice[slice_of(request.queue)] += len(request.jobs)
@@ -223,7 +226,7 @@ class ShardLanes:
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
         indices_by_queue = by_queue(requests)
         orders = orders_of(requests, indices_by_queue, self.owns)
-        results = await self.unguarded.claim_jobs(orders, self.clock.now_ms())
+        results = await self.unguarded.submit(ClaimJobs(orders, self.clock.now_ms()))
         if self.shared is not None:
             for queue, result in zip(indices_by_queue, results, strict=True):
                 if not isinstance(result, PinLaterError):

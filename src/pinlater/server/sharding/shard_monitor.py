@@ -14,6 +14,7 @@ from pinlater.server.sharding.failure_kind import NoAnswerInTime, failure_kind
 from pinlater.server.sharding.guarded import ping, too_late, within
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.commands import ConfigureQueue, ListQueues, MergeQueues
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
         return
     if known is None:
         known = list(shards.known_queues())
-    found = {queue.name: queue for queue in await within(shard.unguarded.list_queues(), seconds, late)}
+    found = {queue.name: queue for queue in await within(shard.unguarded.submit(ListQueues()), seconds, late)}
     missing = [queue.name for queue in known if queue.name not in found]
     if shard.moved and len(missing) == len(known) > 0:
         logger.error(
@@ -157,13 +158,15 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
     shard.moved = False
     newer = [queue for queue in known if queue.name not in found or is_behind(found[queue.name], queue)]
     if newer:
-        await within(shard.unguarded.merge_queues(newer, shard.clock.now_ms()), seconds, late)
+        await within(shard.unguarded.submit(MergeQueues(newer, shard.clock.now_ms())), seconds, late)
         logger.info("queues brought up to date on a shard", extra={"shard": shard.name, "queues": len(newer)})
     for queue in known if settings else ():
         has = found.get(queue.name, queue)
         if has.versions == queue.versions == Versions() and (has.config, has.paused) != (queue.config, queue.paused):
             await within(
-                shard.unguarded.configure_queue(queue.name, config=queue.config, paused=queue.paused), seconds, late
+                shard.unguarded.submit(ConfigureQueue(queue.name, config=queue.config, paused=queue.paused)),
+                seconds,
+                late,
             )
     shard.is_new = shard.is_behind = False
 
@@ -176,7 +179,7 @@ def is_behind(has: Queue, known: Queue) -> bool:
 async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:
     """The queues of all other shards in reach together, each with its newest settings; None if none of these answers."""
     others = [other for other in shards.in_reach() if other is not shard]
-    answers = await asyncio.gather(*(other.store.list_queues() for other in others), return_exceptions=True)
+    answers = await asyncio.gather(*(other.store.submit(ListQueues()) for other in others), return_exceptions=True)
     known: dict[str, Queue] = {}
     for answer in answers:
         if not isinstance(answer, BaseException):

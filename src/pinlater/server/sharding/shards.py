@@ -68,8 +68,8 @@ class Shards:
         """Shards that are opened from now on register this server with its address, so that the others know it at once."""
         self.registered_as = address
         for shard in self._all:
-            if shard.coordinator is not None:
-                shard.coordinator.register_as(address)
+            if shard.shared is not None:
+                shard.shared.register_as(address)
 
     # --- which ------------------------------------------------------------------------------------------------------------
 

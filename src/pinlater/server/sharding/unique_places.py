@@ -20,6 +20,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.misplaced_keys import KeyScan
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import NoteMap
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class UniquePlaces:
         wanted = [shard for shard in shards if shard.healthy and self._is_time(shard.name, now_ms)]
         if len(shards) == 1 and shards[0].trusted:
             wanted = []
-        since_ms = await _of_each(wanted, lambda shard: shard.store.note_map("\n".join(homes), now_ms))
+        since_ms = await _of_each(wanted, lambda shard: shard.store.submit(NoteMap("\n".join(homes), now_ms)))
         if self._epoch is not epoch:
             return  # the map changed meanwhile
         self._since_ms.update(since_ms)

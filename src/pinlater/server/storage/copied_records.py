@@ -65,7 +65,7 @@ def restored(copy: JobCopy, now_ms: int) -> JobRecord:
 
 
 def brought_back(place: str, jobs: Sequence[JobCopy], kept: int, freed_bytes: int, now_ms: int) -> Restored:
-    """Returns what `CopyStore.restore_jobs` answers once these jobs are back. `kept`: how many are not, as their keys are taken."""
+    """Returns what `RestoreJobs` answers once these jobs are back. `kept`: how many are not, as their keys are taken."""
     due = [job.run_after_ms for job in jobs if job.job_state is PENDING]
     return Restored(
         place,

@@ -7,12 +7,14 @@ import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.server.storage import commands
 from pinlater.server.storage.connections import Connections, OneConnection, ReaderPool
 from pinlater.server.storage.snapshots import MaintenanceSnapshot, Snapshots
 from pinlater.server.storage.stats import Stats
+from pinlater.server.storage.table import CommandTable, Table, entry_of
 from pinlater.server.storage.values import Member, Owners, ShardTime
 
 logger = logging.getLogger(__name__)
@@ -39,8 +41,8 @@ class Membership(Protocol[Link]):
     async def change_owners(self, link: Link, known: Owners, new: Owners, /) -> bool: ...
 
 
-class LeasedShard(ABC, Generic[Readers, Writer, Asked]):
-    """Methods of `storage.interface.SharedShard`. A store sets `endpoint`, `stats` and `_membership`, which are values of its own types."""
+class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
+    """What MySQL's and Redis' shards have. A store sets `endpoint`, `stats` and `_membership`, which are values of its own types."""
 
     endpoint: object
     stats: Stats
@@ -100,23 +102,23 @@ class LeasedShard(ABC, Generic[Readers, Writer, Asked]):
     def _slot_is_lost(self, slot: int) -> None:
         """A heartbeat has told so."""
 
-    async def shard_time(self) -> ShardTime:
+    async def _shard_time(self) -> ShardTime:
         return await self._ask(self._membership.shard_time)
 
     def register_as(self, address: str) -> None:
         self._membership.address = address
 
-    async def announce(self, address: str) -> str:
+    async def _announce(self, address: str) -> str:
         return await self._ask(lambda link: self._membership.announce(link, address))
 
-    async def members(self) -> Sequence[Member]:
+    async def _members(self) -> Sequence[Member]:
         """The servers that use this shard now."""
         return await self._ask(self._membership.members)
 
-    async def owners(self) -> Owners:
+    async def _owners(self) -> Owners:
         return await self._ask(self._membership.owners)
 
-    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+    async def _change_owners(self, known: Owners, owners: Owners) -> bool:
         return await self._ask(lambda link: self._membership.change_owners(link, known, owners))
 
     @property
@@ -134,7 +136,7 @@ class LeasedShard(ABC, Generic[Readers, Writer, Asked]):
     def follow(self, others: Callable[[], Hashable | None]) -> None:
         self._snapshots.others = others
 
-    async def state(self) -> Hashable | None:
+    async def _state(self) -> Hashable | None:
         self._check_open()
         return await self._snapshots.state()
 
@@ -147,3 +149,14 @@ class LeasedShard(ABC, Generic[Readers, Writer, Asked]):
     def _check_open(self) -> None:
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
+
+    table: ClassVar[Table] = dict(
+        [
+            entry_of(commands.AskShardTime)(_shard_time),
+            entry_of(commands.Announce)(_announce),
+            entry_of(commands.ListMembers)(_members),
+            entry_of(commands.ListOwners)(_owners),
+            entry_of(commands.ChangeOwners)(_change_owners),
+            entry_of(commands.AskState)(_state),
+        ]
+    )

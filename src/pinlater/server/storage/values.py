@@ -1,4 +1,4 @@
-"""The values that go into the methods of a shard and come out of them (`interface.py`): frozen, in the words of jobs.
+"""The values that go into the commands of a shard and come out of them (`commands.py`): frozen, in the words of jobs.
 
 Times are integer milliseconds since the epoch, sizes are bytes.
 """
@@ -187,7 +187,7 @@ class ClaimOrder(NamedTuple):
     """All calls that claim from one queue now. The first call gets the first jobs.
 
     A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
-    Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies and headers (the lowest of theirs), they hand out no
+    Once the orders of one `ClaimJobs` have handed out `bytes_together_max` of bodies and headers (the lowest of theirs), they hand out no
     more.
     `from_memory`: a store may answer by what it remembers, without a search: this server owns the queue, and no job has come past it, as
     far as it knows.

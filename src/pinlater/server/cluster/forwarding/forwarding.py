@@ -132,7 +132,7 @@ class Forwarding:
         if self._closed:
             return
         for shard in self._shards:
-            if shard.coordinator is not None:
+            if shard.shared is not None:
                 owners = self._owners(shard.name)
                 shard.route(
                     [self._way(shard, owner) for owner in owners], [owner == self._own_address for owner in owners]

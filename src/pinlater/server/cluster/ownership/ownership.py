@@ -34,6 +34,7 @@ from pinlater.server.cluster.ownership.exchange import even_out
 from pinlater.server.cluster.ownership.plan import ShardView, gathered, plan
 from pinlater.server.cluster.ownership.work import WINDOW_S, Work
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import Announce, ChangeOwners, ListOwners
 from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 
 logger = logging.getLogger(__name__)
@@ -160,8 +161,8 @@ class Ownership:
         self._leaving = True
         began_s, slices = self._clock.monotonic(), sum(self.owned().values())
         self._shards.register_as(NO_OWNER)
-        stores = [shard.coordinator for shard in members if shard.coordinator is not None]
-        await asyncio.gather(*(store.announce(NO_OWNER) for store in stores), return_exceptions=True)
+        stores = [shard.store for shard in members if shard.shared is not None]
+        await asyncio.gather(*(store.submit(Announce(NO_OWNER)) for store in stores), return_exceptions=True)
         # A look under way is not waited for: it may hang on a shard. If it changes owners first, this tries again.
         for _ in range(_LEAVE_TRIES):
             planned = await self._plan(members)
@@ -182,7 +183,7 @@ class Ownership:
             )
             for shard in answered
         }
-        shared = {shard.name for shard in self._shards if shard.coordinator is not None}
+        shared = {shard.name for shard in self._shards if shard.shared is not None}
         self._whole = self._all_miss(shared - views.keys(), members) and all(
             view.servers == other.servers for view, other in pairwise(views.values())
         )
@@ -204,8 +205,10 @@ class Ownership:
 
     async def _read(self, shards: Iterable[ShardLanes]) -> list[ShardLanes]:
         """Reads the owners; of those that answered."""
-        stores = {shard: shard.coordinator for shard in shards if shard.coordinator is not None}
-        answers = await asyncio.gather(*(store.owners() for store in stores.values()), return_exceptions=True)
+        stores = {shard: shard.store for shard in shards if shard.shared is not None}
+        answers = await asyncio.gather(
+            *(store.submit(ListOwners()) for store in stores.values()), return_exceptions=True
+        )
         answered: list[ShardLanes] = []
         for shard, answer in zip(stores, answers, strict=True):
             if isinstance(answer, Owners):
@@ -247,10 +250,10 @@ class Ownership:
         """Whether the owners are as planned now."""
         known = self._owners.get(shard.name, NO_OWNERS)
         new = Owners(known.version + 1, tuple(planned))
-        if new.by_slice == known.by_slice or shard.coordinator is None:
+        if new.by_slice == known.by_slice or shard.shared is None:
             return True
         try:
-            changed = await shard.coordinator.change_owners(known, new)
+            changed = await shard.store.submit(ChangeOwners(known, new))
         except PinLaterError as error:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
             return False

@@ -6,7 +6,7 @@ from pinlater.domain.audit import first_id_at
 from pinlater.server.features.audit.buffer import FLUSH_MS, AuditBuffer
 from pinlater.server.features.audit.methods import METHODS
 from pinlater.server.features.audit.settings import AuditSettings
-from pinlater.server.features.audit.trail import AuditTrail, entry_of
+from pinlater.server.features.audit.trail import AuditTrail, entry_for
 from pinlater.server.features.feature import Feature
 from pinlater.server.front.operations import Forwarded
 from pinlater.server.maintenance.runner import Periodic
@@ -14,6 +14,7 @@ from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.operations.parts import Parts
 from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import PruneAudit
 
 _PRUNE_MS = 60_000
 
@@ -23,7 +24,7 @@ def _add(service: Service) -> None:
     trail = AuditTrail(service.shards, service.metrics, clock, settings, lambda: service.identity.address)
 
     async def prune(shard: ShardLanes, limit: int) -> int:
-        return await shard.store.prune_audit(first_id_at(clock.now_ms() - settings.ttl_ms), limit)
+        return await shard.store.submit(PruneAudit(first_id_at(clock.now_ms() - settings.ttl_ms), limit))
 
     service.put(trail)
     service.change_listeners.append(trail.note)
@@ -38,7 +39,7 @@ def _add_to_front(front: Parts) -> None:
     """Changes of callers of this process wait here; the store process stores them."""
     buffer = AuditBuffer(front.of(AuditTrail).keep, front.metrics, front.clock, front.random)
     if front.of(AuditSettings).stores:
-        front.change_listeners.append(lambda change: buffer.add(entry_of(change)))
+        front.change_listeners.append(lambda change: buffer.add(entry_for(change)))
     front.periodic.append(Periodic("audit", FLUSH_MS, buffer.flush))
     front.closing.append(buffer.close)
 

@@ -19,6 +19,7 @@ from pinlater.server.features.audit.settings import AuditSettings
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import AddAudit, ListAudit
 from pinlater.server.storage.values import AUDIT_END, AuditRecord
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -43,7 +44,7 @@ class AuditTrail:
     def note(self, change: AdministrativeChange) -> None:
         """Adds an entry for a change that has ended; returns at once."""
         if self._settings.stores:
-            self.buffer.add(entry_of(change)._replace(server=self._server()))
+            self.buffer.add(entry_for(change)._replace(server=self._server()))
 
     async def keep(self, entries: Sequence[AuditEntry]) -> None:
         """Stores entries of another process of this server. Raises `Unavailable`."""
@@ -79,7 +80,7 @@ class AuditTrail:
     async def _read(self, since: str, before: str, count: int) -> tuple[Sequence[AuditRecord], bool, bool]:
         """The next entries of all shards, whether a shard is missing, and whether these are the last ones."""
         answers = await on_reachable(
-            self._shards, self._metrics, "getAudit", lambda shard: shard.store.list_audit(since, before, count)
+            self._shards, self._metrics, "getAudit", lambda shard: shard.store.submit(ListAudit(since, before, count))
         )
         records = {record.id: record for answer in answers for record in answer}
         records |= {entry.id: packed(entry) for entry in self.buffer.waiting if since <= entry.id < before}
@@ -94,7 +95,7 @@ class AuditTrail:
         failure: Unavailable = NoHealthyShards()
         for shard in self._in_order():
             try:
-                await shard.store.add_audit(records, self._settings.max_entries)
+                await shard.store.submit(AddAudit(records, self._settings.max_entries))
             except Unavailable as error:
                 failure = error
             else:
@@ -108,7 +109,7 @@ class AuditTrail:
         return sorted(shards, key=lambda shard: (not shard.takes_enqueues, shard.stalled or shard.fullness.full))
 
 
-def entry_of(change: AdministrativeChange) -> AuditEntry:
+def entry_for(change: AdministrativeChange) -> AuditEntry:
     """The entry for a change, without an id if it is of now. The id of another one is made of its time and of the change itself, so that a
     change of which several servers tell is kept once.
     """

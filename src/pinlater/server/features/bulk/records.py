@@ -22,6 +22,7 @@ from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import START
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import CopiesOf, SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -171,7 +172,7 @@ class BulkRecords:
         wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
 
         async def read(shard: ShardLanes) -> tuple[str, list[KeptRun]]:
-            rows = {row.origin: row for row in await shard.store.list_samples([wanted])}
+            rows = {row.origin: row for row in await shard.store.submit(ListSamples([wanted]))}
             orders = [row for row in rows.values() if "." not in row.origin]
             return shard.name, await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
 
@@ -188,7 +189,7 @@ class BulkRecords:
         if shard is None:
             return None
         wanted = SampleRange(BULK_STEP_S, run.started_ms, run.started_ms + 1, [run.order.queue])
-        rows = {row.origin: row for row in await shard.store.list_samples([wanted])}
+        rows = {row.origin: row for row in await shard.store.submit(ListSamples([wanted]))}
         return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
 
     def check_size(self, order: BulkOrder) -> None:
@@ -227,11 +228,13 @@ class BulkRecords:
         shard = self._shards.get(run.shard)
         if shard is None:
             raise ShardConnectionFailed(f"Shard {run.shard} is no longer in the map")
-        await shard.store.save_samples(
-            [
-                StoredSample(BULK_STEP_S, run.started_ms, run.order.queue, run.id + kind, data)
-                for kind, data in rows.items()
-            ]
+        await shard.store.submit(
+            SaveSamples(
+                [
+                    StoredSample(BULK_STEP_S, run.started_ms, run.order.queue, run.id + kind, data)
+                    for kind, data in rows.items()
+                ]
+            )
         )
 
 

@@ -16,6 +16,7 @@ from pinlater.server.operations.addressing import OnShard, find_jobs, on_reachab
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import CountAhead, CountJobs, LookupJobs
 from pinlater.server.storage.values import Place, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -59,7 +60,7 @@ class Explain:
         job: JobInfo | None = None
         if lanes.healthy:
             try:
-                [job] = await lanes.store.lookup_jobs(part.keys, bodies=False)
+                [job] = await lanes.store.submit(LookupJobs(part.keys, bodies=False))
             except Unavailable:
                 facts = facts._replace(in_reach=False)
         running, ahead = 0, None
@@ -75,8 +76,8 @@ class Explain:
         place = Place(key.queue, key.priority, run_after_ms, key.id, due_by_ms, AHEAD_MAX)
 
         async def count(shard: ShardLanes) -> tuple[int, int]:
-            ahead = raise_error(await shard.store.count_ahead(place))
-            return sum(row.counts.in_progress for row in await shard.store.count_jobs([key.queue])), ahead
+            ahead = raise_error(await shard.store.submit(CountAhead(place)))
+            return sum(row.counts.in_progress for row in await shard.store.submit(CountJobs([key.queue]))), ahead
 
         counts = await on_reachable(self._shards, self._metrics, "explainJob", count)
         return sum(running for running, _ in counts), JobsAhead(

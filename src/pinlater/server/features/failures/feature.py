@@ -10,6 +10,7 @@ from pinlater.server.front.operations import Forwarded
 from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import PruneFailures
 
 _PRUNE_MS = 600_000
 
@@ -20,7 +21,8 @@ def _add(service: Service) -> None:
     async def prune(shard: ShardLanes, limit: int) -> int:
         """Deletes groups that are too old, and counts of hours that are shown no more."""
         now_ms = clock.now_ms()
-        return await shard.store.prune_failures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
+        command = PruneFailures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
+        return await shard.store.submit(command)
 
     service.put(FailureQueries(service.shards, service.queue_cache, service.metrics, clock))
     service.periodic.append(service.of(Sweeps).periodic("failures-garbage", _PRUNE_MS, prune))

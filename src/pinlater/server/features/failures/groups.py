@@ -29,6 +29,7 @@ from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ListFailures, ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredFailures, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -62,9 +63,9 @@ class FailureQueries:
             found: list[tuple[str, StoredFailures]] = []
             for start in range(0, len(queues), _QUEUES_A_READ):
                 some = queues[start : start + _QUEUES_A_READ]
-                found += [(shard.name, each) for each in await shard.store.list_failures(some, from_hour)]
+                found += [(shard.name, each) for each in await shard.store.submit(ListFailures(some, from_hour))]
                 await asyncio.sleep(0)
-            return found, await shard.store.list_samples([_mutes(queues, now_ms)])
+            return found, await shard.store.submit(ListSamples([_mutes(queues, now_ms)]))
 
         answers = await on_reachable(self._shards, self._metrics, "getFailures", read)
         groups: dict[tuple[str, str], FailureGroup] = {}
@@ -94,7 +95,7 @@ class FailureQueries:
             raise NoHealthyShards
 
         async def read(shard: ShardLanes) -> Sequence[StoredSample]:
-            return await shard.store.list_samples([_mutes([queue], now_ms)])
+            return await shard.store.submit(ListSamples([_mutes([queue], now_ms)]))
 
         answers = await on_reachable(self._shards, self._metrics, "muteFailures", read)
         rows = [row for answer in answers for row in answer]
@@ -105,7 +106,9 @@ class FailureQueries:
             raise InvalidArgument(f"{MUTES_MAX} changes of the last 30 days are kept already", detail="TOO_MANY")
         # Another server's clock may be ahead.
         at_ms = max([now_ms, *(row.at_ms + 1 for row in rows if row.origin == name)])
-        await shards[0].store.save_samples([StoredSample(MUTES_STEP_S, at_ms, queue, name, str(until_ms).encode())])
+        await shards[0].store.submit(
+            SaveSamples([StoredSample(MUTES_STEP_S, at_ms, queue, name, str(until_ms).encode())])
+        )
 
 
 def _mutes(queues: Sequence[str], now_ms: int) -> SampleRange:

@@ -31,6 +31,7 @@ from pinlater.server.features.history.sample import Total, unpack
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -100,7 +101,7 @@ class HistoryQueries:
             ranges.append(SampleRange(step, begin_ms, until_ms, names))
 
         async def read(shard: ShardLanes) -> Sequence[StoredSample]:
-            return await shard.store.list_samples(ranges)
+            return await shard.store.submit(ListSamples(ranges))
 
         found = await on_reachable(self._shards, self._metrics, "getQueueHistory", read)
         totals: Totals = {}
@@ -136,12 +137,12 @@ class HistoryQueries:
         shards = sorted(self._shards.in_reach(), key=lambda shard: (not shard.takes_enqueues, shard.name))
         if not shards:
             raise NoHealthyShards
-        kept = await shards[0].store.list_samples(
-            [SampleRange(MARKS_STEP_S, now_ms - LONGEST_MS, now_ms + MARK_AHEAD_MS + 1, limit=MARKS_MAX)]
+        kept = await shards[0].store.submit(
+            ListSamples([SampleRange(MARKS_STEP_S, now_ms - LONGEST_MS, now_ms + MARK_AHEAD_MS + 1, limit=MARKS_MAX)])
         )
         if len(kept) >= MARKS_MAX:
             raise InvalidArgument(f"{MARKS_MAX} marks of the last 30 days are kept already", detail="TOO_MANY")
-        await shards[0].store.save_samples([mark])
+        await shards[0].store.submit(SaveSamples([mark]))
 
 
 async def _one_shard(steps: Sequence[int], rows: Sequence[StoredSample]) -> Totals:

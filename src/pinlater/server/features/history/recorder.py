@@ -21,6 +21,7 @@ from pinlater.server.features.history.buckets import coarsened
 from pinlater.server.features.history.sample import UNKNOWN, QueueSample, pack
 from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import SaveSamples
 from pinlater.server.storage.values import StoredSample
 from pinlater.server.telemetry.metrics import OVERFLOW, Metrics
 from pinlater.server.telemetry.snapshots import QueueReading, Snapshot, changed_queues
@@ -180,7 +181,7 @@ class Recorder:
                 continue
             batch.shard = shard.name
             try:
-                await shard.store.save_samples(batch.samples)
+                await shard.store.submit(SaveSamples(batch.samples))
             except PinLaterError as error:
                 logger.info("samples of the history wait", extra={"shard": shard.name, "reason": error.message})
                 continue

@@ -15,6 +15,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.history import HOUR_S, KEPT_MS, LONGEST_MS, MINUTE_MS, MINUTE_S, TEN_MINUTES_S
 from pinlater.server.features.history.sample import Total, pack, unpack
 from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ListSamples, SaveSamples, TrimSamples
 from pinlater.server.storage.values import COPIES_KEPT_MS, COPIES_STEP_S, UNDONE_STEP_S, SampleRange, StoredSample
 
 MARKS_STEP_S = 0
@@ -98,7 +99,7 @@ class Rollup:
     async def _begin(self, shard: ShardLanes, level: _Level, now_ms: int) -> _Progress:
         """As far as other servers, or an earlier run of this one, have come."""
         oldest_ms = -(-(now_ms - KEPT_MS[level.finer_s]) // level.span_ms) * level.span_ms
-        done = await shard.store.list_samples([SampleRange(level.step_s, oldest_ms, now_ms, [""])])
+        done = await shard.store.submit(ListSamples([SampleRange(level.step_s, oldest_ms, now_ms, [""])]))
         return _Progress(oldest_ms, {row.at_ms for row in done})
 
     async def _window(self, shard: ShardLanes, level: _Level, at_ms: int) -> None:
@@ -106,7 +107,7 @@ class Rollup:
         after: tuple[int, str, str] | None = None
         while True:
             wanted = SampleRange(level.finer_s, at_ms, at_ms + level.span_ms, after=after, limit=_ROWS_A_PAGE)
-            rows = await shard.store.list_samples([wanted])
+            rows = await shard.store.submit(ListSamples([wanted]))
             for row in rows:
                 if row.queue:
                     if row.queue not in totals:
@@ -121,15 +122,18 @@ class Rollup:
             StoredSample(level.step_s, at_ms, queue, ROLLED_UP, pack(total.sample()))
             for queue, total in sorted(totals.items())
         ]
-        await shard.store.save_samples(made)
-        await shard.store.save_samples([StoredSample(level.step_s, at_ms, "", ROLLED_UP, b"")])
+        await shard.store.submit(SaveSamples(made))
+        await shard.store.submit(SaveSamples([StoredSample(level.step_s, at_ms, "", ROLLED_UP, b"")]))
 
     async def _trim(self, shard: ShardLanes, now_ms: int) -> None:
         if now_ms - self._trimmed_ms.get(shard.name, 0) < _TRIM_EVERY_MS:
             return
         for step_s, kept_ms in {**dict.fromkeys(_NO_POINTS, LONGEST_MS), **KEPT_MS}.items():
-            while await shard.store.trim_samples(step_s, now_ms - kept_ms, _TRIMMED_A_CALL) >= _TRIMMED_A_CALL:
+            while await shard.store.submit(TrimSamples(step_s, now_ms - kept_ms, _TRIMMED_A_CALL)) >= _TRIMMED_A_CALL:
                 pass
-        while await shard.store.trim_samples(COPIES_STEP_S, now_ms - COPIES_KEPT_MS, _COPIES_A_CALL) >= _COPIES_A_CALL:
+        while (
+            await shard.store.submit(TrimSamples(COPIES_STEP_S, now_ms - COPIES_KEPT_MS, _COPIES_A_CALL))
+            >= _COPIES_A_CALL
+        ):
             pass
         self._trimmed_ms[shard.name] = now_ms

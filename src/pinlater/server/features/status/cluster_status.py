@@ -29,7 +29,7 @@ SERVERS_MAX = SHARDS_MAX = 200
 def status_alone(shards: Shards, address: str) -> ClusterStatus:
     """Of a server that has its shards for itself."""
     listed = list(islice(shards, SHARDS_MAX))
-    slots = {shard.name: shard.store.slot for shard in listed}
+    slots = {shard.name: shard.unguarded.slot for shard in listed}
     return ClusterStatus(
         address,
         [ClusterServer(address, slots=slots, answers=True, heard=True, usable=True)],

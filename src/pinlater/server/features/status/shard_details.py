@@ -154,7 +154,7 @@ class ShardReports:
 
 def _memory_of(shard: ShardLanes) -> ShardMemory | None:
     """None if its store answers no claims from memory. Some remember no jobs, but that none is due."""
-    figures = shard.store.figures()
+    figures = shard.unguarded.figures()
     if "claims_from_memory" not in figures:
         return None
     names = ("remembered_jobs", "remembered_bytes", "claims_from_memory", "stale_claims")

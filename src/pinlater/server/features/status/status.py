@@ -57,7 +57,7 @@ class Status:
         return ServerInfo(
             __version__,
             (*service.features, DELETES_QUEUES) if service.passwords.configured else service.features,
-            next(iter(service.shards)).store.capabilities.kind,
+            next(iter(service.shards)).unguarded.capabilities.kind,
             service.clock.now_ms(),
             service.identity.started_at_ms,
             settings.priority_levels,

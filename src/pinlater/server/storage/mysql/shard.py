@@ -1,4 +1,4 @@
-"""The MySQL store's shard: one database. Each method picks the statements, and the writer or reader that runs them.
+"""The MySQL store's shard: one database. Each operation picks the statements, and the writer or reader that runs them.
 
 Inserts, claims and ends of attempts each have a connection of their own, so that none waits for another's disk; everything else that
 changes something shares a fourth. More writing connections would make the shard slower, not faster.
@@ -21,6 +21,7 @@ from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import HandedOutJob
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.server.storage import commands
 from pinlater.server.storage.connections import WRITERS, Connections, DatabaseConnectionLost
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
 from pinlater.server.storage.mysql import samples as sample_rows
@@ -42,11 +43,13 @@ from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
 from pinlater.server.storage.relational import bulk, in_hand, sweeping
+from pinlater.server.storage.relational import queues as queue_rules
 from pinlater.server.storage.relational import reading as relational_reading
 from pinlater.server.storage.relational.shard import Change, P, Read, RelationalShard
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.shared_shard import LeasedShard
 from pinlater.server.storage.snapshots import MaintenanceSnapshot
+from pinlater.server.storage.table import entry_of
 from pinlater.server.storage.values import (
     Acked,
     Capabilities,
@@ -241,12 +244,12 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-        newest_ms = await super().delete_queues(names, deleted_ms, now_ms)
+    async def _delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        newest_ms = await self._change(queue_rules.delete, names, deleted_ms, now_ms)
         await self._refresh()
         return newest_ms
 
-    async def list_queues(self) -> list[Queue]:
+    async def _list_queues(self) -> list[Queue]:
         look = self._queue_cache.begin_look()
         found = await self._look_up(relational_reading.queues_with_ids)
         self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
@@ -254,11 +257,11 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         lost, age = self._membership.lost, InsertAge()
         return await self._opened.inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, lost))
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+    async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         try:
             claimed = await self._opened.claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
         except (OutcomeUnknown, asyncio.CancelledError):
@@ -275,31 +278,29 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         except PinLaterError as error:
             logger.warning("%s: the rows of lost jobs can't be deleted yet: %s", self.endpoint, error)
 
-    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
+    async def _finish(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
-    async def changed_queues(self) -> Sequence[str]:
+    async def _list_changed_queues(self) -> Sequence[str]:
         changed = await self._changes.changed((await self._snapshots.latest()).changes)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(
-        self, checkpoints: Sequence[JobCheckpoint], now_ms: int
-    ) -> Sequence[Acked | PinLaterError]:
+    async def _checkpoint(self, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
         return await self._opened.other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
 
     # --- reading ------------------------------------------------------------------------------------------------------------
 
-    async def peek_jobs(
+    async def _peek(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._opened.readers.read(
             lambda c: reading.peek(MysqlReader(c, self.name), queue, limit, now_ms, max_bytes)
         )
 
-    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+    async def _count(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         if queues is not None:
             return await self._look_up(relational_reading.counts, queues)
         counts, miscounted = await self._opened.readers.read(reading.all_counts)
@@ -313,12 +314,12 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         first, last = self._own_writers()
         return await self._opened.readers.read(lambda c: reading.maintenance_snapshot(c, first, last))
 
-    async def advance_due(self, now_ms: int, limit: int) -> int:
+    async def _advance_due(self, now_ms: int, limit: int) -> int:
         if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
             return 0
         return await self._opened.other.carry_out(lambda t: due_jobs.advance_due(t, now_ms, limit))
 
-    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
+    async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
         if self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
@@ -337,12 +338,12 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         self._unknown_claims -= tokens
         self._given_back |= queues
 
-    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _expire(self, now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
         return await self._change(sweeping.expire_jobs, now_ms, limit)
 
-    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0:
             return []
         state, snapshot = await self._snapshots.state(), await self._snapshots.latest()
@@ -373,9 +374,33 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
 
     # --- history ------------------------------------------------------------------------------------------------------------------
 
-    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
+    async def _save_samples(self, samples: Sequence[StoredSample]) -> None:
         if samples:
             await self._opened.readers.read(lambda c: sample_rows.save(c, samples))
 
-    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+    async def _trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         return await self._opened.readers.read(lambda c: sample_rows.trim(c, step_s, before_ms, limit))
+
+    table = (
+        RelationalShard.table
+        | LeasedShard.table
+        | dict(
+            [
+                entry_of(commands.InsertJobs)(_insert),
+                entry_of(commands.ClaimJobs)(_claim),
+                entry_of(commands.FinishJobs)(_finish),
+                entry_of(commands.CheckpointJobs)(_checkpoint),
+                entry_of(commands.PeekJobs)(_peek),
+                entry_of(commands.CountJobs)(_count),
+                entry_of(commands.DeleteQueues)(_delete_queues),
+                entry_of(commands.ListQueues)(_list_queues),
+                entry_of(commands.AdvanceDue)(_advance_due),
+                entry_of(commands.TimeOutClaims)(_time_out_claims),
+                entry_of(commands.ExpireJobs)(_expire),
+                entry_of(commands.CollectGarbage)(_collect_garbage),
+                entry_of(commands.SaveSamples)(_save_samples),
+                entry_of(commands.TrimSamples)(_trim_samples),
+                entry_of(commands.ListChangedQueues)(_list_changed_queues),
+            ]
+        )
+    )

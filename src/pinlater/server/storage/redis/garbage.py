@@ -48,7 +48,7 @@ class OldestFinished:
         counts: SweepCounts,
         state: Hashable | None,
     ) -> int:
-        """Deletes the jobs past their time to live. Returns how much of the limit is left. `state`: as of `SharedStore.state`."""
+        """Deletes the jobs past their time to live. Returns how much of the limit is left. `state`: as `AskState` is answered."""
         by_name = {ttl.queue: ttl for ttl in ttls}
         if self._must_walk(ttls, now_ms, state):
             await self._walk(access, now_ms)

@@ -101,7 +101,7 @@ class IndexRepair:
             plan.append(("mark_repaired", ("c", "")))
 
     async def look_around(self, access: Access, finished_bytes: int, state: Hashable | None, now_ms: int) -> None:
-        """The next pieces of the round. `state`: as of `SharedStore.state`."""
+        """The next pieces of the round. `state`: as `AskState` is answered."""
         if not self._round:
             if state is not None and state == self._ended_in and now_ms - self._ended_ms < LOOKED_THROUGH_MS:
                 return

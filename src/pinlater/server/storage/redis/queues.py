@@ -24,7 +24,7 @@ _FIRST_NUMBER_MAX = 2**31
 
 
 async def merge(writer: Writer, readers: Readers, cache: RedisQueueCache, queues: Sequence[Queue]) -> list[Queue]:
-    """Does what `QueueStore.merge_queues` says."""
+    """Carries out `MergeQueues`."""
     merged: list[Queue] = []
     for start in range(0, len(queues), _QUEUES_A_CALL):
         some = queues[start : start + _QUEUES_A_CALL]

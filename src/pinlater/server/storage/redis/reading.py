@@ -62,7 +62,7 @@ _PEEK_MAX = 1_000
 _EXACT_MAX = 2**53  # a score is a float
 
 
-async def lookup(access: Looking, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
+async def lookup(access: Looking, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
     """All that is known of each; the whole name must match."""
     queues = access.queues
     refs = {
@@ -78,7 +78,7 @@ async def lookup(access: Looking, keys: Sequence[JobKey], *, bodies: bool) -> li
     return [jobs.get(refs[key]) if key in refs else None for key in keys]
 
 
-async def _rows(access: Looking, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, LookupRow]:
+async def _rows(access: Looking, refs: Sequence[bytes], queues: Queues, bodies: bool) -> dict[bytes, LookupRow]:
     """The jobs that are there. All `refs` are of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
     names = {queue: name for name, queue in queues}
@@ -169,7 +169,7 @@ async def scan(access: Looking, page: Page) -> list[PageRow] | PinLaterError:
 
 
 async def _moved_rows(
-    access: Looking, refs: Sequence[bytes], lines: Sequence[bytes], queues: Queues, *, bodies: bool
+    access: Looking, refs: Sequence[bytes], lines: Sequence[bytes], queues: Queues, bodies: bool
 ) -> dict[bytes, LookupRow]:
     """Jobs that have got another of these priorities, by the names that they had. One script reads all names of a job."""
     found: dict[bytes, LookupRow] = {}

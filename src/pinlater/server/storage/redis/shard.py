@@ -1,4 +1,4 @@
-"""The Redis store's shard: all keys of one hash slot. Each method chooses the module that does the work, and a writer or a reader.
+"""The Redis store's shard: all keys of one hash slot. Its table says which module does the work, by a writer or a reader.
 
 Inserts, claims and ends of attempts each have a connection of their own, so that a large answer of one holds no other up; everything
 else that changes something shares a fourth.
@@ -15,8 +15,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.server.storage import commands
 from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.redis import (
     audit,
@@ -53,6 +54,7 @@ from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.shared_shard import LeasedShard
 from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
+from pinlater.server.storage.table import entry_of
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
     Acked,
@@ -96,10 +98,10 @@ def _on(
     *,
     wakes: bool = False,
 ) -> Callable[Concatenate[RedisShard, P], Coroutine[Any, Any, T]]:
-    """Makes an operation on the queues that its first argument names. `wakes`: after it jobs of theirs may be due."""
+    """Returns an operation on the queues that the first field of its command names. `wakes`: after it jobs of theirs may be due."""
 
     async def operation(shard: RedisShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        names = queues_of(args[0] if args else next(iter(kwargs.values())))
+        names = queues_of(args[0])
         with shard._nothing_due.change(names) if wakes else contextlib.nullcontext():  # noqa: SLF001 it is a method of that class
             return await shard._change(names, lambda access: work(access, *args, **kwargs))  # noqa: SLF001
 
@@ -109,7 +111,7 @@ def _on(
 def _reads(
     work: Callable[Concatenate[Readers, P], Awaitable[T]],
 ) -> Callable[Concatenate[RedisShard, P], Coroutine[Any, Any, T]]:
-    """Makes an operation of the readers."""
+    """Returns an operation of the readers."""
 
     async def operation(shard: RedisShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await work(shard._opened.readers, *args, **kwargs)  # noqa: SLF001
@@ -263,39 +265,30 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
-        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
-
-    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+    async def _merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         with self._nothing_due.change([queue.name for queue in queues]):
             return await queue_rows.merge(self._opened.other, self._opened.readers, self._queue_cache, queues)
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+    async def _delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
         with self._nothing_due.change(names):
             newest_ms = await queue_rows.delete(self._opened.other, names, deleted_ms, now_ms)
         await self._refresh()
         return newest_ms
 
-    async def list_queues(self) -> Sequence[Queue]:
+    async def _list_queues(self) -> Sequence[Queue]:
         found = await reading.list_queues(self._opened.readers)
         self._queue_cache.replace([(queue.name, number) for number, queue in found])
         return [queue for _, queue in found]
 
-    async def configure_queue(
-        self,
-        name: str,
-        *,
-        config: QueueConfig | None = None,
-        paused: bool | None = None,
-        version: str = "",
-        by: str = "",
+    async def _configure_queue(
+        self, name: str, config: QueueConfig | None = None, paused: bool | None = None, version: str = "", by: str = ""
     ) -> None:
         with self._nothing_due.change([name]):
             await queue_rows.configure(self._opened.other, self._opened.readers, name, config, paused, version, by)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         await self._check_space()
         lost, age = self._membership.lost, InsertAge()
         names = [request.queue for request in requests]
@@ -310,7 +303,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         if await self._memory.is_full(self._opened.readers):
             raise StoreFull.of(f"{self.endpoint}: {self._memory}")
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+    async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         self._check_open()
         now_s = self._monotonic()
         remembered = [self._nothing_due.answer(order, now_ms, now_s) for order in orders]
@@ -336,7 +329,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             self._nothing_due.search_ends(search, orders, results, now_s)
         return results
 
-    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
+    async def _finish(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         names = [ack.key.queue for ack in acks]
         put_back = [ack.key.queue for ack in acks if not ack.succeeded]
         with self._nothing_due.change(put_back) if put_back else contextlib.nullcontext():
@@ -346,13 +339,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
 
     # --- keys across shards ---------------------------------------------------------------------------------------------------
 
-    find_requests = _reads(reading.find_requests)
-    find_unique = _reads(reading.find_unique)
-    list_unique_queues = _reads(reading.list_unique_queues)
-    list_unique_keys = _reads(reading.list_unique_keys)
-    timed_keys = _reads(reading.timed_keys)
-
-    async def changed_queues(self) -> Sequence[str]:
+    async def _list_changed_queues(self) -> Sequence[str]:
         await self._snapshots.latest()
         changed = await self._changes.changed(self.slot)
         given_back, self._given_back = self._given_back, set()
@@ -360,26 +347,24 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             self._nothing_due.changed(list(changed))
         return list(given_back | changed)
 
-    async def note_map(self, shard_map: str, now_ms: int) -> int:
+    async def _note_map(self, shard_map: str, now_ms: int) -> int:
         [since] = await self._opened.other.run("note_map", now_ms, shard_map)
         return int(since)
 
     # --- audit --------------------------------------------------------------------------------------------------------------
 
-    async def add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+    async def _add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
         await audit.add(self._opened.other, records, records_max)
 
-    list_audit = _reads(audit.read)
-
-    async def prune_audit(self, before: str, limit: int) -> int:
+    async def _prune_audit(self, before: str, limit: int) -> int:
         return await audit.prune(self._opened.other, self._opened.readers, before, limit) if limit > 0 else 0
 
     # --- failures -----------------------------------------------------------------------------------------------------------
 
-    async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+    async def _list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
         return await failures.read(self._opened.readers, await self._queues_named(queues), from_hour)
 
-    async def prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
+    async def _prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
         if limit <= 0:
             return 0
         await self._refresh()
@@ -388,27 +373,12 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
 
     # --- jobs ---------------------------------------------------------------------------------------------------------------
 
-    checkpoint_jobs = _on(_of_jobs, finishing.checkpoint, wakes=True)
-    extend_claims = _on(_of_jobs, finishing.extend)
-    release_jobs = _on(_of_jobs, finishing.release, wakes=True)
-    cancel_jobs = _on(_of_jobs, finishing.cancel)
-    run_jobs = _on(_of_jobs, bulk.run, wakes=True)
-    move_jobs = _on(_of_jobs, moving.move)
-    requeue_failed_jobs = _on(_of_queue, bulk.requeue, wakes=True)
-    purge_jobs = _on(_of_queue, bulk.purge)
-    delete_jobs = _on(_of_jobs, bulk.delete_named)
-    delete_with_copies = _on(_of_jobs, copies.delete)
-    peek_jobs = _on(_of_queue, reading.peek)
-    lookup_jobs = _on(_of_jobs, reading.lookup)
-    scan_jobs = _on(_of_queue, reading.scan)
-    count_ahead = _on(_of_queue, reading.count_ahead)
-
-    async def restore_jobs(self, order: RestoreOrder, now_ms: int) -> Restored:
+    async def _restore(self, order: RestoreOrder, now_ms: int) -> Restored:
         await self._check_space()
         with self._nothing_due.change([order.queue]):
             return await self._change([order.queue], lambda access: copies.restore(access, order, now_ms))
 
-    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+    async def _count(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         due_by_ms = self._due_by_ms
         rows = await reading.count_rows(self._opened.readers, queues, due_by_ms)
         if queues is None:
@@ -425,13 +395,13 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         gone, changes = found[6].decode(), found[9].decode()
         return MaintenanceSnapshot(NEVER_MS, deadline, expiry, seen, until, int(found[4]), changes, int(found[5]), gone)
 
-    async def advance_due(self, now_ms: int, limit: int) -> int:
+    async def _advance_due(self, now_ms: int, limit: int) -> int:
         """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
         self._check_open()  # nothing here needs a connection
         self._due_by_ms = now_ms
         return 0
 
-    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
+    async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
         self._master.look()
         if self._unsure or self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
@@ -462,12 +432,12 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             # In place: a claim under way holds this very list.
             self._unknown_claims[:] = [claim for claim in self._unknown_claims if claim not in claims]
 
-    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _expire(self, now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
         return await self._change((), lambda access: sweeping.expire_jobs(access, now_ms, limit))
 
-    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0:
             return []
         state, most = await self._snapshots.state(), self._settings.finished_bytes_max
@@ -483,10 +453,54 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
 
     # --- history ------------------------------------------------------------------------------------------------------------------
 
-    save_samples = _reads(sample_rows.save)
-    list_samples = _reads(sample_rows.find)
-
-    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+    async def _trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         if step_s == COPIES_STEP_S:
             return await copies.trim(self._opened.readers, before_ms, limit)
         return await sample_rows.trim(self._opened.readers, step_s, before_ms, limit)
+
+    table = LeasedShard.table | dict(
+        [
+            entry_of(commands.FindRequests)(_reads(reading.find_requests)),
+            entry_of(commands.FindUnique)(_reads(reading.find_unique)),
+            entry_of(commands.ListUniqueQueues)(_reads(reading.list_unique_queues)),
+            entry_of(commands.ListUniqueKeys)(_reads(reading.list_unique_keys)),
+            entry_of(commands.CountTimedKeys)(_reads(reading.timed_keys)),
+            entry_of(commands.ListAudit)(_reads(audit.read)),
+            entry_of(commands.CheckpointJobs)(_on(_of_jobs, finishing.checkpoint, wakes=True)),
+            entry_of(commands.ExtendClaims)(_on(_of_jobs, finishing.extend)),
+            entry_of(commands.ReleaseJobs)(_on(_of_jobs, finishing.release, wakes=True)),
+            entry_of(commands.CancelJobs)(_on(_of_jobs, finishing.cancel)),
+            entry_of(commands.RunJobs)(_on(_of_jobs, bulk.run, wakes=True)),
+            entry_of(commands.MoveJobs)(_on(_of_jobs, moving.move)),
+            entry_of(commands.RequeueFailedJobs)(_on(_of_queue, bulk.requeue, wakes=True)),
+            entry_of(commands.PurgeJobs)(_on(_of_queue, bulk.purge)),
+            entry_of(commands.DeleteJobs)(_on(_of_jobs, bulk.delete_named)),
+            entry_of(commands.DeleteWithCopies)(_on(_of_jobs, copies.delete)),
+            entry_of(commands.PeekJobs)(_on(_of_queue, reading.peek)),
+            entry_of(commands.LookupJobs)(_on(_of_jobs, reading.lookup)),
+            entry_of(commands.ScanJobs)(_on(_of_queue, reading.scan)),
+            entry_of(commands.CountAhead)(_on(_of_queue, reading.count_ahead)),
+            entry_of(commands.SaveSamples)(_reads(sample_rows.save)),
+            entry_of(commands.ListSamples)(_reads(sample_rows.find)),
+            entry_of(commands.MergeQueues)(_merge_queues),
+            entry_of(commands.DeleteQueues)(_delete_queues),
+            entry_of(commands.ListQueues)(_list_queues),
+            entry_of(commands.ConfigureQueue)(_configure_queue),
+            entry_of(commands.InsertJobs)(_insert),
+            entry_of(commands.ClaimJobs)(_claim),
+            entry_of(commands.FinishJobs)(_finish),
+            entry_of(commands.ListChangedQueues)(_list_changed_queues),
+            entry_of(commands.NoteMap)(_note_map),
+            entry_of(commands.AddAudit)(_add_audit),
+            entry_of(commands.PruneAudit)(_prune_audit),
+            entry_of(commands.ListFailures)(_list_failures),
+            entry_of(commands.PruneFailures)(_prune_failures),
+            entry_of(commands.RestoreJobs)(_restore),
+            entry_of(commands.CountJobs)(_count),
+            entry_of(commands.AdvanceDue)(_advance_due),
+            entry_of(commands.TimeOutClaims)(_time_out_claims),
+            entry_of(commands.ExpireJobs)(_expire),
+            entry_of(commands.CollectGarbage)(_collect_garbage),
+            entry_of(commands.TrimSamples)(_trim_samples),
+        ]
+    )

@@ -137,7 +137,7 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
     return found
 
 
-async def lookup(reader: Reader, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
+async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
     """All that is known of each; None where queue, priority or id is of no job."""
     ids = sorted({key.id for key in keys})
     found = {row.key: job_of(row, reader.shard) async for row in reader.jobs(ids, bodies=bodies, at_once=_JOBS_A_LOOK)}

@@ -1,4 +1,4 @@
-"""The SQLite store's shard: each method names who does the work, and whether on the writer or on a reader."""
+"""The SQLite store's shard: what carries out each command, and whether on the writer or on a reader."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.server.storage import commands
+from pinlater.server.storage.relational import bulk
 from pinlater.server.storage.relational import reading as relational_reading
 from pinlater.server.storage.relational import samples as sample_rows
-from pinlater.server.storage.relational.shard import Change, P, Read, RelationalShard
+from pinlater.server.storage.relational.shard import Change, P, Read, RelationalShard, changes
 from pinlater.server.storage.relational.sweeping import expire_jobs, time_out_claims
 from pinlater.server.storage.sqlite import claiming, due_marks, finishing, garbage, inserting, migration, reading
 from pinlater.server.storage.sqlite.checkpointer import Checkpointer
@@ -33,6 +35,7 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Writer
+from pinlater.server.storage.table import entry_of
 from pinlater.server.storage.values import (
     Acked,
     Capabilities,
@@ -197,28 +200,28 @@ class SqliteShard(RelationalShard):
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
-    async def insert_jobs(
-        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    async def insert(
+        self, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
     ) -> Sequence[Inserted | PinLaterError]:
         if inserting.is_long(requests):
             return await self._open.writer.carry_out_in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
         return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=claim_follows)
 
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+    async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         return await self._open.writer.carry_out(
             lambda t: claiming.claim(t, orders, now_ms),
             recall=lambda queue_cache: claiming.recall(queue_cache, orders, now_ms),
         )
 
-    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
+    async def _finish(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
-    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+    async def _purge(self, order: Purge) -> int | PinLaterError:
         opened = self._open
         if order.state is not JobState.IN_PROGRESS:
-            return await super().purge_jobs(order)
+            return await self._change(bulk.purge, order)
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _OpenShard, order: Purge) -> int | PinLaterError:
@@ -232,24 +235,24 @@ class SqliteShard(RelationalShard):
             found = await opened.readers.long(partial(reading.oldest_claims, order=wanted))
             if isinstance(found, PinLaterError):
                 return done or found
-            deleted = await self.delete_jobs(found, order.state)
+            deleted = await self._change(bulk.delete_named, found, order.state)
             done += deleted
             if not deleted or done >= order.limit or len(found) < wanted.limit:
                 return done
 
     # --- reading ------------------------------------------------------------------------------------------------------------
 
-    async def peek_jobs(
+    async def _peek(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
+    async def _lookup(self, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
         if len(keys) <= self._settings.lookup_inline_max:
-            return await super().lookup_jobs(keys, bodies=bodies)
-        return await self._walk(relational_reading.lookup, keys, bodies=bodies)
+            return await self._look_up(relational_reading.lookup, keys, bodies)
+        return await self._walk(relational_reading.lookup, keys, bodies)
 
-    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+    async def _count(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         opened = self._open
         if queues is None:
             counts, miscounted = await opened.readers.long(reading.all_counts)
@@ -260,19 +263,19 @@ class SqliteShard(RelationalShard):
 
     # --- maintenance: nothing to do costs no query ------------------------------------------------------------------------------
 
-    async def advance_due(self, now_ms: int, limit: int) -> int:
+    async def _advance_due(self, now_ms: int, limit: int) -> int:
         opened = self._open
         if limit <= 0 or not due_marks.advance_wanted(opened.queue_cache, now_ms):
             return 0
         return await opened.writer.carry_out(lambda t: due_marks.advance_due(t, now_ms, limit))
 
-    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
+    async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
         queues = self._open.queue_cache.queues.values()
         if limit <= 0 or not any(counter.in_progress for queue in queues for counter in queue.counters.values()):
             return []
         return await self._change(time_out_claims, now_ms, limit, quarantine_after)
 
-    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _expire(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
         if limit <= 0 or opened.queue_cache.first_expiry_ms >= now_ms:
             return []
@@ -284,7 +287,7 @@ class SqliteShard(RelationalShard):
 
         return await opened.writer.carry_out(expire)
 
-    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+    async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
         opened = self._open
         if limit <= 0 or not garbage.collect_wanted(opened.queue_cache, now_ms):
@@ -305,9 +308,24 @@ class SqliteShard(RelationalShard):
 
     # --- history ----------------------------------------------------------------------------------------------------------------
 
-    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
+    async def _save_samples(self, samples: Sequence[StoredSample]) -> None:
         for start in range(0, len(samples), _SAMPLES_A_TRANSACTION):
             await self._change(sample_rows.save, samples[start : start + _SAMPLES_A_TRANSACTION])
 
-    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
-        return await self._change(sample_rows.trim, step_s, before_ms, limit)
+    table = RelationalShard.table | dict(
+        [
+            entry_of(commands.InsertJobs)(insert),
+            entry_of(commands.ClaimJobs)(_claim),
+            entry_of(commands.FinishJobs)(_finish),
+            entry_of(commands.PurgeJobs)(_purge),
+            entry_of(commands.PeekJobs)(_peek),
+            entry_of(commands.LookupJobs)(_lookup),
+            entry_of(commands.CountJobs)(_count),
+            entry_of(commands.AdvanceDue)(_advance_due),
+            entry_of(commands.TimeOutClaims)(_time_out_claims),
+            entry_of(commands.ExpireJobs)(_expire),
+            entry_of(commands.CollectGarbage)(_collect_garbage),
+            entry_of(commands.SaveSamples)(_save_samples),
+            entry_of(commands.TrimSamples)(changes(sample_rows.trim)),
+        ]
+    )

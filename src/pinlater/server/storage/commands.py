@@ -1,0 +1,524 @@
+"""What a shard is asked to do: a class for each command, whose fields are the arguments of the function that carries it out.
+
+One command is one transaction: all of it is stored when it is answered, or none of it when it raises. `now_ms` is an argument, as a store
+never asks for the time. A store is done when `tests/contract` passes for it.
+
+What a store may rely on: values were checked by the service (names, priorities, sizes, ranges), ids are new and ascending.
+What it must decide itself, inside its transaction: whether a queue exists, which worker holds a claim, whether a key is taken, whether
+a queue is full. Results come back in the order of the arguments. An item that can't be done is answered with a `PinLaterError`
+*value* in its place and harms no other; a command raises only `Unavailable`s (the shard is unreachable, full, broken) and bugs.
+If a store can't know whether a command that raises was stored (the connection went between COMMIT and its answer) it raises
+`OutcomeUnknown`; of every other error callers believe that nothing was, and may put the jobs elsewhere.
+
+Regular expressions, merging over shards, rate limits, waiting and waking are not the store's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from enum import Enum, auto
+from typing import ClassVar, Generic, TypeVar
+
+from msgspec import Struct
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.server.storage.values import (
+    Acked,
+    AuditRecord,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    CopiesOf,
+    DeletedWithCopies,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobCheckpoint,
+    JobKey,
+    KeyHolder,
+    Member,
+    Owners,
+    Page,
+    PageRow,
+    Place,
+    Purge,
+    RequestRef,
+    Requeue,
+    Requeued,
+    Restored,
+    RestoreOrder,
+    RunOrder,
+    SampleRange,
+    ShardTime,
+    StoredFailures,
+    StoredSample,
+    Swept,
+    TimedKeys,
+    TimeToLive,
+    UniqueHeld,
+    UniqueKeyPage,
+    UniqueRef,
+)
+
+Answer = TypeVar("Answer", covariant=True)
+
+
+class TimeLimit(Enum):
+    """How long a command may take, and its error after that."""
+
+    LOOK = auto()
+    """`call_timeout_ms`; a read, so nothing was changed."""
+    CHANGE = auto()
+    """`call_timeout_ms`; a change, which may have been carried out."""
+    WORK = auto()
+    """`work_timeout_ms`; what takes long, and may have been carried out."""
+
+
+class Command(Struct, Generic[Answer]):
+    """What a shard is asked to do. `Answer`: what it answers. `time_limit`: how long it may take where
+    a database is asked."""
+
+    time_limit: ClassVar[TimeLimit]
+
+
+class Change(Command[Answer], Generic[Answer]):
+    """A command that changes something."""
+
+    time_limit = TimeLimit.CHANGE
+
+
+class Look(Command[Answer], Generic[Answer]):
+    """A command that changes nothing."""
+
+    time_limit = TimeLimit.LOOK
+
+
+# --- the way of a job ---------------------------------------------------------------------------------------------------------
+class InsertJobs(Change[Sequence[Inserted | PinLaterError]]):
+    """Stores jobs. Errors as values: QueueNotFound, QueueFull, RequestKeyConflict."""
+
+    requests: Sequence[InsertRequest]
+    now_ms: int
+
+
+class ClaimJobs(Change[Sequence[Claimed | PinLaterError]]):
+    """Hands out due jobs. Errors as values: QueueNotFound."""
+
+    orders: Sequence[ClaimOrder]
+    now_ms: int
+
+
+class FinishJobs(Change[Sequence[Acked]]):
+    """Ends attempts. Only a job IN_PROGRESS changes. Two acks of one job in a call: the first counts."""
+
+    acks: Sequence[JobAck]
+    now_ms: int
+
+
+# --- jobs in hand -------------------------------------------------------------------------------------------------------------
+class CheckpointJobs(Change[Sequence[Acked | PinLaterError]]):
+    """Saves progress and renews claims (deadline = now + the job's claim timeout).
+
+    Errors as values: a body that the database behind the store takes in no statement.
+    """
+
+    checkpoints: Sequence[JobCheckpoint]
+    now_ms: int
+
+
+class ExtendClaims(Change[Sequence[Acked]]):
+    """Heartbeats: deadline = now + the job's claim timeout. Never revives a claim."""
+
+    claims: Sequence[ClaimRef]
+    now_ms: int
+
+
+class ReleaseJobs(Change[Sequence[Acked]]):
+    """Gives claims back: PENDING, due at now + delay, attempts as they were."""
+
+    claims: Sequence[ClaimRef]
+    now_ms: int
+
+
+class CancelJobs(Change[Sequence[Acked]]):
+    """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones, and those in another state
+    than `only_state`: ALREADY_FINAL.
+    """
+
+    keys: Sequence[JobKey]
+    now_ms: int
+    only_state: JobState | None = None
+
+
+class RunJobs(Change[Sequence[Acked]]):
+    """PENDING or FAILED → PENDING, as ordered; a FAILED one as `RequeueFailedJobs` does it.
+
+    STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded, and for a FAILED one that is past its
+    expiry or whose UNFINISHED key is taken.
+    """
+
+    orders: Sequence[RunOrder]
+    now_ms: int
+
+
+class MoveJobs(Change[Sequence[Acked]]):
+    """Gives waiting and FAILED jobs another priority, and with it another key. All else of them stays, but for the time when a waiting
+    one was updated.
+
+    APPLIED also for a job that has that priority already, in any state: `keys` may be those before a move whose answer was lost.
+    STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded.
+    """
+
+    keys: Sequence[JobKey]
+    priority: int
+    now_ms: int
+
+
+# --- bulk ---------------------------------------------------------------------------------------------------------------------
+class RequeueFailedJobs(Change[Requeued | PinLaterError]):
+    """FAILED → PENDING, without the old claim. Passes over a job whose UNFINISHED key is taken, else retakes it.
+
+    It stops at the limit, or after a thousand jobs passed over; a call with `after` goes on there.
+    """
+
+    time_limit = TimeLimit.WORK
+    order: Requeue
+    now_ms: int
+
+
+class PurgeJobs(Change[int | PinLaterError]):
+    """How many were deleted, by state."""
+
+    time_limit = TimeLimit.WORK
+    order: Purge
+
+
+class DeleteJobs(Change[int]):
+    """Deletes these; only those in `state`, if one is given. Returns how many."""
+
+    time_limit = TimeLimit.WORK
+    keys: Sequence[JobKey]
+    state: JobState | None = None
+
+
+class DeleteWithCopies(Change[DeletedWithCopies]):
+    """Deletes the first of these jobs that are in that state, and keeps copies of them: of a thousand, or about a MiB of bodies, but of
+    one at least.
+
+    Deletes nothing once `RestoreJobs` was asked for that run: the caller stood still meanwhile. Copies are kept for `COPIES_KEPT_MS`
+    at least: `TrimSamples` forgets them, with the step `COPIES_STEP_S`.
+    """
+
+    time_limit = TimeLimit.WORK
+    keys: Sequence[JobKey]
+    state: JobState
+    of: CopiesOf
+    now_ms: int
+
+
+class RestoreJobs(Change[Restored]):
+    """Stores the jobs that one call deleted as they were, under their ids, and forgets their copies.
+
+    A job that a worker had waits, and is due when the claim would have ended.
+    """
+
+    time_limit = TimeLimit.WORK
+    order: RestoreOrder
+    now_ms: int
+
+
+# --- looks at jobs ------------------------------------------------------------------------------------------------------------
+class PeekJobs(Look[Sequence[HandedOutJob] | PinLaterError]):
+    """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
+
+    queue: str
+    limit: int
+    now_ms: int
+    max_bytes: int
+
+
+class LookupJobs(Look[Sequence[JobInfo | None]]):
+    """All that is known of each; None for one that does not exist."""
+
+    keys: Sequence[JobKey]
+    bodies: bool
+
+
+class ScanJobs(Look[Sequence[PageRow] | PinLaterError]):
+    """One page. Fewer rows than the limit does not mean the end if bodies were asked for; no rows does."""
+
+    time_limit = TimeLimit.WORK
+    page: Page
+
+
+class CountAhead(Look[int | PinLaterError]):
+    """How many waiting jobs a claim hands out before it comes to that place, but at most `place.limit`.
+
+    Reads at most `place.limit` entries of an index, whatever else waits. Errors as values: QueueNotFound.
+    """
+
+    time_limit = TimeLimit.WORK
+    place: Place
+
+
+class CountJobs(Look[Sequence[QueueCounts]]):
+    """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
+
+    time_limit = TimeLimit.WORK
+    queues: Sequence[str] | None = None
+
+
+# --- queues -------------------------------------------------------------------------------------------------------------------
+class MergeQueues(Change[Sequence[Queue]]):
+    """Makes those that are missing as they are given, and gives those that are there what is newer (`Queue.newest`). All of them as
+    they are now, in this order.
+
+    One that was deleted here not before it was made is not made; its answer says so (`Queue.life.over`).
+    Its cost must not grow with the number of queues that there are.
+    """
+
+    time_limit = TimeLimit.WORK
+    queues: Sequence[Queue]
+    now_ms: int
+
+
+class DeleteQueues(Change[int]):
+    """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms`, also of
+    those that are missing. 0: nothing is remembered. What is remembered is later than all that a deleted queue carried, so that a
+    repeat after a lost answer need not know it.
+
+    Forgets some deletions that were `DELETION_KEPT_MS` before `now_ms`, the caller's time. `deleted_ms` may be far ahead of it.
+
+    One that was made after `deleted_ms` stays. Answers the newest time that any of them carried (`Queue.newest_ms`), 0 for none.
+    """
+
+    time_limit = TimeLimit.WORK
+    names: Sequence[str]
+    deleted_ms: int = 0
+    now_ms: int = 0
+
+
+class ListQueues(Look[Sequence[Queue]]):
+    """All queues with their settings, by name."""
+
+
+class ConfigureQueue(Change[None]):
+    """Replaces the settings and/or the pause switch; None leaves as is. `by`: who pauses. Raises `QueueNotFound`.
+
+    Kept with `version`, and only if that is later than the version of what is replaced (`Queue.changed`).
+    """
+
+    time_limit = TimeLimit.WORK
+    name: str
+    config: QueueConfig | None = None
+    paused: bool | None = None
+    version: str = ""
+    by: str = ""
+
+
+# --- keys: asked only if there are several shards, so that a key counts on all of them ----------------------------------------
+class FindRequests(Look[Sequence[Inserted | PinLaterError | None]]):
+    """What an insert with that request key would be answered because it was answered so before (`repeated`).
+
+    None: the key is not known here, or its two minutes are over, or there is no such queue; `RequestKeyConflict` as a value:
+    known with another fingerprint. Changes nothing.
+    """
+
+    requests: Sequence[RequestRef]
+    now_ms: int
+
+
+class FindUnique(Look[Sequence[KeyHolder | None]]):
+    """The job that an insert with that unique key would find there already; None for a free key."""
+
+    keys: Sequence[UniqueRef]
+    now_ms: int
+
+
+class ListUniqueQueues(Look[Sequence[UniqueHeld]]):
+    """The queues that have unique keys here, by name; keys that time has freed may still count.
+
+    Asked at the start and, if rows from before the last change of the shard map are left, about once a minute: it may cost
+    a scan of the keys (or of an index), but must not block other calls.
+    """
+
+    time_limit = TimeLimit.WORK
+
+
+class ListUniqueKeys(Look[UniqueKeyPage]):
+    """A page of the unique keys of a queue that jobs hold here which were made by that time; keys that time has freed may still count.
+
+    Reads about `limit` keys, so that a page may have none although more follow. `after` is that of the page before. A key that is
+    held during all calls comes at least once. Asked as often as `ListUniqueQueues`.
+    """
+
+    time_limit = TimeLimit.WORK
+    queue: str
+    made_by_ms: int
+    limit: int
+    after: str = ""
+
+
+class CountTimedKeys(Look[TimedKeys]):
+    """Unique keys that would be forgotten with this shard though all its jobs have ended. Asked while it is to be taken out."""
+
+    time_limit = TimeLimit.WORK
+    now_ms: int
+
+
+class NoteMap(Change[int]):
+    """Keeps which shards take enqueues (a text of at most 64 KiB, compared by equality), and answers since when it is so:
+    `now_ms` if another text was kept before or none, else the time that was kept with it."""
+
+    time_limit = TimeLimit.WORK
+    shard_map: str
+    now_ms: int
+
+
+# --- the audit: entries on any shard, with which no queue and no job has to do ------------------------------------------------
+class AddAudit(Change[None]):
+    """Stores those whose id is not there yet, and deletes the oldest of the shard so that at most `records_max` stay."""
+
+    records: Sequence[AuditRecord]
+    records_max: int
+
+
+class ListAudit(Look[Sequence[AuditRecord]]):
+    """The newest with `since` <= id < `before`, highest id first. '' is no bound."""
+
+    time_limit = TimeLimit.WORK
+    since: str
+    before: str
+    limit: int
+
+
+class PruneAudit(Change[int]):
+    """Deletes the oldest with an id below `before`, at most `limit` of them; how many."""
+
+    time_limit = TimeLimit.WORK
+    before: str
+    limit: int
+
+
+# --- failed attempts in groups: a call that ends attempts, or times claims out, counts them in its own transaction ------------
+class ListFailures(Look[Sequence[StoredFailures]]):
+    """The groups of these queues, each with its failures by hour from that hour on, in no order."""
+
+    queues: Sequence[str]
+    from_hour: int
+
+
+class PruneFailures(Change[int]):
+    """Deletes groups that failed last before that time, and counts of hours before that one: at most `limit` rows of each; how many."""
+
+    time_limit = TimeLimit.WORK
+    before_ms: int
+    before_hour: int
+    limit: int
+
+
+# --- sweeps: each is bounded by `limit` rows, and one that can know there is nothing to do costs no I/O. Several servers may sweep at
+# once, and one is enough. With a limit of 0 a sweep does only what no other server can do for this one.
+class AdvanceDue(Change[int]):
+    """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many (none if a store
+    counts by time, and has nothing to move)."""
+
+    time_limit = TimeLimit.WORK
+    now_ms: int
+    limit: int
+
+
+class TimeOutClaims(Change[Sequence[Swept]]):
+    """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last, or when it was the
+    last of `quarantine_after` in a row of a task's job (0: any number). Also gives back claims of this server whose outcome it did not
+    learn, whatever the limit."""
+
+    time_limit = TimeLimit.WORK
+    now_ms: int
+    limit: int
+    quarantine_after: int = 0
+
+
+class ExpireJobs(Change[Sequence[Swept]]):
+    """PENDING jobs past their expiry: FAILED, status `expired`."""
+
+    time_limit = TimeLimit.WORK
+    now_ms: int
+    limit: int
+
+
+class CollectGarbage(Change[Sequence[Swept]]):
+    """Finished jobs past their time to live, what deleted queues left, old request keys and unique keys: at most `limit` rows."""
+
+    time_limit = TimeLimit.WORK
+    ttls: Sequence[TimeToLive]
+    now_ms: int
+    limit: int
+
+
+# --- samples for charts: they are no jobs, so no command looks at jobs, waits for their locks, or counts as a change of the shard ---
+class SaveSamples(Change[None]):
+    """Stores each in the place of one with the same step, time, queue and origin, so that a repeat changes nothing."""
+
+    samples: Sequence[StoredSample]
+
+
+class ListSamples(Look[Sequence[StoredSample]]):
+    """Returns those of these ranges, one range after the other. Each is of another step."""
+
+    ranges: Sequence[SampleRange]
+
+
+class TrimSamples(Change[int]):
+    """Deletes samples of a step before that time, the oldest first, at most about `limit`. How many."""
+
+    time_limit = TimeLimit.WORK
+    step_s: int
+    before_ms: int
+    limit: int
+
+
+# --- the servers of a shard: which use it, and which of them owns each slice of its queues. Servers agree on owners by this and
+# nothing else. An answer may be old: ownership is for speed, and the transactions of the shard decide who has a job. Only `ChangeOwners`
+# compares and stores in one step.
+class Announce(Change[str]):
+    """Stores the address at which this server listens for the others (`host:port`; '' once it stops and owns nothing any more).
+    Returns the secret that the shard keeps for all servers; the first call creates it."""
+
+    time_limit = TimeLimit.WORK
+    address: str
+
+
+class ListMembers(Look[Sequence[Member]]):
+    """The servers that use the shard now, this one among them, each once."""
+
+
+class ListOwners(Look[Owners]):
+    """Which servers own the slices of the shard's queues."""
+
+
+class ChangeOwners(Change[bool]):
+    """Stores `owners` if `known` is what is stored; whether it was."""
+
+    known: Owners
+    owners: Owners
+
+
+# --- what only a store has that several servers use (`SharedShard`) -----------------------------------------------------------
+class AskShardTime(Look[ShardTime]):
+    """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
+
+
+class AskState(Look[Hashable | None]):
+    """As long as it is the same, no server has changed anything, as of half a minute ago at most. None where that is not known."""
+
+
+class ListChangedQueues(Look[Sequence[str]]):
+    """Queues in which other servers may have made jobs ready since the last call."""
+
+
+def create_queues(names: Sequence[str], now_ms: int, life: Life = LIFE_UNKNOWN) -> MergeQueues:
+    """Returns the command that makes queues of that life on which nothing is set."""
+    return MergeQueues([Queue(name, life=life) for name in names], now_ms)

@@ -1,0 +1,58 @@
+"""The calls of a simulated store: the commands of a shard, and what else a server's session asks; and what the store must know of each."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from pinlater.server.storage.commands import (
+    Announce,
+    Change,
+    ClaimJobs,
+    Command,
+    FinishJobs,
+    InsertJobs,
+    Look,
+    SaveSamples,
+    TrimSamples,
+)
+
+
+class Open(Change[None]):
+    """Leases a slot."""
+
+
+class Ping(Look[None]):
+    """Renews a lease."""
+
+
+class TellTime(Look[None]):
+    """Stores how far a server's time is ahead of the store's."""
+
+
+class TakeSnapshot(Look[None]):
+    """Asks what the sweeps have to know."""
+
+
+class AskSize(Look[None]):
+    """Asks how much space the store takes."""
+
+
+class ReleaseTokens(Change[None]):
+    """Gives back claims with an unknown outcome, as a part of `TimeOutClaims`."""
+
+
+CallKind: TypeAlias = type[Command[Any]]
+# Calls that have a connection of their own, as in MySQL's and Redis' stores; all others share one.
+WRITERS: dict[CallKind, str] = {InsertJobs: "inserts", ClaimJobs: "claims", ReleaseTokens: "claims", FinishJobs: "ends"}
+# They change something of which the other servers need not know.
+_UNTOLD = frozenset({SaveSamples, TrimSamples, Open})
+
+
+def only_looks(kind: CallKind) -> bool:
+    """Whether a call may be taken for one that changes nothing."""
+    return issubclass(kind, Look) or kind is Announce
+
+
+def is_told(kind: CallKind) -> bool:
+    """Whether a call changes something that the other servers are told."""
+    return not only_looks(kind) and kind not in _UNTOLD
