@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder
+from pinlater.domain.bulk import BulkAction, BulkOrder
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.features.all import METHODS

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from pinlater.domain.audit import AuditFilter
-from pinlater.domain.bulk_runs import (
+from pinlater.domain.bulk import (
     BULK_KEPT_MS,
     BULK_RUNNING_MAX,
     BULKS_OF_QUEUE_MAX,

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from pinlater.domain.audit import AuditFilter
-from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk import RESTORABLE_MS, BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
@@ -67,7 +67,7 @@ async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk
     before = await world.service.job_queries.lookup(names, bodies=True)
     run = await deleted(bulk, DELETE._replace(criteria=JobCriteria(error="boom")))
     assert await states(world, names) == []
-    assert run.undo_until_ms == run.started_ms + UNDO_MS
+    assert run.undo_until_ms == run.started_ms + RESTORABLE_MS
 
     undone = await ended(bulk, await bulk.start(undo(run), "boss"))
 
@@ -148,7 +148,7 @@ async def test_what_cannot_be_undone_is_refused_at_once(world: ServiceUnderTest,
     run = await deleted(bulk)
     with pytest.raises(QueueNotFound):
         await bulk.start(undo(run)._replace(queue="none"), "ops")
-    world.clock.advance(ms=UNDO_MS + 1_000)
+    world.clock.advance(ms=RESTORABLE_MS + 1_000)
     with pytest.raises(InvalidArgument, match="more than a day ago"):
         await bulk.start(undo(run), "ops")
 
@@ -376,7 +376,7 @@ async def test_copies_that_a_crash_left_uncounted_can_be_restored(servers: Serve
     await other.look()
     run = await ended(other, run)
     assert (run.state, run.changed, "may be missing" in run.detail) == (BulkState.DONE, 0, True)
-    assert run.undo_until_ms == run.started_ms + UNDO_MS
+    assert run.undo_until_ms == run.started_ms + RESTORABLE_MS
     assert (await ended(other, await other.start(undo(run), "ops"))).changed == PAGE_JOBS
     assert await states(servers.world(), names) == ["FAILED"] * PAGE_JOBS
     servers.clock.advance(seconds=11)

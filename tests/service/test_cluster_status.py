@@ -21,7 +21,7 @@ class Known:
 
     def __init__(self, shards: int = 1) -> None:
         names = [str(number) for number in range(1, shards + 1)]
-        self.shards = [SimpleNamespace(name=name, healthy=True, store=SimpleNamespace(slot=0)) for name in names]
+        self.shards = [SimpleNamespace(name=name, healthy=True, unguarded=SimpleNamespace(slot=0)) for name in names]
         self.members: dict[Any, list[Member]] = {cast(Any, Named(name)): [] for name in names}
         self.by_slice = [OWN] * SLICES
         self.heard_s: dict[str, float] = {}

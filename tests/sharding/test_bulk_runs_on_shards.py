@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState

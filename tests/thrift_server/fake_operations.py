@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.calls import (
     AckResult,
     CallerRights,
@@ -219,7 +219,7 @@ ANSWERS: dict[str, Any] = {
         [DeployMark(1, "v2", "emails"), DeployMark(2, "v3")],
         True,
     ),
-    "failure_groups": FailureGroups(
+    "list_groups": FailureGroups(
         [
             FailureGroup(
                 "emails",

@@ -80,7 +80,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getWorkers": ("known_workers", (True,), {}),
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (["emails"], 1, 2, 60), {}),
-    "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
+    "getFailures": ("list_groups", (["emails", "Ü"],), {}),
     "startBulkRun": ("start", (BULK_ORDER, ME.source, ME.source), {}),
     "stopBulkRun": ("stop", ("emails", "0123456789abcdef"), {}),
     "getBulkRuns": ("runs", (["emails", "Ü"],), {}),

@@ -17,7 +17,7 @@ from pinlater.server.thrift.methods import changing, jobs, looking, queues
 from pinlater.server.thrift.methods.record import ServedMethod
 
 FEATURES: Sequence[Feature] = (STATUS, WORKERS, EXPLAIN, FAILURES, BULK, HISTORY, AUDIT)
-"""In the order in which they are added to a server, and closed: the audit hears how bulk runs end."""
+"""In the order in which they are added to a server, and closed: the audit hears how long changes end."""
 _ON_JOBS_AND_QUEUES = (*jobs.METHODS, *looking.METHODS, *changing.METHODS, *queues.METHODS)
 METHODS: Mapping[str, ServedMethod] = {
     served.name: served

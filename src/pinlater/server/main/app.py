@@ -177,7 +177,7 @@ class App:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having undone what it began."""
+        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having ended what it began."""
         async with contextlib.AsyncExitStack() as begun:
             if not self._one_of_many:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port, "http.port"):

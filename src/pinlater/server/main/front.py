@@ -62,7 +62,7 @@ class FrontApp:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Waits until the store process is ready, and listens. Raises OSError, having undone what it began."""
+        """Waits until the store process is ready, and listens. Raises OSError, having ended what it began."""
         self.store.start()
         try:
             await self.store.connected.wait()

@@ -1,1 +1,1 @@
-"""Bulk runs: changes of many jobs that a server carries out by itself, and undoes."""
+"""Changes of many jobs that a server carries out by itself, and takes back."""

@@ -6,7 +6,7 @@ supposes that the rest takes as long for each job as the jobs so far did.
 
 from __future__ import annotations
 
-from pinlater.domain.bulk_runs import BulkState
+from pinlater.domain.bulk import BulkState
 
 _BEGUN_MS = 2_000
 """From then on a run has a speed."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pinlater.domain.body_masks import MASKED_VALUE, BodyMasks, masked_text
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder
+from pinlater.domain.bulk import BulkAction, BulkOrder
 from pinlater.domain.errors import InvalidArgument
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.operations.service import Service

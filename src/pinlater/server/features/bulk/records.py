@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.domain.bulk_runs import BULK_KEPT_MS, UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk import BULK_KEPT_MS, RESTORABLE_MS, BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
@@ -23,7 +23,7 @@ from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import START
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ListSamples, SaveSamples
-from pinlater.server.storage.values import CopiesOf, SampleRange, StoredSample
+from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 
 WHO_CHARS_MAX = 300
@@ -34,11 +34,11 @@ _PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
 
 class _Order(NamedTuple):
     """The first row of a run. `who`: who started it, as it is shown; `source`, `caller`: the same for listeners to its end.
-    `undone_ms`: the start of the run that it undoes."""
+    `copied_ms`: the start of the run whose jobs it restores."""
 
     order: BulkOrder
     who: str
-    undone_ms: int = 0
+    copied_ms: int = 0
     source: str = ""
     caller: NamedCaller = WITHOUT_TOKEN
 
@@ -82,7 +82,7 @@ class RunProgress(NamedTuple):
 
 
 class KeptRun(NamedTuple):
-    """A run as it is kept, on that shard. `who`, `source`, `caller`, `undone_ms`: as in `_Order`."""
+    """A run as it is kept, on that shard. `who`, `source`, `caller`, `copied_ms`: as in `_Order`."""
 
     shard: str
     id: str
@@ -91,7 +91,7 @@ class KeptRun(NamedTuple):
     who: str
     progress: RunProgress
     stop: bool = False
-    undone_ms: int = 0
+    copied_ms: int = 0
     source: str = ""
     caller: NamedCaller = WITHOUT_TOKEN
 
@@ -99,12 +99,6 @@ class KeptRun(NamedTuple):
     def is_running(self) -> bool:
         """Whether it has not ended; it may be about to stop."""
         return self.progress.state is BulkState.RUNNING
-
-    @property
-    def copies(self) -> CopiesOf:
-        """The copies that it makes, or restores."""
-        undoes = self.order.undoes
-        return CopiesOf(self.id, self.started_ms) if undoes is None else CopiesOf(undoes, self.undone_ms)
 
     @property
     def _may_have_copies(self) -> bool:
@@ -132,7 +126,7 @@ class KeptRun(NamedTuple):
             now.news_ms,
             now.ended_ms,
             now.detail,
-            self.started_ms + UNDO_MS if self._may_have_copies else None,
+            self.started_ms + RESTORABLE_MS if self._may_have_copies else None,
             now.to_look_at,
             None if expected is None else max(expected, now.changed),
             percent_of(state, passed, now.to_look_at),
@@ -200,7 +194,7 @@ class BulkRecords:
 
     async def add(self, run: KeptRun) -> None:
         """Keeps a new run. Raises `Unavailable`."""
-        order = _Order(run.order, run.who, run.undone_ms, run.source, run.caller)
+        order = _Order(run.order, run.who, run.copied_ms, run.source, run.caller)
         await self._save(run, {"": _pack(order), _PROGRESS: _pack(run.progress)})
         self._seen.setdefault(run.shard, {})[run.id] = run
 
@@ -259,9 +253,9 @@ def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, Stor
     for row in orders:
         progress = rows.get(row.origin + _END, rows.get(row.origin + _PROGRESS))
         try:
-            order, who, undone_ms, source, caller = _unpack_order(row.data)
+            order, who, copied_ms, source, caller = _unpack_order(row.data)
             now = RunProgress() if progress is None else _unpack_progress(progress.data)
         except msgspec.MsgspecError:
             continue
         stop = row.origin + _STOP in rows
-        yield KeptRun(shard, row.origin, row.at_ms, order, who, now, stop, undone_ms, source, caller)
+        yield KeptRun(shard, row.origin, row.at_ms, order, who, now, stop, copied_ms, source, caller)

@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 
-from pinlater.domain.bulk_runs import (
+from pinlater.domain.bulk import (
     BULK_RUNNING_MAX,
     BULKS_KEPT_MAX,
     BULKS_OF_QUEUE_MAX,
@@ -69,6 +69,7 @@ from pinlater.server.operations.merged_rows import END
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.values import CopiesOf
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -133,16 +134,16 @@ class BulkRuns:
         self._records.check_size(order)
         async with self._starting:
             await self._check_number(order)
-            now_ms, undone_ms = self._clock.now_ms(), 0
+            now_ms, copied_ms = self._clock.now_ms(), 0
             progress = RunProgress(server=self._server(), news_ms=now_ms)
             if order.undoes is not None:
                 undone, of_queue = await self._find(order.queue, order.undoes)
-                order, undone_ms = order_to_undo(of_queue, undone, order, now_ms), undone.started_ms
+                order, copied_ms = order_to_undo(of_queue, undone, order, now_ms), undone.started_ms
                 jobs = jobs_to_restore(of_queue, undone)
                 progress = progress._replace(to_look_at=jobs, expected=jobs)
             shard, run_id = self._records.roomiest(), secrets.token_hex(8)
             who, source = who[:WHO_CHARS_MAX], source[:SOURCE_CHARS_MAX]
-            run = KeptRun(shard, run_id, now_ms, order, who, progress, False, undone_ms, source, caller)
+            run = KeptRun(shard, run_id, now_ms, order, who, progress, False, copied_ms, source, caller)
             await self._records.add(run)
             self._begin(run)
         return run.shown(now_ms)
@@ -482,7 +483,9 @@ class BulkRuns:
         """With copies."""
         run, copies = steps.run, RunCopies(self._space, steps)
         try:
-            await self._bulk.delete_with_copies(run.order.queue, names, run.order.state, run.copies, copies)
+            await self._bulk.delete_with_copies(
+                run.order.queue, names, run.order.state, CopiesOf(run.id, run.started_ms), copies
+            )
         except StoreFull as error:
             raise InvalidArgument(
                 f"{error.message}. There is no space for copies of deleted jobs; delete for good to keep none"

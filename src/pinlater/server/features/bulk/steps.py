@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.bulk_runs import BulkAction, BulkState
+from pinlater.domain.bulk import BulkAction, BulkState
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import JobInfo, JobState
 from pinlater.server.features.bulk.records import KeptRun, RunProgress
@@ -50,9 +50,14 @@ class BulkSteps:
 
     @property
     def is_to_count(self) -> bool:
-        """Whether a look begins whose jobs are not counted yet. A run that restores knows their number from the run that it undoes."""
+        """Whether a look begins whose jobs are not counted yet. A run that restores knows their number from the run that deleted them."""
         now = self.progress
-        return not self._is_counted and self.run.order.undoes is None and now.after == START and not now.due
+        return (
+            not self._is_counted
+            and self.run.order.action is not BulkAction.RESTORE
+            and now.after == START
+            and not now.due
+        )
 
     def note_count(self, jobs: int | None) -> None:
         """Notes how many jobs there are for the look that begins; None if a shard could not be asked."""
@@ -137,8 +142,8 @@ class BulkSteps:
         """From the first job on. What could not be restored is told anew: it has kept its copy."""
         now = self.progress
         restored = now.passed - now.key_taken - now.queue_gone  # since the look began, if it restores
-        is_undo = self.run.order.undoes is not None
-        to_look_at = max(0, now.to_look_at - restored) if is_undo and now.to_look_at is not None else None
+        restores = self.run.order.action is BulkAction.RESTORE
+        to_look_at = max(0, now.to_look_at - restored) if restores and now.to_look_at is not None else None
         self._is_counted = False
         now = now._replace(after=START, due=False, unseen=False, again=True, detail="")
         self.progress = now._replace(key_taken=0, queue_gone=0, to_look_at=to_look_at, passed=0, in_page=0, busy_ms=0)

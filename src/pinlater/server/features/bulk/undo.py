@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkState
+from pinlater.domain.bulk import RESTORABLE_MS, BulkAction, BulkOrder, BulkState
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.wording import counted, size
@@ -18,7 +18,7 @@ from pinlater.server.features.bulk.steps import BulkSteps
 from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.merged_rows import END, START
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.values import COPIES_KEPT_MS, DeletedWithCopies, RestoreOrder
+from pinlater.server.storage.values import COPIES_KEPT_MS, CopiesOf, DeletedWithCopies, RestoreOrder
 
 _READ_MS = 10_000
 _PASSED = "\0"  # a name with it comes behind the same name, and before all others
@@ -95,7 +95,7 @@ def order_to_undo(runs: Sequence[KeptRun], undone: KeptRun, order: BulkOrder, no
         raise InvalidArgument(
             f"Run {undone.id} is under way; stop it, and undo it some seconds later", detail="UNDER_WAY"
         )
-    if ended_ms + UNDO_MS < now_ms:
+    if ended_ms + RESTORABLE_MS < now_ms:
         raise InvalidArgument(f"Run {undone.id} ended more than a day ago: its copies are gone", detail="NO_COPIES")
     for run in runs:
         if run.order.undoes == undone.id and run.is_running:
@@ -136,7 +136,9 @@ class BulkRestore:
         if not shard.healthy:
             steps.to_place(f" {name}{_PASSED}", unseen=True)
             return 0
-        order = RestoreOrder(steps.run.order.queue, steps.run.copies, place if name == after else "")
+        run = steps.run
+        copies = CopiesOf(run.order.undoes or "", run.copied_ms)
+        order = RestoreOrder(run.order.queue, copies, place if name == after else "")
         answer = await self._bulk.restore(shard, order)
         if answer.after is None:
             steps.to_place(f" {name}{_PASSED}")
@@ -161,6 +163,6 @@ def left_out(steps: BulkSteps, now_ms: int) -> str:
         )
     if progress.queue_gone:
         told.append(f"{counted(progress.queue_gone, 'job')} stayed away: the queue was deleted meanwhile")
-    if steps.run.undone_ms + COPIES_KEPT_MS < now_ms:
+    if steps.run.copied_ms + COPIES_KEPT_MS < now_ms:
         told.append("some jobs may be missing: copies are kept for a day, and it is longer since the run began")
     return "; ".join(told)

@@ -28,4 +28,4 @@ def _add(service: Service) -> None:
     service.periodic.append(service.of(Sweeps).periodic("failures-garbage", _PRUNE_MS, prune))
 
 
-FEATURE = Feature(METHODS, _add, Forwarded(FailureQueries, ("mute",), ("failure_groups",)))
+FEATURE = Feature(METHODS, _add, Forwarded(FailureQueries, ("mute",), ("list_groups",)))

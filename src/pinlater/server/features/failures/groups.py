@@ -46,7 +46,7 @@ class FailureQueries:
         self._metrics = metrics
         self._clock = clock
 
-    async def failure_groups(self, names: Sequence[str]) -> FailureGroups:
+    async def list_groups(self, names: Sequence[str]) -> FailureGroups:
         """The groups of these queues, those with the most failures of the last 24 hours first, and muted ones last.
 
         A queue that does not exist is left out, unless it is the only one. Raises `InvalidArgument`, `QueueNotFound`.

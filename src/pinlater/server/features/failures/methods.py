@@ -17,7 +17,7 @@ from pinlater.wire.generated import structs
 
 async def _get_failures(service: Service, call: structs.getFailures_args) -> structs.FailuresResponse:
     """In pieces between which other calls get their turn."""
-    found = await service.of(FailureQueries).failure_groups(call.request.queues)
+    found = await service.of(FailureQueries).list_groups(call.request.queues)
     groups = await in_turns(found.groups, _groups, JOBS_A_TURN)
     return structs.FailuresResponse(groups, found.incomplete or None)
 

@@ -16,7 +16,7 @@ from pinlater.domain.history import HOUR_S, KEPT_MS, LONGEST_MS, MINUTE_MS, MINU
 from pinlater.server.features.history.sample import Total, pack, unpack
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ListSamples, SaveSamples, TrimSamples
-from pinlater.server.storage.values import COPIES_KEPT_MS, COPIES_STEP_S, UNDONE_STEP_S, SampleRange, StoredSample
+from pinlater.server.storage.values import COPIES_KEPT_MS, COPIES_STEP_S, RESTORED_STEP_S, SampleRange, StoredSample
 
 MARKS_STEP_S = 0
 """The step of rows that are deploy marks."""
@@ -24,7 +24,7 @@ MUTES_STEP_S = 1
 """The step of rows that mute a group of failures, or end that (`features.failures.groups`)."""
 BULK_STEP_S = 2
 """The step of rows of bulk changes in the background (`features.bulk.runs`)."""
-_NO_POINTS = (MARKS_STEP_S, MUTES_STEP_S, BULK_STEP_S, UNDONE_STEP_S)
+_NO_POINTS = (MARKS_STEP_S, MUTES_STEP_S, BULK_STEP_S, RESTORED_STEP_S)
 ROLLED_UP = ""
 """The origin of rows that stand for all servers."""
 LATE_MS = 3 * MINUTE_MS

@@ -13,7 +13,7 @@ from pinlater.domain.wording import about
 
 BULK_KEPT_MS = LONGEST_MS
 """How long a run is shown, from its start."""
-UNDO_MS = 24 * 3_600_000
+RESTORABLE_MS = 24 * 3_600_000
 """How long the jobs that a run has deleted can be brought back, from its start."""
 BULK_RUNNING_MAX = 50
 BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 500
