@@ -19,10 +19,10 @@ from pinlater.server.features.audit.settings import AuditSettings
 from pinlater.server.features.audit.trail import AuditTrail, entry_for, packed, unpacked
 from pinlater.server.main.core import Core
 from pinlater.server.operations.changes import AdministrativeChange, ChangeOutcome
-from pinlater.server.storage.commands import AddAudit, ListAudit
+from pinlater.server.storage.commands import AddToTrail, ListTrail
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
-from pinlater.server.storage.values import AuditRecord
+from pinlater.server.storage.values import TrailEntry
 from pinlater.server.telemetry.metrics import Metrics
 from tests.assembly import open_core, run_periodic
 
@@ -38,20 +38,20 @@ class FailingShard(MemoryShard):
         self.stores_first = False
         self.reads_fail = False
 
-    async def _add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+    async def _add_to_trail(self, records: Sequence[TrailEntry], records_max: int) -> None:
         if self.failure is None or self.stores_first:
-            await MemoryShard.table[AddAudit](self, records, records_max)
+            await MemoryShard.table[AddToTrail](self, records, records_max)
         if self.failure is not None:
             raise self.failure
 
-    async def _list_audit(self, since: str, before: str, limit: int) -> list[AuditRecord]:
+    async def _list_trail(self, since: str, before: str, limit: int) -> list[TrailEntry]:
         if self.reads_fail:
             raise ShardConnectionFailed("gone")
-        found: list[AuditRecord] = await MemoryShard.table[ListAudit](self, since, before, limit)
+        found: list[TrailEntry] = await MemoryShard.table[ListTrail](self, since, before, limit)
         return found
 
     table: ClassVar[Table] = MemoryShard.table | dict(
-        [entry_of(AddAudit)(_add_audit), entry_of(ListAudit)(_list_audit)]
+        [entry_of(AddToTrail)(_add_to_trail), entry_of(ListTrail)(_list_trail)]
     )
 
 
@@ -75,7 +75,7 @@ class TwoShards:
         return [found.operation for found in (await self.trail.read(AuditFilter(**wanted))).entries]  # type: ignore[arg-type]
 
     async def on_shards(self) -> list[int]:
-        return [len(await MemoryShard.table[ListAudit](shard, "", "", 1_000)) for shard in self.shards]
+        return [len(await MemoryShard.table[ListTrail](shard, "", "", 1_000)) for shard in self.shards]
 
     @property
     def lost(self) -> int:
@@ -262,7 +262,7 @@ async def test_a_page_that_finds_nothing_among_many_entries_ends_with_a_continua
         packed(entry("rare" if not number else "common")._replace(id=f"{number:013d}-{number:014x}", at_ms=number))
         for number in range(6_000)
     ]
-    await MemoryShard.table[AddAudit](pair.shards[0], records, 10_000)
+    await MemoryShard.table[AddToTrail](pair.shards[0], records, 10_000)
 
     first = await pair.trail.read(AuditFilter(operation="rare"))
     second = await pair.trail.read(AuditFilter(operation="rare", continuation=first.continuation))
@@ -326,7 +326,7 @@ def test_an_entry_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"null", b"\xff", b'{"at_ms":"x"}', b'{"at_ms":1,"roles":5}'])
 def test_an_entry_that_can_not_be_read_says_so_and_hides_no_other(content: bytes) -> None:
-    found = unpacked(AuditRecord("0000000000005-00", content))
+    found = unpacked(TrailEntry("0000000000005-00", content))
 
     assert (found.at_ms, found.operation) == (5, "(unreadable)")
 

@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.calls import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardMemory, ShardSize
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.features.status.status import Status
-from pinlater.server.storage.commands import InsertJobs, ListAudit
+from pinlater.server.storage.commands import InsertJobs, ListTrail
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 MANY = [str(number) for number in range(1, 65)]
@@ -69,9 +69,9 @@ async def test_a_shard_that_is_back_says_since_when_and_why_it_was_gone(server: 
 
 @on_shards()
 async def test_a_single_failure_is_told_though_the_shard_stays_in_use(server: ShardedServer) -> None:
-    server.store("1").fails(ListAudit, error=ShardConnectionFailed("reset"))
+    server.store("1").fails(ListTrail, error=ShardConnectionFailed("reset"))
     with pytest.raises(ShardConnectionFailed):
-        await server.lanes("1").store.submit(ListAudit("", "~", 1))
+        await server.lanes("1").store.submit(ListTrail("", "~", 1))
     details = await details_of(server, "1")
     assert (details.probing, details.failure, details.failed_at_ms) == (False, "reset", server.clock.now_ms())
 

@@ -1,4 +1,7 @@
-"""The list of the features. No other module outside of their folders names one."""
+"""The list of the features. The core names none: `main/core.py` adds what is listed here.
+
+`main/app.py` and `main/cluster.py` tell the status and the workers what only a server among others knows.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Acked,
-    AuditRecord,
     Claimed,
     ClaimOrder,
     ClaimRef,
@@ -57,6 +56,7 @@ from pinlater.server.storage.values import (
     Swept,
     TimedKeys,
     TimeToLive,
+    TrailEntry,
     UniqueHeld,
     UniqueKeyPage,
     UniqueRef,
@@ -377,15 +377,15 @@ class NoteMap(Change[int]):
     now_ms: int
 
 
-# --- the audit: entries on any shard, with which no queue and no job has to do ------------------------------------------------
-class AddAudit(Change[None]):
+# --- the trail: a log of entries on any shard, with which no queue and no job has to do ----------------------------------------
+class AddToTrail(Change[None]):
     """Stores those whose id is not there yet, and deletes the oldest of the shard so that at most `records_max` stay."""
 
-    records: Sequence[AuditRecord]
+    records: Sequence[TrailEntry]
     records_max: int
 
 
-class ListAudit(Look[Sequence[AuditRecord]]):
+class ListTrail(Look[Sequence[TrailEntry]]):
     """The newest with `since` <= id < `before`, highest id first. '' is no bound."""
 
     time_limit = TimeLimit.WORK
@@ -394,7 +394,7 @@ class ListAudit(Look[Sequence[AuditRecord]]):
     limit: int
 
 
-class PruneAudit(Change[int]):
+class PruneTrail(Change[int]):
     """Deletes the oldest with an id below `before`, at most `limit` of them; how many."""
 
     time_limit = TimeLimit.WORK

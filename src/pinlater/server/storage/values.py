@@ -146,15 +146,15 @@ class StoredFailures(NamedTuple):
     hours: Mapping[int, int]
 
 
-class AuditRecord(NamedTuple):
-    """An entry of the audit as a store keeps it. Ids begin with the time (`domain.audit`), and have no `|`."""
+class TrailEntry(NamedTuple):
+    """An entry of a log that the shards keep, each a part. Ids sort as the entries came, and have no `|`."""
 
     id: str
     content: bytes
 
 
-AUDIT_END = "~"
-"""Higher than every id of an entry of the audit."""
+TRAIL_END = "~"
+"""Higher than every id of an entry."""
 
 
 class TimedKeys(NamedTuple):

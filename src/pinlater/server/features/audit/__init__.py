@@ -1,1 +1,1 @@
-"""The audit: who changed what, from where, and what became of it."""
+"""A record of changes: their callers, where these came from, and what became of the changes."""

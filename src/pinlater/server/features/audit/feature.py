@@ -14,7 +14,7 @@ from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.operations.parts import Parts
 from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shard_lanes import ShardLanes
-from pinlater.server.storage.commands import PruneAudit
+from pinlater.server.storage.commands import PruneTrail
 
 _PRUNE_MS = 60_000
 
@@ -24,7 +24,7 @@ def _add(service: Service) -> None:
     trail = AuditTrail(service.shards, service.metrics, clock, settings, lambda: service.identity.address)
 
     async def prune(shard: ShardLanes, limit: int) -> int:
-        return await shard.store.submit(PruneAudit(first_id_at(clock.now_ms() - settings.ttl_ms), limit))
+        return await shard.store.submit(PruneTrail(first_id_at(clock.now_ms() - settings.ttl_ms), limit))
 
     service.put(trail)
     service.change_listeners.append(trail.note)

@@ -19,8 +19,8 @@ from pinlater.server.features.audit.settings import AuditSettings
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.commands import AddAudit, ListAudit
-from pinlater.server.storage.values import AUDIT_END, AuditRecord
+from pinlater.server.storage.commands import AddToTrail, ListTrail
+from pinlater.server.storage.values import TRAIL_END, TrailEntry
 from pinlater.server.telemetry.metrics import Metrics
 
 READ_MAX = 5_000
@@ -57,8 +57,8 @@ class AuditTrail:
         if wanted.continuation and not _CONTINUATION.fullmatch(wanted.continuation):
             raise ContinuationInvalid.of(wanted.continuation)
         since = "" if wanted.since_ms is None else first_id_at(wanted.since_ms)
-        before = AUDIT_END if wanted.until_ms is None else first_id_at(wanted.until_ms)
-        before = min(before, wanted.continuation or AUDIT_END)
+        before = TRAIL_END if wanted.until_ms is None else first_id_at(wanted.until_ms)
+        before = min(before, wanted.continuation or TRAIL_END)
         found: list[AuditEntry] = []
         incomplete = False
         needles = _needles(wanted)
@@ -77,10 +77,10 @@ class AuditTrail:
             count = _READ_AT_ONCE
         return AuditPage(found, before, incomplete)
 
-    async def _read(self, since: str, before: str, count: int) -> tuple[Sequence[AuditRecord], bool, bool]:
+    async def _read(self, since: str, before: str, count: int) -> tuple[Sequence[TrailEntry], bool, bool]:
         """The next entries of all shards, whether a shard is missing, and whether these are the last ones."""
         answers = await on_reachable(
-            self._shards, self._metrics, "getAudit", lambda shard: shard.store.submit(ListAudit(since, before, count))
+            self._shards, self._metrics, "getAudit", lambda shard: shard.store.submit(ListTrail(since, before, count))
         )
         records = {record.id: record for answer in answers for record in answer}
         records |= {entry.id: packed(entry) for entry in self.buffer.waiting if since <= entry.id < before}
@@ -95,7 +95,7 @@ class AuditTrail:
         failure: Unavailable = NoHealthyShards()
         for shard in self._in_order():
             try:
-                await shard.store.submit(AddAudit(records, self._settings.max_entries))
+                await shard.store.submit(AddToTrail(records, self._settings.max_entries))
             except Unavailable as error:
                 failure = error
             else:
@@ -141,10 +141,10 @@ def _shown(fields: Mapping[str, object]) -> str:
         return json.dumps({name: str(value) for name, value in fields.items()})
 
 
-def packed(entry: AuditEntry) -> AuditRecord:
+def packed(entry: AuditEntry) -> TrailEntry:
     """As a store keeps it: the fields by name, so that servers of other versions read it."""
     fields = {name: value for name, value in entry._asdict().items() if name != "id" and value not in ("", None)}
-    return AuditRecord(entry.id, _as_json(fields))
+    return TrailEntry(entry.id, _as_json(fields))
 
 
 def _needles(wanted: AuditFilter) -> list[bytes]:
@@ -157,7 +157,7 @@ def _as_json(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def unpacked(record: AuditRecord) -> AuditEntry:
+def unpacked(record: TrailEntry) -> AuditEntry:
     """The entry. Fields of newer versions are left out; one that can't be read says so."""
     try:
         fields = json.loads(record.content)

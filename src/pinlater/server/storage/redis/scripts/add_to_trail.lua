@@ -1,4 +1,4 @@
--- Stores entries of the audit, and deletes the oldest beyond a number. One that is there already stays as it is.
+-- Stores entries of the trail, and deletes the oldest beyond a number. One that is there already stays as it is.
 --   ARGV[3] how many may stay      ARGV[4] the entries, each its id, '|' and its content
 -- Answers {how many there are}.
 local again = before()

@@ -1,4 +1,4 @@
--- Entries of the audit, the newest first. Changes nothing.
+-- Entries of the trail, the newest first. Changes nothing.
 --   ARGV[1] the lowest id      ARGV[2] the id that theirs are below, '' for none      ARGV[3] at most how many
 -- Answers them, each its id, '|' and its content.
 local newest = ARGV[2] == '' and '+' or '(' .. ARGV[2]

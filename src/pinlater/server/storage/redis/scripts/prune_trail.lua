@@ -1,4 +1,4 @@
--- Deletes the oldest entries of the audit.
+-- Deletes the oldest entries of the trail.
 --   ARGV[3] the id that theirs are below      ARGV[4] at most how many
 -- Answers {how many}.
 local again = before()
