@@ -21,7 +21,7 @@ _PRUNE_MS = 60_000
 
 def _add(service: Service) -> None:
     settings, clock = service.of(AuditSettings), service.clock
-    trail = AuditTrail(service.shards, service.metrics, clock, settings, lambda: service.identity.address)
+    trail = AuditTrail(service)
 
     async def prune(shard: ShardLanes, limit: int) -> int:
         return await shard.store.submit(PruneTrail(first_id_at(clock.now_ms() - settings.ttl_ms), limit))

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from pinlater.domain.audit import ENTRIES_A_PAGE_MAX, AuditEntry, AuditFilter, AuditPage, entry_id, first_id_at
-from pinlater.domain.clock import Clock
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, NoHealthyShards, Unavailable
 from pinlater.server.features.audit.buffer import AuditBuffer
 from pinlater.server.features.audit.settings import AuditSettings
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.changes import AdministrativeChange
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.operations.service import Service
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import AddToTrail, ListTrail
 from pinlater.server.storage.values import TRAIL_END, TrailEntry
-from pinlater.server.telemetry.metrics import Metrics
 
 READ_MAX = 5_000
 """How many entries of a shard one page reads at most."""
@@ -30,25 +29,23 @@ _CONTINUATION = re.compile(r"\d{13}-[0-9a-f]{14}", re.ASCII)
 
 
 class AuditTrail:
-    """Keeps the audit for one server. `server`: its address, for entries."""
+    """Keeps the audit for one server."""
 
-    def __init__(
-        self, shards: Shards, metrics: Metrics, clock: Clock, settings: AuditSettings, server: Callable[[], str]
-    ) -> None:
-        self._shards = shards
-        self._metrics = metrics
-        self._settings = settings
-        self._server = server
-        self.buffer = AuditBuffer(self._store, metrics, clock, shards.random)
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._metrics = service.metrics
+        self._settings = service.of(AuditSettings)
+        self._identity = service.identity
+        self.buffer = AuditBuffer(self._store, service.metrics, service.clock, service.random)
 
     def note(self, change: AdministrativeChange) -> None:
         """Adds an entry for a change that has ended; returns at once."""
         if self._settings.stores:
-            self.buffer.add(entry_for(change)._replace(server=self._server()))
+            self.buffer.add(entry_for(change)._replace(server=self._identity.address))
 
     async def keep(self, entries: Sequence[AuditEntry]) -> None:
         """Stores entries of another process of this server. Raises `Unavailable`."""
-        await self._store([entry._replace(server=self._server()) for entry in entries])
+        await self._store([entry._replace(server=self._identity.address) for entry in entries])
 
     async def read(self, wanted: AuditFilter) -> AuditPage:
         """A page, newest first; also of what this server has not written yet. Raises `ContinuationInvalid`, `InvalidArgument`."""

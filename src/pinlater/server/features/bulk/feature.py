@@ -14,18 +14,7 @@ _LOOK_MS = 10_000
 
 
 def _add(service: Service) -> None:
-    runs = BulkRuns(
-        service.shards,
-        service.queue_cache,
-        service.job_queries,
-        service.bulk,
-        service.claimed_jobs,
-        service.metrics,
-        service.clock,
-        service.settings,
-        lambda: service.identity.life,
-        service.changed,
-    )
+    runs = BulkRuns(service)
     service.put(runs)
     service.periodic.append(Periodic("bulk-runs", _LOOK_MS, runs.look))
     service.closing.append(runs.close)

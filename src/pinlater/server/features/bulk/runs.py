@@ -36,7 +36,6 @@ from pinlater.domain.bulk import (
     BulkState,
 )
 from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import (
     InvalidArgument,
@@ -58,19 +57,15 @@ from pinlater.server.features.bulk.undo import (
     left_out,
     order_to_undo,
 )
-from pinlater.server.operations.bulk import Bulk, check_attempts
+from pinlater.server.operations.bulk import check_attempts
 from pinlater.server.operations.changes import AdministrativeChange, ChangeOutcome
-from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
-from pinlater.server.operations.job_queries import JobQueries, check_priority
-from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.job_queries import check_priority
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import END
-from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import JobFilter, ScanCommand
-from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import CopiesOf
-from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -86,34 +81,21 @@ _TELLS_MAX = 60
 
 
 class BulkRuns:
-    """The bulk changes in the background. `server`: the name of this one, which no other has. `tell_end` hears of each end of a run."""
+    """The bulk changes in the background."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        job_queries: JobQueries,
-        bulk: Bulk,
-        claimed_jobs: ClaimedJobs,
-        metrics: Metrics,
-        clock: Clock,
-        settings: JobSettings,
-        server: Callable[[], str],
-        tell_end: Callable[[AdministrativeChange], None],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._job_queries = job_queries
-        self._bulk = bulk
-        self._claimed_jobs = claimed_jobs
-        self._records = BulkRecords(shards, metrics, clock)
-        self._space = CopySpace(self._records, clock, settings.max_undo_bytes)
-        self._undo = BulkRestore(shards, bulk)
-        self._clock = clock
-        self._settings = settings
-        self._server = server
-        self._tell_end = tell_end
+    def __init__(self, service: Service, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._job_queries = service.job_queries
+        self._bulk = service.bulk
+        self._claimed_jobs = service.claimed_jobs
+        self._clock = service.clock
+        self._settings = service.settings
+        self._server: Callable[[], str] = lambda: service.identity.life  # a name that no other server has
+        self._tell_end = service.changed
+        self._records = BulkRecords(service.shards, service.metrics, service.clock)
+        self._space = CopySpace(self._records, service.clock, service.settings.max_undo_bytes)
+        self._undo = BulkRestore(service.shards, service.bulk)
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._is_closing = False

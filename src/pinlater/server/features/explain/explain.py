@@ -2,50 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import Unavailable
 from pinlater.domain.job import JobInfo, JobState
-from pinlater.domain.queue import Queue, Rates
+from pinlater.domain.queue import Queue
 from pinlater.domain.rate_limit import lower_limit
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
-from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.features.status.status import Status
+from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.addressing import OnShard, find_jobs, on_reachable
-from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.operations.service import Service
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import CountAhead, CountJobs, LookupJobs
 from pinlater.server.storage.values import Place, raise_error
-from pinlater.server.telemetry.metrics import Metrics
 
 AHEAD_MAX = 10_000
 """Jobs that are counted on each shard before a job. A count that reaches it is a lower bound (`JobsAhead.at_least`)."""
 
 
 class Explain:
-    """Answers for one job at a time. `servers()`: how many servers share the shards."""
+    """Answers for one job at a time."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        dispatcher: Dispatcher,
-        identity: Identity,
-        metrics: Metrics,
-        clock: Clock,
-        rates: Callable[[str], Rates],
-        servers: Callable[[], int],
-    ) -> None:
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._dispatcher = dispatcher
-        self._identity = identity
-        self._metrics = metrics
-        self._clock = clock
-        self._rates = rates
-        self._servers = servers
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._dispatcher = service.dispatcher
+        self._identity = service.identity
+        self._metrics = service.metrics
+        self._clock = service.clock
+        self._rates = service.of(RateSampler).per_second
+        self._status = service.of(Status)
 
     async def explain(self, queue_name: str, descriptor: str) -> JobExplanation:
         """The facts. Raises `QueueNotFound`, and `DescriptorInvalid` if the name can't be read; a job that is missing is no error."""
@@ -100,5 +86,5 @@ class Explain:
             waiting_dequeues=self._dispatcher.waiting(queue.name),
             last_dequeue_at_ms=self._dispatcher.last_dequeues.at_ms(queue.name),
             server_started_at_ms=self._identity.started_at_ms,
-            servers=self._servers(),
+            servers=self._status.cluster_status().members,
         )

@@ -24,7 +24,7 @@ def _add(service: Service) -> None:
         command = PruneFailures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
         return await shard.store.submit(command)
 
-    service.put(FailureQueries(service.shards, service.queue_cache, service.metrics, clock))
+    service.put(FailureQueries(service))
     service.periodic.append(service.of(Sweeps).periodic("failures-garbage", _PRUNE_MS, prune))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import JobDescriptor
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards
 from pinlater.domain.failures import (
@@ -27,11 +26,10 @@ from pinlater.domain.history import LONGEST_MS
 from pinlater.server.features.history.rollup import MUTES_STEP_S
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
-from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.operations.service import Service
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import ListFailures, ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredFailures, StoredSample
-from pinlater.server.telemetry.metrics import Metrics
 
 # A queue has up to 200 groups with 48 hours each, which the store and the event loop read in one go.
 _QUEUES_A_READ = 5
@@ -40,11 +38,11 @@ _QUEUES_A_READ = 5
 class FailureQueries:
     """The operations on groups of failures."""
 
-    def __init__(self, shards: Shards, queue_cache: QueueCache, metrics: Metrics, clock: Clock) -> None:
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._metrics = metrics
-        self._clock = clock
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._metrics = service.metrics
+        self._clock = service.clock
 
     async def list_groups(self, names: Sequence[str]) -> FailureGroups:
         """The groups of these queues, those with the most failures of the last 24 hours first, and muted ones last.

@@ -27,7 +27,7 @@ def _add(service: Service) -> None:
         settings,
         lambda: sweeps.swept_by_others(),
     )
-    service.put(HistoryQueries(shards, service.queue_cache, metrics, clock))
+    service.put(HistoryQueries(service))
     service.put(keeper)
     if settings.max_queues > 0:
         service.periodic.append(Periodic("history", MINUTE_MS, keeper.keep, keeper.stop))

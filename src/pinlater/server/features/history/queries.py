@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards
 from pinlater.domain.history import (
     HOUR_S,
@@ -29,11 +28,10 @@ from pinlater.domain.queue import Queue
 from pinlater.server.features.history.rollup import MARKS_STEP_S
 from pinlater.server.features.history.sample import Total, unpack
 from pinlater.server.operations.addressing import on_reachable
-from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.operations.service import Service
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredSample
-from pinlater.server.telemetry.metrics import Metrics
 
 _ROWS_A_TURN = 1_000
 # Samples of a step are surely a part of the coarser ones after this time, unless no server rolls them up.
@@ -47,11 +45,11 @@ Totals = dict[tuple[str, int], Total]
 class HistoryQueries:
     """The operations on the history."""
 
-    def __init__(self, shards: Shards, queue_cache: QueueCache, metrics: Metrics, clock: Clock) -> None:
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._metrics = metrics
-        self._clock = clock
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._metrics = service.metrics
+        self._clock = service.clock
 
     # --- points ---------------------------------------------------------------------------------------------------------
 

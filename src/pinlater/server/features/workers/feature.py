@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pinlater.server.features.feature import Feature
-from pinlater.server.features.status.status import Status
 from pinlater.server.features.workers.methods import METHODS
 from pinlater.server.features.workers.registry import WorkerRegistry
 from pinlater.server.features.workers.workers import Workers
@@ -13,12 +12,10 @@ from pinlater.server.operations.service import Service
 
 
 def _add(service: Service) -> None:
-    registry, status = WorkerRegistry(service.clock.monotonic), service.of(Status)
+    registry = WorkerRegistry(service.clock.monotonic)
     service.hear_claims(registry)
     service.of(Sweeps).lost_claims = registry.timed_out
-    service.put(
-        Workers(registry, service.dispatcher, service.identity, service.clock, lambda: status.cluster_status().members)
-    )
+    service.put(Workers(service, registry))
 
 
 FEATURE = Feature(METHODS, _add, Forwarded(Workers, looks=("waiting_dequeues", "known_workers")))

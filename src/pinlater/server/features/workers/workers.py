@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.domain.calls import WaitingDequeues
-from pinlater.domain.clock import Clock
 from pinlater.domain.workers import ServerWorkers, cut_to
-from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.features.status.status import Status
 from pinlater.server.features.workers.registry import WORKERS_MAX, WorkerRegistry
-from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.long_lists import in_turns
+from pinlater.server.operations.service import Service
 
 _WORKERS_A_TURN = 250
 _WORKERS_BYTES_MAX = 8 * 1024 * 1024
@@ -22,23 +21,16 @@ async def _no_other_server() -> Sequence[ServerWorkers]:
 
 
 class Workers:
-    """Answers for one server. `servers()`: how many share the shards. `elsewhere` asks the others for the workers that they know."""
+    """Answers for one server. `elsewhere` asks the other servers for the workers that they know."""
 
-    def __init__(
-        self,
-        registry: WorkerRegistry,
-        dispatcher: Dispatcher,
-        identity: Identity,
-        clock: Clock,
-        servers: Callable[[], int],
-    ) -> None:
+    def __init__(self, service: Service, registry: WorkerRegistry) -> None:
         self.registry = registry
         self.elsewhere: Callable[[], Awaitable[Sequence[ServerWorkers]]] = _no_other_server
-        self._dispatcher = dispatcher
-        self._identity = identity
-        self._clock = clock
-        self._started_s = clock.monotonic()
-        self._servers = servers
+        self._dispatcher = service.dispatcher
+        self._identity = service.identity
+        self._clock = service.clock
+        self._started_s = service.clock.monotonic()
+        self._status = service.of(Status)
 
     async def waiting_dequeues(self) -> Sequence[WaitingDequeues]:
         """The dequeues that wait for jobs on this server, by queue and source."""
@@ -68,7 +60,7 @@ class Workers:
             await in_turns(known[:workers_max], self.registry.shown, _WORKERS_A_TURN),
             await self.waiting_dequeues(),
             self._identity.life,
-            self._servers(),
+            self._status.cluster_status().members,
             now_ms,
             round((self._clock.monotonic() - self._started_s) * 1000),
             self.registry.forgotten + len(known[workers_max:]),
