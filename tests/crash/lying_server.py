@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Inserted, InsertRequest
 
@@ -16,10 +17,10 @@ BEHIND_SECONDS = 0.1
 
 
 class WriteBehind:
-    """Puts itself in the place of `SqliteShard.insert`."""
+    """Puts itself in the place of what carries out `InsertJobs`, which lanes give to a store that does not work in order."""
 
     def __init__(self) -> None:
-        self._honest = SqliteShard.insert
+        self._honest = SqliteShard.table[InsertJobs]
         self._later: set[asyncio.Task[None]] = set()
 
     def install(self) -> None:
@@ -27,14 +28,15 @@ class WriteBehind:
         lie = self
 
         async def insert(
-            shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
+            shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int
         ) -> Sequence[Inserted | PinLaterError]:
             task = asyncio.create_task(lie.store_later(shard, requests, now_ms))
             lie._later.add(task)
             task.add_done_callback(lie._later.discard)
             return [Inserted([job.id for job in request.jobs], {}) for request in requests]
 
-        SqliteShard.insert = insert  # type: ignore[method-assign, assignment]
+        SqliteShard.table[InsertJobs] = insert
+        SqliteShard.capabilities = SqliteShard.capabilities._replace(in_order=False)
 
     async def store_later(self, shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int) -> None:
         """What should have come before the answer."""

@@ -171,6 +171,8 @@ async def test_a_claim_that_waited_behind_another_and_was_cancelled_passes_its_w
 class GatedShard(MemoryShard):
     """A store whose claims wait for a gate, and fail or find nothing when told to."""
 
+    capabilities = MemoryShard.capabilities._replace(in_order=False)
+
     def __init__(self) -> None:
         super().__init__()
         self.gate = asyncio.Event()
@@ -242,6 +244,7 @@ async def test_a_release_whose_answer_was_lost_wakes_a_waiter() -> None:
     """The second try finds nothing to release, and the job waits already."""
 
     class Forgetful(MemoryShard):
+        capabilities = MemoryShard.capabilities._replace(in_order=False)
         answers_lost = 1
 
         async def _release(self, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
@@ -334,13 +337,12 @@ async def test_a_store_that_does_not_work_in_order_wakes_waiters_once_the_job_is
         capabilities = MemoryShard.capabilities._replace(in_order=False)
         stored = asyncio.Event()
 
-        async def insert(
-            self, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
-        ) -> Sequence[Inserted | PinLaterError]:
+        async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
             await self.stored.wait()
-            return await super().insert(requests, now_ms)
+            answers: Sequence[Inserted | PinLaterError] = await MemoryShard.table[InsertJobs](self, requests, now_ms)
+            return answers
 
-        table: ClassVar[Table] = MemoryShard.table | dict([entry_of(InsertJobs)(insert)])
+        table: ClassVar[Table] = MemoryShard.table | dict([entry_of(InsertJobs)(_insert)])
 
     shard = Unordered()
     stage = await _open(shard, {})

@@ -21,7 +21,7 @@ def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
     if waited:
         wakeups.waiters_of("q")
     for jobs in ([DUE, DUE], [DUE, LATER], [LATER]):
-        assert not wakeups.inserting("1", InsertRequest("q", jobs), NOW_MS)
+        assert not wakeups.inserting("1", InsertRequest("q", jobs), NOW_MS, lambda _: True)
     assert told == [("q", 2), ("q", 1)]
 
 
@@ -29,8 +29,8 @@ def test_after_jobs_past_the_owner_the_next_claim_searches() -> None:
     told: list[bool] = []
     wakeups = Wakeups(ManualClock(NOW_MS))
     wakeups.join_others(lambda _queue, _jobs, past_owner: told.append(past_owner), lambda _: None)
-    for past_owner in (False, True):
-        wakeups.inserting("1", InsertRequest("q", [DUE]), NOW_MS, past_owner)
+    for owns in (lambda _: True, lambda _: False):
+        wakeups.inserting("1", InsertRequest("q", [DUE]), NOW_MS, owns)
     assert told == [False, True]
     waiters = wakeups.waiters_of("q")
     wakeups.wake_from_peer("q", 1, past_owner=False)

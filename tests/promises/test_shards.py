@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 
@@ -10,8 +11,7 @@ import pytest
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.rendezvous import covered
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.storage.commands import CountJobs, InsertJobs, ListQueues
-from tests.commands import instead
+from pinlater.server.storage.commands import CountJobs, ListQueues
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
@@ -217,11 +217,12 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
     keys = [f"k{n}" for n in range(20)]
     lost = {n for n, key in enumerate(keys) if running.core.shards.home_of(key).name == "2"}
 
-    async def fails(*_: object, **__: object) -> object:
-        raise ShardConnectionFailed("gone")
+    def fails(_: object) -> asyncio.Future[object]:
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        answer.set_exception(ShardConnectionFailed("gone"))
+        return answer
 
-    store = running.shard("2").store
-    monkeypatch.setattr(store, "submit", instead(store, InsertJobs, fails))
+    monkeypatch.setattr(running.shard("2").insert, "submit", fails)
     jobs = [ttypes.PinLaterJob(body=b"x", uniqueKey=key) for key in keys]
     error = await refused(wire.enqueue_jobs("q", jobs))
     assert (error.code, error.retryable) == (502, True)

@@ -16,7 +16,8 @@ from pinlater.domain.errors import (
     StoreFull,
     TooManyWaiting,
 )
-from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
+from pinlater.server.sharding.joined import NOT_BEGUN, NotBegun
+from pinlater.server.sharding.lane import Lane
 
 
 class DoublingStore:

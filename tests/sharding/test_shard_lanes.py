@@ -29,22 +29,23 @@ class WatchedShard(MemoryShard):
 
     def __init__(self, *, shared: bool = False) -> None:
         super().__init__()
-        self.capabilities = self.capabilities._replace(shared=shared)
+        self.capabilities = self.capabilities._replace(shared=shared, in_order=False)
         self.jobs: list[int] = []
         self.bytes: list[int] = []
 
-    async def insert(
-        self, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
-    ) -> Sequence[Inserted | PinLaterError]:
+    async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         self.jobs.append(sum(len(request.jobs) for request in requests))
         self.bytes.append(sum(len(job.body) for request in requests for job in request.jobs))
-        return await super().insert(requests, now_ms)
+        answers: Sequence[Inserted | PinLaterError] = await MemoryShard.table[InsertJobs](self, requests, now_ms)
+        return answers
 
-    table: ClassVar[Table] = MemoryShard.table | dict([entry_of(InsertJobs)(insert)])
+    table: ClassVar[Table] = MemoryShard.table | dict([entry_of(InsertJobs)(_insert)])
 
 
 class ClaimingShard(MemoryShard):
     """Notes how many bytes of bodies each claim brings."""
+
+    capabilities = MemoryShard.capabilities._replace(in_order=False)
 
     def __init__(self) -> None:
         super().__init__()

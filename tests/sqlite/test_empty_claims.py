@@ -20,6 +20,7 @@ from pinlater.server.storage.commands import ClaimJobs, DeleteJobs, InsertJobs, 
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
+from pinlater.server.storage.sqlite.writer import Work
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest
 from tests.contract.store_calls import traced_statements
 from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench
@@ -214,7 +215,7 @@ async def test_jobs_that_were_claimed_beside_a_faulty_call_are_found_by_the_next
     claiming = asyncio.ensure_future(bench.claim(2))
     await asyncio.sleep(0)
     with pytest.raises(ZeroDivisionError):
-        await writer.carry_out(broken)
+        await writer.carry_out(Work(broken))
     assert claiming.cancelled()
     assert len(await bench.claim(5)) == 2
 
@@ -257,7 +258,7 @@ async def test_a_bug_in_what_memory_is_asked_fails_its_own_call_only(bench: Benc
     storing = asyncio.ensure_future(bench.insert())
     await until_committing(bench)
     first, second, claimed = await asyncio.gather(
-        writer.carry_out(lambda _: 1, recall=broken), bench.claim(), bench.claim(), return_exceptions=True
+        writer.carry_out(Work(lambda _: 1, recall=broken)), bench.claim(), bench.claim(), return_exceptions=True
     )
     await storing
     assert isinstance(first, ZeroDivisionError)

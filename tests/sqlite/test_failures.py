@@ -14,6 +14,7 @@ from pinlater.domain.job import Outcome
 from pinlater.server.storage.commands import CountJobs, FinishJobs, ListFailures
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
+from pinlater.server.storage.sqlite.writer import Work
 from pinlater.server.storage.values import JobAck, JobKey
 from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench
 
@@ -189,7 +190,7 @@ async def test_damage_is_the_worlds_fault(bench: Bench) -> None:
         raise damage
 
     with pytest.raises(ShardConnectionFailed, match="malformed"):
-        await bench.shard._open.writer.carry_out(damaged)
+        await bench.shard._open.writer.carry_out(Work(damaged))
     await bench.insert()
 
 

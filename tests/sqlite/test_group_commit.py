@@ -16,7 +16,7 @@ from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.sqlite.writer import Writer
+from pinlater.server.storage.sqlite.writer import Work, Writer
 from pinlater.server.storage.values import JobKey
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
@@ -78,7 +78,7 @@ async def test_an_inserted_job_can_be_read_at_once(either: Bench) -> None:
 async def test_a_faulty_call_fails_alone(either: Bench) -> None:
     """The others of its transaction are run again, and their results are as if it had never been there."""
     results = await asyncio.gather(
-        either.insert(3), writer_of(either).carry_out(broken), either.insert(4), return_exceptions=True
+        either.insert(3), writer_of(either).carry_out(Work(broken)), either.insert(4), return_exceptions=True
     )
     assert isinstance(results[1], ZeroDivisionError)
     assert await either.pending() == 7
@@ -96,7 +96,7 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await writer_of(either).carry_out(halfway)
+        await writer_of(either).carry_out(Work(halfway))
     queue = writer_of(either)._queue_cache.queues[QUEUE]
     assert "ghost" not in writer_of(either)._queue_cache.queues
     assert {priority: counter.pending for priority, counter in queue.counters.items()} == {1: 5}
@@ -138,7 +138,7 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
     with monkeypatch.context() as patch:
         patch.setattr(SqliteQueueCache, "reload", None)
         with pytest.raises(ZeroDivisionError):
-            await writer_of(bench).carry_out(halfway)
+            await writer_of(bench).carry_out(Work(halfway))
     assert _memory_of(queue_cache) == before
     queue_cache.reload(bench.shard._open.connection.execute)
     assert _memory_of(queue_cache) == before
@@ -191,4 +191,4 @@ async def test_after_closing_calls_are_refused(bench: Bench) -> None:
     writer = writer_of(bench)
     await bench.shard.close()
     with pytest.raises(ShardConnectionFailed):
-        await writer.carry_out(lambda transaction: None)
+        await writer.carry_out(Work(lambda transaction: None))

@@ -15,9 +15,9 @@ def after(pace: CommitPace, seconds: float, turns: int) -> list[bool]:
     for _ in range(turns):
         choices.append(pace.inline())
         if choices[-1]:
-            pace.took_inline(seconds)
+            pace.took(seconds, inline=True)
         else:
-            pace.took_in_thread(seconds)
+            pace.took(seconds, inline=False)
     return choices
 
 
@@ -36,7 +36,7 @@ def test_a_few_stragglers_change_nothing() -> None:
     pace = CommitPace(LIMIT_S)
     for turn in range(1_000):
         assert pace.inline()
-        pace.took_inline(SLOW_S if turn % 10 == 0 else QUICK_S)
+        pace.took(SLOW_S if turn % 10 == 0 else QUICK_S, inline=True)
 
 
 def test_a_disk_that_gets_quick_again_is_found_out() -> None:
@@ -54,9 +54,9 @@ def test_an_idle_store_commits_on_the_loop_unless_its_disk_is_very_slow() -> Non
     """A hand-over to a sleeping thread and back costs more than it saves where no other caller waits."""
     pace = CommitPace(LIMIT_S)
     for _ in range(500):
-        pace.took_inline(LIMIT_S * 5)
+        pace.took(LIMIT_S * 5, inline=True)
     assert pace.inline(idle=True)
     for _ in range(500):
-        pace.took_inline(LIMIT_S * 50)
+        pace.took(LIMIT_S * 50, inline=True)
     assert not pace.inline(idle=True)
     assert not CommitPace(0).inline(idle=True)

@@ -64,17 +64,18 @@ class Wakeups:
             waiters.version += 1
             waiters.due_at(due_at_ms)
 
-    def inserting(self, shard: str, request: InsertRequest, now_ms: int, past_owner: bool = False) -> bool:
+    def inserting(self, shard: str, request: InsertRequest, now_ms: int, owns: Callable[[str], bool]) -> bool:
         """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue here.
 
-        The other servers are told of due jobs only; they learn of later ones from the store. `past_owner`: this server does not own the
-        queue on the shard.
+        The other servers are told of due jobs only; they learn of later ones from the store. `owns`: whether this server owns a queue on
+        the shard.
         """
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:
             return False
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         due = len(request.jobs) - len(later)
+        past_owner = not owns(request.queue)
         if due and self._tell_others is not None:
             self._tell_others(request.queue, due, past_owner)
         if waiters is None:

@@ -14,7 +14,7 @@ class Hooks:
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         """Called with the answer of a claim whose caller had gone, or had been told that the claim took too long."""
-        self.inserting: Callable[[str, InsertRequest, int, bool], bool] | None = None
+        self.inserting: Callable[[str, InsertRequest, int, Callable[[str], bool]], bool] | None = None
         """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
         before they are committed, so that the claim that waits for them shares their transaction."""
         self.back: Callable[[], None] = lambda: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from pinlater.server.sharding.lane import Asker
+from pinlater.server.sharding.lane_queue import Asker
 
 
 class AnyLane(Protocol):

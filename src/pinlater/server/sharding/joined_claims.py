@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.sharding.lane import NOT_BEGUN, NotBegun
+from pinlater.server.sharding.joined import NOT_BEGUN, NotBegun
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 # Of bodies that one joined claim loads; a call that it has no space for is in the next one.

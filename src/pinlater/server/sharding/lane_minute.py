@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pinlater.domain.calls import ShardLane
-from pinlater.server.sharding.lane import Lane
+from pinlater.server.sharding.lane_queue import LaneQueue
 from pinlater.server.sharding.shards import ShardLanes, Shards
 
 # Samples that are kept, each five seconds after the one before, and the first.
@@ -31,7 +31,7 @@ class LaneMinute:
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
-        self._samples: deque[Mapping[Lane[Any, Any], _Totals]] = deque([{}], maxlen=_SAMPLES)
+        self._samples: deque[Mapping[LaneQueue[Any, Any], _Totals]] = deque([{}], maxlen=_SAMPLES)
 
     def sample(self) -> None:
         """Takes one."""
@@ -41,7 +41,7 @@ class LaneMinute:
         """The lanes of a shard, as they are now and were in the last minute."""
         return [self._read(lane) for lane in shard.lanes]
 
-    def _read(self, lane: Lane[Any, Any]) -> ShardLane:
+    def _read(self, lane: LaneQueue[Any, Any]) -> ShardLane:
         totals = [sample.get(lane, _NOTHING) for sample in self._samples]
         totals.append(_totals(lane))
         spans = [_difference(before, after) for before, after in pairwise(totals)]
@@ -59,7 +59,7 @@ class LaneMinute:
         )
 
 
-def _totals(lane: Lane[Any, Any]) -> _Totals:
+def _totals(lane: LaneQueue[Any, Any]) -> _Totals:
     """Of the calls that have ended."""
     under_way = lane.running
     if under_way is None:

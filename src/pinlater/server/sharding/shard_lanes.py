@@ -1,16 +1,13 @@
 """One shard with its lanes and its health.
 
-A lane joins calls of one kind into one call of the store, whatever the store: inserts into one set of rows, claims of a queue into one
-order that is distributed again. That is all that the lanes do on a store whose calls are transactions of their own. SQLite's writer also
-joins calls of different kinds, those of several lanes among them, into one transaction (`storage.sqlite.writer`).
+A lane joins calls of one kind into one command, whatever the store: inserts into one set of rows, claims of a queue into one order that
+is distributed again. That is all that the lanes do on a store whose commands are transactions of their own. Without lanes in front of
+SQLite's writer, each of thirty calls that come together would have statements of its own, which takes 1.7 times the instructions of an
+enqueue, 2.4 of a claim, 2.1 of an ack and 2 of a release.
 
-Both are measured on SQLite. Without lanes in front of the writer, each of thirty calls that come together has statements of its own, which
-takes 1.7 times the instructions of an enqueue, 2.4 of a claim, 2.1 of an ack and 2 of a release. Without the writer's joining, enqueues,
-claims and acks at the same time take 1.5 times the flushes. A writer that takes a lane's batch itself saves a call that comes alone 6 to
-13 % of its instructions, and no flush; all else of a lane would stay, and claims would have to run after the inserts that woke them.
-
-A store whose calls see what earlier calls made, before it is committed, declares `in_order`. A lane wakes waiting dequeues before it
-inserts there, and tells the store that their claim follows, so that it shares the transaction.
+A store in this process whose commands see what earlier ones made, before it is committed, declares `in_order`. There the lanes have no
+tasks: the writer takes what waits in each lane when its transaction begins, so that commands of different kinds share it
+(`writer_lane.py`). A lane wakes waiting dequeues before its inserts are carried out there, and tells the writer that their claim follows.
 
 The lanes are for what comes by the thousand: enqueues, claims, and what holders say of jobs in hand. Everything else goes through
 `store`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
@@ -20,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from pinlater.domain.clock import Clock
@@ -33,10 +31,13 @@ from pinlater.server.sharding.guarded import GuardedShard, shard_unreachable, sl
 from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
 from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.job_lanes import JobLanes
+from pinlater.server.sharding.joined import Joined, LaneResults
 from pinlater.server.sharding.joined_claims import ClaimRequest, by_queue, orders_of, share_out
-from pinlater.server.sharding.lane import Lane, NotBegun
+from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.lane_limits import CLAIMS_WAITING_MAX, WHOLE_UP_TO_ELSEWHERE, weight_of_insert
+from pinlater.server.sharding.lane_queue import LaneQueue, Result
 from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.sharding.writer_lane import WriterLane
 from pinlater.server.storage.commands import (
     CheckpointJobs,
     ClaimJobs,
@@ -60,7 +61,6 @@ from pinlater.server.storage.values import (
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 
 class ShardLanes:
@@ -105,22 +105,24 @@ class ShardLanes:
         self.fullness = Fullness(shard.name, clock.monotonic)
         self._reason_logged = ""
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
-        self.insert: Lane[InsertRequest, Inserted] = self._lane("insert", self._insert, weigh=weight_of_insert)
-        self.claim: Lane[ClaimRequest, Claimed] = self._lane(
+        self.insert: LaneQueue[InsertRequest, Inserted] = self._lane(
+            "insert", self._join_inserts, weigh=weight_of_insert
+        )
+        self.claim: LaneQueue[ClaimRequest, Claimed] = self._lane(
             "claim",
-            self._claim,
+            self._join_claims,
             waiting_max=CLAIMS_WAITING_MAX,
             weigh=lambda request: request.call.limit,
             orphaned=self._give_back,
         )
-        self.finish: Lane[Sequence[JobAck], Sequence[Acked]] = self._groups("finish", FinishJobs)
-        self.extend: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups("extend", ExtendClaims)
-        self.checkpoint: Lane[Sequence[JobCheckpoint], Sequence[Acked | PinLaterError]] = self._groups(
+        self.finish: LaneQueue[Sequence[JobAck], Sequence[Acked]] = self._lane_of_lists("finish", FinishJobs)
+        self.extend: LaneQueue[Sequence[ClaimRef], Sequence[Acked]] = self._lane_of_lists("extend", ExtendClaims)
+        self.checkpoint: LaneQueue[Sequence[JobCheckpoint], Sequence[Acked | PinLaterError]] = self._lane_of_lists(
             "checkpoint", CheckpointJobs
         )
-        self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups("release", ReleaseJobs)
+        self.release: LaneQueue[Sequence[ClaimRef], Sequence[Acked]] = self._lane_of_lists("release", ReleaseJobs)
         in_hand = (self.finish, self.extend, self.checkpoint, self.release)
-        self.lanes: tuple[Lane[Any, Any], ...] = (self.insert, self.claim, *in_hand)
+        self.lanes: tuple[LaneQueue[Any, Any], ...] = (self.insert, self.claim, *in_hand)
         self._ways: Sequence[JobLanes] = [self] * SLICES
         self._owned: Sequence[bool] = [True] * SLICES
         self.work_by_slice = [0] * SLICES
@@ -129,35 +131,44 @@ class ShardLanes:
             self.put_out_of_use("not opened yet")
             self.health.suspect()
 
-    def _lane(self, name: str, execute: Callable[[list[Any]], Awaitable[Sequence[Any]]], **more: Any) -> Lane[Any, Any]:
+    def _lane(self, name: str, join: Callable[[list[Any]], Joined[Any]], **options: Any) -> LaneQueue[Any, Any]:
+        """A lane whose items are one command when `join` has joined them."""
+        options |= {"monotonic": self.clock.monotonic}
+        if self._in_order is not None:
+            return WriterLane(f"{name} {self.name}", join, self._in_order.join, **options)
         elsewhere = self.unguarded.capabilities.shared
         return Lane(
             f"{name} {self.name}",
-            execute,
+            partial(self._carry_out, join),
             whole_up_to=WHOLE_UP_TO_ELSEWHERE if elsewhere else None,
             observe=None if self.trusted else self._observe,
-            monotonic=self.clock.monotonic,
             reads_on=elsewhere,
-            **more,
+            **options,
         )
 
-    def _groups(
-        self, name: str, command: Callable[[Sequence[Item], int], Command[Sequence[Answer]]]
-    ) -> Lane[Sequence[Item], Sequence[Answer]]:
+    async def _carry_out(self, join: Callable[[list[Item]], Joined[Result]], items: list[Item]) -> LaneResults[Result]:
+        joined = join(items)
+        if joined.command is None:
+            return joined.results(())
+        try:
+            return joined.results(await self.unguarded.submit(joined.command))
+        except PinLaterError as error:
+            if joined.failed is not None:
+                joined.failed(error)
+            raise
+
+    def _lane_of_lists(
+        self, name: str, command: Callable[[Sequence[Item], int], Command[Sequence[Result]]]
+    ) -> LaneQueue[Sequence[Item], Sequence[Result]]:
         """A lane whose items are lists, joined into one list for each `command`."""
 
-        async def execute(groups: list[Sequence[Item]]) -> Sequence[Sequence[Answer]]:
-            if len(groups) == 1:
-                return [await self.unguarded.submit(command(groups[0], self.clock.now_ms()))]
-            joined = command([item for group in groups for item in group], self.clock.now_ms())
-            results = await self.unguarded.submit(joined)
-            answers, start = [], 0
-            for group in groups:
-                answers.append(results[start : start + len(group)])
-                start += len(group)
-            return answers
+        def join(lists: list[Sequence[Item]]) -> Joined[Sequence[Result]]:
+            if len(lists) == 1:
+                return Joined(command(lists[0], self.clock.now_ms()), lambda results: [results])
+            together = [item for items in lists for item in items]
+            return Joined(command(together, self.clock.now_ms()), partial(_parts, lists))
 
-        return self._lane(name, execute, weigh=len)
+        return self._lane(name, join, weigh=len)
 
     @property
     def ids(self) -> IdMaker:
@@ -188,45 +199,61 @@ class ShardLanes:
 
     # --- the hot calls ------------------------------------------------------------------------------------------------------
 
-    async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
+    def _join_inserts(self, requests: list[InsertRequest]) -> Joined[Inserted]:
         now_ms = self.clock.now_ms()
-        if any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
-            return await self._insert_in_time(requests, now_ms)
-        try:
-            if self._in_order is not None:
-                claim_follows = self._wake_waiters(requests, now_ms)
-                answers = await self._in_order.insert(requests, now_ms, claim_follows)
-            else:
-                answers = await self.unguarded.submit(InsertJobs(requests, now_ms))
-                self._wake_waiters(requests, now_ms)
-                for request in requests:
-                    self.work_by_slice[slice_of(request.queue)] += len(request.jobs)
-        except StoreFull as error:
-            self.fullness.refused(error.message)
-            raise
+        for request in requests:
+            if request.begin_by_ms < now_ms:
+                return self._join_in_time(requests, now_ms)
+        claim_follows = self._in_order is not None and self._wake_waiters(requests, now_ms)
+        return Joined(
+            InsertJobs(requests, now_ms), partial(self._inserted, requests, now_ms), self._refused, claim_follows
+        )
+
+    def _join_in_time(self, requests: list[InsertRequest], now_ms: int) -> Joined[Inserted]:
+        """Without those that have waited for too long: a repeat may have been answered, and its key may be forgotten."""
+        in_time = [request for request in requests if request.begin_by_ms >= now_ms]
+        joined: Joined[Inserted] = self._join_inserts(in_time) if in_time else Joined(None, list)
+
+        def results(answer: Sequence[Inserted | PinLaterError]) -> LaneResults[Inserted]:
+            stored = iter(joined.results(answer))
+            return [RequestTooOld() if request.begin_by_ms < now_ms else next(stored) for request in requests]
+
+        return joined._replace(results=results)
+
+    def _inserted(
+        self, requests: list[InsertRequest], now_ms: int, answers: Sequence[Inserted | PinLaterError]
+    ) -> Sequence[Inserted | PinLaterError]:
+        if self._in_order is None:
+            self._wake_waiters(requests, now_ms)
+            for request in requests:
+                self.work_by_slice[slice_of(request.queue)] += len(request.jobs)
         if self.fullness.reason:
             self.fullness.answered(answers)
         return answers
 
-    async def _insert_in_time(self, requests: list[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        """Without those that have waited for too long: a repeat may have been answered, and its key may be forgotten."""
-        in_time = [request for request in requests if request.begin_by_ms >= now_ms]
-        stored = iter(await self._insert(in_time) if in_time else ())
-        return [RequestTooOld() if request.begin_by_ms < now_ms else next(stored) for request in requests]
+    def _refused(self, error: PinLaterError) -> None:
+        if isinstance(error, StoreFull):
+            self.fullness.refused(error.message)
 
     def _wake_waiters(self, requests: list[InsertRequest], now_ms: int) -> bool:
         """Wakes the dequeues that wait for these jobs. Returns whether there are any."""
         inserting, any_wait = self.hooks.inserting, False  # `Wakeups.inserting` of the dispatcher
         if inserting is not None:
-            past_owner = {queue: not self.owns(queue) for queue in {request.queue for request in requests}}
             for request in requests:
-                any_wait |= inserting(self.name, request, now_ms, past_owner[request.queue])
+                any_wait |= inserting(self.name, request, now_ms, self.owns)
         return any_wait
 
-    async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
+    def _join_claims(self, requests: list[ClaimRequest]) -> Joined[Claimed]:
         indices_by_queue = by_queue(requests)
         orders = orders_of(requests, indices_by_queue, self.owns)
-        results = await self.unguarded.submit(ClaimJobs(orders, self.clock.now_ms()))
+        return Joined(ClaimJobs(orders, self.clock.now_ms()), partial(self._claimed, requests, indices_by_queue))
+
+    def _claimed(
+        self,
+        requests: list[ClaimRequest],
+        indices_by_queue: dict[str, list[int]],
+        results: Sequence[Claimed | PinLaterError],
+    ) -> LaneResults[Claimed]:
         if self.shared is not None:
             for queue, result in zip(indices_by_queue, results, strict=True):
                 if not isinstance(result, PinLaterError):
@@ -384,3 +411,12 @@ class ShardLanes:
             logger.warning("a shard could not be closed in time", extra={"shard": self.name})
         elif (error := closed.exception()) is not None:
             raise error
+
+
+def _parts(lists: Sequence[Sequence[Any]], results: Sequence[Result]) -> list[Sequence[Result]]:
+    """Returns the results of each list, of those of all together."""
+    parts, start = [], 0
+    for items in lists:
+        parts.append(results[start : start + len(items)])
+        start += len(items)
+    return parts

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from typing import Any, Protocol
 
 from pinlater.domain.calls import ShardSize
-from pinlater.domain.errors import PinLaterError
 from pinlater.server.storage.commands import Answer, Command
-from pinlater.server.storage.values import Capabilities, Inserted, InsertRequest
+from pinlater.server.storage.values import Capabilities
 
 
 class Store(Protocol):
@@ -101,12 +100,34 @@ class SharedShard(Shard, OfSeveralServers, Protocol):
     """One shard that several servers use at the same time."""
 
 
+class Begun(Protocol):
+    """A batch that is about to be carried out. `claim_follows`: a dequeue waits for its jobs and claims them within the next few turns of
+    the loop; a transaction that holds both is worth waiting for."""
+
+    @property
+    def command(self) -> Command[Any]: ...
+
+    @property
+    def claim_follows(self) -> bool: ...
+
+
+class Batch(Protocol):
+    """Calls that wait, and become a command when their transaction begins."""
+
+    def begin(self) -> Begun | None:
+        """Takes the calls that wait, and returns their command. Returns None if none waits: then it is not asked again."""
+
+    def done(self, answer: Any) -> bool:
+        """The command was carried out. Returns whether other calls wait, which are to be asked for."""
+
+    def failed(self, error: BaseException) -> bool:
+        """The command failed, as if it had raised. Returns whether other calls wait."""
+
+
 class InOrderShard(Shard, Protocol):
     """One whose commands see what every earlier command made, also before it is committed (`Capabilities.in_order`)."""
 
-    async def insert(
-        self, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
-    ) -> Sequence[Inserted | PinLaterError]:
-        """Carries out `InsertJobs`. `claim_follows`: a dequeue waits for these jobs and claims them within the next few turns of the loop;
-        a transaction that holds both is worth waiting for."""
+    def join(self, batch: Batch) -> None:
+        """Carries out what waits in a batch, command after command until none waits: in later turns of the loop, each in one transaction
+        with other calls."""
         ...

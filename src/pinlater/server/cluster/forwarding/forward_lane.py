@@ -17,7 +17,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.server.cluster.forwarding.messages import SINGLE, TOO_LATE, CallKind, answers_of
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.link.messages import BadMessage, Failure, Part, PartAnswer, encoded, error_of
-from pinlater.server.sharding.lane import Asker, Lane
+from pinlater.server.sharding.lane_queue import Asker, LaneQueue
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ class ForwardLane(Generic[Item, Result]):
         shard: str,
         *,
         orphaned: Callable[[Item, Result], None] | None = None,
-        own: Callable[[], Lane[Item, Result] | None] = lambda: None,
+        own: Callable[[], LaneQueue[Item, Result] | None] = lambda: None,
     ) -> None:
         self.kind = kind
         self.shard = shard

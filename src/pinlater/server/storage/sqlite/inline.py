@@ -1,4 +1,4 @@
-"""The writer and the readers of a store in memory: each call runs at once, in its caller's turn of the event loop, on one connection.
+"""The writer and the readers of a store in memory: each call runs at once, in one turn of the event loop, on one connection.
 
 A COMMIT waits for no disk, so calls gain nothing by sharing one. Without a thread, a timer or a turn of the loop between a call and
 its effect, the same calls in the same order have the same results: the simulator and users' tests depend on that.
@@ -8,15 +8,19 @@ Weakness: a long call holds up the event loop.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from msgspec.structs import astuple
+
+from pinlater.server.storage.interface import Batch
 from pinlater.server.storage.sqlite.errors import is_outside_failure, translate
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.sqlite.writer import Steps
+from pinlater.server.storage.sqlite.writer import Steps, Work, Works
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")
@@ -32,22 +36,40 @@ class InlineWriter:
         self._connection = connection
         self._queue_cache = queue_cache
         self._transaction = Transaction(connection, queue_cache)
+        self._batches: list[tuple[Batch, Works]] = []
 
-    async def carry_out(
-        self,
-        work: Callable[[Transaction], T],
-        *,
-        recall: Callable[[SqliteQueueCache], T | None] | None = None,
-        linger: bool = False,
-    ) -> T:
-        """Returns the result of `work`, or what `recall` knows without it."""
-        del linger
-        known = None if recall is None else recall(self._queue_cache)
-        return self._transact(work) if known is None else known
+    async def carry_out(self, work: Work[T]) -> T:
+        """Returns the result of `work`, or what memory knows without it."""
+        return self._carry_out(work)
 
-    async def carry_out_in_steps(self, work: Callable[[Transaction], Steps[T]]) -> T:
+    def join(self, batch: Batch, works: Works) -> None:
+        """Carries out what waits in a batch, from the next turn of the loop on."""
+        if not self._batches:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._batches.append((batch, works))
+
+    def _turn(self) -> None:
+        batches, self._batches = self._batches, []
+        for batch, begun, works in [(batch, batch.begin(), works) for batch, works in batches]:
+            if begun is None:
+                continue
+            try:
+                result = self._carry_out(works[type(begun.command)](*astuple(begun.command)))
+            except Exception as error:  # noqa: BLE001 a bug: it must reach its own callers and no other
+                others_wait = batch.failed(error)
+            else:
+                others_wait = batch.done(result)
+            if others_wait:
+                self.join(batch, works)
+
+    def _carry_out(self, work: Work[T]) -> T:
         """Runs all steps in one turn of the loop: between two, readers on the same connection would see half of the work."""
-        return self._transact(lambda transaction: _run(work(transaction)))
+        known = None if work.recall is None else work.recall(self._queue_cache)
+        if known is not None:
+            return known
+        if work.in_steps:
+            return self._transact(lambda transaction: _run(cast("Steps[T]", work.run(transaction))))
+        return self._transact(work.run)
 
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         execute = self._transaction.execute

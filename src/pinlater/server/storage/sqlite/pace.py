@@ -40,14 +40,11 @@ class CommitPace:
         best, self._best_s = self._best_s, 0.0
         return 0 < best < self._limit_s * _HOPEFUL
 
-    def took_inline(self, seconds: float) -> None:
-        self._median_s += self._step_s if seconds > self._median_s else -self._step_s
-        self._took(seconds)
-
-    def took_in_thread(self, seconds: float) -> None:
-        self._best_s = min(self._best_s or seconds, seconds)
-        self._took(seconds)
-
-    def _took(self, seconds: float) -> None:
+    def took(self, seconds: float, *, inline: bool) -> None:
+        """Notes how long a commit took."""
+        if inline:
+            self._median_s += self._step_s if seconds > self._median_s else -self._step_s
+        else:
+            self._best_s = min(self._best_s or seconds, seconds)
         step = self._step_s * _IDLE_TIMES
         self._usual_s += step if seconds > self._usual_s else -step

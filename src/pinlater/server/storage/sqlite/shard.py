@@ -6,10 +6,10 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Concatenate, TypeVar
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
@@ -17,7 +17,8 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage import commands
-from pinlater.server.storage.relational import bulk
+from pinlater.server.storage.interface import Batch
+from pinlater.server.storage.relational import bulk, in_hand
 from pinlater.server.storage.relational import reading as relational_reading
 from pinlater.server.storage.relational import samples as sample_rows
 from pinlater.server.storage.relational.shard import Change, P, Read, RelationalShard, changes
@@ -34,7 +35,7 @@ from pinlater.server.storage.sqlite.readers import Readers
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.sqlite.writer import Writer
+from pinlater.server.storage.sqlite.writer import Work, Works, Writer, in_steps
 from pinlater.server.storage.table import entry_of
 from pinlater.server.storage.values import (
     Acked,
@@ -91,6 +92,52 @@ class _OpenShard:
         await self.writer.close()
         await self.readers.close()
         self.connection.close()  # the last one: SQLite checkpoints and removes the log
+
+
+def _relational(work: Change[P, T]) -> Callable[P, Work[T]]:
+    """Returns what makes relational code the work of a writer."""
+
+    def make(*args: P.args, **kwargs: P.kwargs) -> Work[T]:
+        return Work(lambda t: at_once(work(SqliteDialect(t), *args, **kwargs)))
+
+    return make
+
+
+def _insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inserted | PinLaterError]]:
+    if inserting.is_long(requests):
+        return in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
+    return Work(lambda t: inserting.insert(t, requests, now_ms))
+
+
+def _claim(orders: Sequence[ClaimOrder], now_ms: int) -> Work[Sequence[Claimed | PinLaterError]]:
+    return Work(
+        lambda t: claiming.claim(t, orders, now_ms),
+        recall=lambda queue_cache: claiming.recall(queue_cache, orders, now_ms),
+    )
+
+
+def _finish(acks: Sequence[JobAck], now_ms: int) -> Work[Sequence[Acked]]:
+    return Work(lambda t: finishing.finish(t, acks, now_ms))
+
+
+# The commands of lanes.
+_WORKS: Works = {
+    commands.InsertJobs: _insert,
+    commands.ClaimJobs: _claim,
+    commands.FinishJobs: _finish,
+    commands.CheckpointJobs: _relational(in_hand.checkpoint),
+    commands.ExtendClaims: _relational(in_hand.extend),
+    commands.ReleaseJobs: _relational(in_hand.release),
+}
+
+
+def _carries_out(work_of: Callable[P, Work[T]]) -> Callable[Concatenate[SqliteShard, P], Coroutine[Any, Any, T]]:
+    """Returns an operation that is a call of the writer."""
+
+    async def operation(shard: SqliteShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await shard._open.writer.carry_out(work_of(*args, **kwargs))  # noqa: SLF001 it is a method of that class
+
+    return operation
 
 
 class SqliteShard(RelationalShard):
@@ -150,7 +197,7 @@ class SqliteShard(RelationalShard):
         opened.file_identity.check()
         if opened.writer.failed:
             await opened.writer.carry_out(
-                lambda t: t.execute(sql("save_meta"), ("probe", str(t.queue_cache.highest_id)))
+                Work(lambda t: t.execute(sql("save_meta"), ("probe", str(t.queue_cache.highest_id))))
             )
         else:
             opened.readers.quick(reading.list_first)
@@ -184,7 +231,7 @@ class SqliteShard(RelationalShard):
 
     async def _change(self, work: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs relational code as one call of the writer."""
-        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args, **kwargs)))
+        return await self._open.writer.carry_out(_relational(work)(*args, **kwargs))
 
     async def _look_up(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._open.readers.quick(lambda c: at_once(work(SqliteReader(c, self.name), *args, **kwargs)))
@@ -198,23 +245,11 @@ class SqliteShard(RelationalShard):
             raise ShardConnectionFailed(f"{self.path} is not open")
         return self._opened
 
-    # --- the three hot paths ------------------------------------------------------------------------------------------------
+    # --- what waits in lanes ------------------------------------------------------------------------------------------------
 
-    async def insert(
-        self, requests: Sequence[InsertRequest], now_ms: int, claim_follows: bool = False
-    ) -> Sequence[Inserted | PinLaterError]:
-        if inserting.is_long(requests):
-            return await self._open.writer.carry_out_in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
-        return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=claim_follows)
-
-    async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
-        return await self._open.writer.carry_out(
-            lambda t: claiming.claim(t, orders, now_ms),
-            recall=lambda queue_cache: claiming.recall(queue_cache, orders, now_ms),
-        )
-
-    async def _finish(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+    def join(self, batch: Batch) -> None:
+        """Carries out a batch of one of the lanes."""
+        self._open.writer.join(batch, _WORKS)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
@@ -257,7 +292,7 @@ class SqliteShard(RelationalShard):
         if queues is None:
             counts, miscounted = await opened.readers.long(reading.all_counts)
             if miscounted:
-                await opened.writer.carry_out(lambda t: t.queue_cache.recount_named(t.execute, miscounted))
+                await opened.writer.carry_out(Work(lambda t: t.queue_cache.recount_named(t.execute, miscounted)))
             return counts
         return await self._look_up(relational_reading.counts, queues)
 
@@ -267,7 +302,7 @@ class SqliteShard(RelationalShard):
         opened = self._open
         if limit <= 0 or not due_marks.advance_wanted(opened.queue_cache, now_ms):
             return 0
-        return await opened.writer.carry_out(lambda t: due_marks.advance_due(t, now_ms, limit))
+        return await opened.writer.carry_out(Work(lambda t: due_marks.advance_due(t, now_ms, limit)))
 
     async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
         queues = self._open.queue_cache.queues.values()
@@ -285,7 +320,7 @@ class SqliteShard(RelationalShard):
             transaction.queue_cache.reload_expiry(transaction.execute)
             return swept
 
-        return await opened.writer.carry_out(expire)
+        return await opened.writer.carry_out(Work(expire))
 
     async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
@@ -297,9 +332,8 @@ class SqliteShard(RelationalShard):
         wanted = garbage.with_finished(opened.queue_cache, ttls)
         for start in range(0, len(wanted) or 1, _QUEUES_A_COLLECTION):
             part = wanted[start : start + _QUEUES_A_COLLECTION]
-            found = await opened.writer.carry_out(
-                partial(garbage.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
-            )
+            collect = partial(garbage.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
+            found: list[Swept] = await opened.writer.carry_out(Work(collect))
             swept += found
             left -= sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in found)
             if left <= 0:
@@ -314,9 +348,9 @@ class SqliteShard(RelationalShard):
 
     table = RelationalShard.table | dict(
         [
-            entry_of(commands.InsertJobs)(insert),
-            entry_of(commands.ClaimJobs)(_claim),
-            entry_of(commands.FinishJobs)(_finish),
+            entry_of(commands.InsertJobs)(_carries_out(_insert)),
+            entry_of(commands.ClaimJobs)(_carries_out(_claim)),
+            entry_of(commands.FinishJobs)(_carries_out(_finish)),
             entry_of(commands.PurgeJobs)(_purge),
             entry_of(commands.PeekJobs)(_peek),
             entry_of(commands.LookupJobs)(_lookup),

@@ -31,11 +31,15 @@ import logging
 import math
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+
+from msgspec.structs import astuple
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.server.storage.commands import Command
+from pinlater.server.storage.interface import Batch
 from pinlater.server.storage.sqlite.checkpointer import LOOKS_AN_INTERVAL, Checkpointer
 from pinlater.server.storage.sqlite.commit_thread import CommitThread
 from pinlater.server.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
@@ -59,22 +63,69 @@ _BUSY_PAUSES_S = (0.001, 0.025)
 _TRUSTED_S = 1.0
 
 
-class _WriterCall:
-    __slots__ = ("alone", "future", "in_steps", "recall", "work")
+class Work(NamedTuple, Generic[T]):
+    """What a call does within a transaction.
 
-    def __init__(
-        self,
-        work: Callable[[Transaction], Any],
-        future: asyncio.Future[Any],
-        *,
-        recall: Callable[[SqliteQueueCache], Any] | None = None,
-        in_steps: bool = False,
-    ) -> None:
+    `recall`: gives the result of a `run` that would change nothing, if memory knows it; else None.
+    `in_steps`: `run` returns steps, between which the loop turns.
+    """
+
+    run: Callable[[Transaction], T]
+    recall: Callable[[SqliteQueueCache], T | None] | None = None
+    in_steps: bool = False
+
+
+def in_steps(run: Callable[[Transaction], Steps[T]]) -> Work[T]:
+    """Returns long work, whose result is that of its steps."""
+    return Work(cast("Callable[[Transaction], T]", run), in_steps=True)
+
+
+Works: TypeAlias = Mapping[type[Command[Any]], Callable[..., Work[Any]]]
+"""What makes work of each command that batches have."""
+_NO_WORK: Work[None] = Work(lambda _: None)
+
+
+class _WriterCall:
+    """A call of one caller, which waits for `future`."""
+
+    __slots__ = ("alone", "future", "work")
+
+    def __init__(self, work: Work[Any], future: asyncio.Future[Any]) -> None:
         self.work = work
         self.future = future
-        self.recall = recall
-        self.in_steps = in_steps
-        self.alone = in_steps
+        self.alone = work.in_steps
+
+    def answer(self, result: Any) -> bool:
+        """Gives the result to the caller. Returns False: a call is no batch, in which others may wait."""
+        if not self.future.done():
+            self.future.set_result(result)
+        return False
+
+    def refuse(self, error: BaseException) -> bool:
+        """Gives the error to the caller. Returns False as `answer`."""
+        if not self.future.done():
+            self.future.set_exception(error)
+        return False
+
+
+class _BatchCall:
+    """A batch of calls, which take their results themselves. It has no work before its turn."""
+
+    __slots__ = ("alone", "answer", "batch", "refuse", "work", "works")
+    future = None
+
+    def __init__(self, batch: Batch, works: Works) -> None:
+        self.batch = batch
+        self.works = works
+        self.work = _NO_WORK
+        self.alone = False
+        self.answer = batch.done
+        self.refuse = batch.failed
+
+
+_Call: TypeAlias = _WriterCall | _BatchCall
+# The calls of a transaction, with their results.
+_Carried: TypeAlias = list[tuple[_Call, Any]]
 
 
 class Writer:
@@ -102,7 +153,8 @@ class Writer:
         [self._version] = connection.execute("PRAGMA data_version").fetchone()
         self._thread = CommitThread(self._loop)
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
-        self._waiting: deque[_WriterCall] = deque()
+        self._waiting: deque[_Call] = deque()
+        self._unbegun: list[_BatchCall] = []  # of those that wait
         self._scheduled = False
         self._connection_in_use = False  # by the thread, or by a call in steps: nothing else may use it
         self._checkpointer = checkpointer
@@ -120,35 +172,44 @@ class Writer:
         self.failed = False
         self._tick_later()
 
-    async def carry_out(
-        self,
-        work: Callable[[Transaction], T],
-        *,
-        recall: Callable[[SqliteQueueCache], T | None] | None = None,
-        linger: bool = False,
-    ) -> T:
-        """The result of `work`, once its changes are on the disk. `linger`: a call that belongs to it is about to follow.
-
-        `recall`: gives the result of a `work` that would change nothing, if memory knows it; else None.
-        """
+    async def carry_out(self, work: Work[T]) -> T:
+        """The result of `work`, once its changes are on the disk. Work in steps has a transaction for itself."""
         self._check_accepts()
+        recall = work.recall
         if recall is not None and not self._waiting and not self._connection_in_use:
             known = self._recalled(recall)
             if known is not None:
                 return known
-            recall = None  # the call is first in the next turn, in which memory would say the same
+            work = work._replace(recall=None)  # the call is first in the next turn, in which memory would say the same
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(_WriterCall(work, future, recall=recall))
-        self._schedule(_TURNS_LINGERED if linger else 0)
-        return await future
-
-    async def carry_out_in_steps(self, work: Callable[[Transaction], Steps[T]]) -> T:
-        """The same for long work: the loop turns wherever it yields. It has a transaction for itself."""
-        self._check_accepts()
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(_WriterCall(work, future, in_steps=True))
+        self._waiting.append(_WriterCall(work, future))
         self._schedule()
         return await future
+
+    def join(self, batch: Batch, works: Works) -> None:
+        """Carries out what waits in a batch, which is asked for its command when a transaction is about to begin."""
+        self._check_accepts()
+        self._queue(_BatchCall(batch, works))
+        self._schedule()
+
+    def _queue(self, call: _Call) -> None:
+        """Takes a call whose work is not known yet."""
+        self._waiting.append(call)
+        self._unbegun.append(cast("_BatchCall", call))
+
+    def _begin_batches(self) -> bool:
+        """Asks batches for their commands. Returns whether a claim follows one of them."""
+        unbegun, self._unbegun = self._unbegun, []
+        claim_follows = False
+        for call in unbegun:
+            begun = call.batch.begin()
+            if begun is None:
+                self._waiting.remove(call)
+                continue
+            call.work = call.works[type(begun.command)](*astuple(begun.command))
+            call.alone = call.work.in_steps
+            claim_follows |= begun.claim_follows
+        return claim_follows
 
     def _check_accepts(self) -> None:
         if self._closed:
@@ -167,13 +228,14 @@ class Writer:
 
     # --- turns ------------------------------------------------------------------------------------------------------------
 
-    def _schedule(self, turns: int = 0) -> None:
+    def _schedule(self) -> None:
         if not self._scheduled and not self._connection_in_use:
             self._scheduled = True
-            self._turn_after(turns)
+            self._loop.call_soon(self._turn)
 
     def _turn_after(self, turns: int) -> None:
         """The transaction, in the turn of the loop that follows `turns` others."""
+        self._scheduled = True
         if turns:
             self._loop.call_soon(self._turn_after, turns - 1)
         else:
@@ -186,6 +248,9 @@ class Writer:
             self._checkpoint_wanted = False
             self._connection_in_use = True
             self._thread.run(self._checkpoint, self._checkpointed)
+            return
+        if self._unbegun and self._begin_batches():
+            self._turn_after(_TURNS_LINGERED)
             return
         self._answer_from_memory()
         if self._waiting:
@@ -203,7 +268,7 @@ class Writer:
     def _answer_from_memory(self) -> None:
         """Answers the first calls, up to the first one that needs a transaction."""
         waiting = self._waiting
-        while waiting and (recall := waiting[0].recall) is not None:
+        while waiting and (recall := waiting[0].work.recall) is not None:
             try:
                 result = self._recalled(recall)
             except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
@@ -218,7 +283,7 @@ class Writer:
         return recall(self._queue_cache) if self._monotonic() - self._looked_at < _TRUSTED_S else None
 
     def _transact(self) -> None:
-        carried: list[tuple[_WriterCall, Any]] = []
+        carried: _Carried = []
         connection = self._connection
         try:
             self._file_identity.check()
@@ -231,7 +296,7 @@ class Writer:
             self._look_for_others()
             before = connection.total_changes
             self._run_calls(carried)
-            if carried and carried[0][0].in_steps:
+            if carried and carried[0][0].work.in_steps:
                 self._begin_steps(*carried[0], before)
                 return
             self._queue_cache.write(self._cursor.execute)
@@ -251,18 +316,18 @@ class Writer:
         if self._pace.inline(idle=idle):
             self._commit_now(carried, changed=True)
             self._last_commit = self._monotonic()
-            self._pace.took_inline(self._last_commit - started)
+            self._pace.took(self._last_commit - started, inline=True)
         else:
             self._connection_in_use = True
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
 
     # --- calls in steps -------------------------------------------------------------------------------------------------------
 
-    def _begin_steps(self, call: _WriterCall, steps: Steps[Any], before: int) -> None:
+    def _begin_steps(self, call: _Call, steps: Steps[Any], before: int) -> None:
         self._connection_in_use = True
         self._loop.call_soon(self._step, call, steps, before)
 
-    def _step(self, call: _WriterCall, steps: Steps[Any], before: int) -> None:
+    def _step(self, call: _Call, steps: Steps[Any], before: int) -> None:
         """The next step; after the last one the thread commits. `before`: the connection's changes before the transaction."""
         try:
             next(steps)
@@ -275,7 +340,7 @@ class Writer:
         else:
             self._loop.call_soon(self._step, call, steps, before)
 
-    def _end_steps(self, carried: list[tuple[_WriterCall, Any]], before: int) -> None:
+    def _end_steps(self, carried: _Carried, before: int) -> None:
         try:
             self._queue_cache.write(self._cursor.execute)
         except sqlite3.Error as error:
@@ -299,7 +364,7 @@ class Writer:
             self._version = version
         self._looked_at = self._monotonic()
 
-    def _run_calls(self, carried: list[tuple[_WriterCall, Any]]) -> None:
+    def _run_calls(self, carried: _Carried) -> None:
         """Runs waiting calls until none is left or the transaction is long enough."""
         waiting = self._waiting
         transaction = self._transaction
@@ -309,10 +374,10 @@ class Writer:
             if call.alone and carried:
                 return
             waiting.popleft()
-            if call.future.done():
+            if call.future is not None and call.future.done():
                 continue  # its caller has gone before anything happened
             carried.append((call, None))  # before it runs: if it raises, it is among those to roll back
-            carried[-1] = (call, call.work(transaction))
+            carried[-1] = (call, call.work.run(transaction))
             if call.alone or not waiting:
                 return
             now = self._monotonic()
@@ -339,14 +404,14 @@ class Writer:
 
     # --- ends of a transaction ----------------------------------------------------------------------------------------------
 
-    def _commit_now(self, carried: list[tuple[_WriterCall, Any]], *, changed: bool) -> None:
+    def _commit_now(self, carried: _Carried, *, changed: bool) -> None:
         try:
             self._cursor.execute("COMMIT")
         except sqlite3.Error as error:
             self._fail(carried, error)
         else:
-            if changed:  # a transaction without writes does not show whether writing works again
-                self._worked()
+            if changed and self.failed:  # a transaction without writes does not show whether writing works again
+                self._works_again()
             self._answer(carried)
 
     def _commit(self) -> float:
@@ -355,28 +420,27 @@ class Writer:
         self._cursor.execute("COMMIT")
         return self._monotonic() - started
 
-    def _committed(
-        self, carried: list[tuple[_WriterCall, Any]], took: float | None, error: BaseException | None
-    ) -> None:
+    def _committed(self, carried: _Carried, took: float | None, error: BaseException | None) -> None:
         self._connection_in_use = False
         self._last_commit = self._monotonic()
         if took is None:
             self._fail(carried, error or RuntimeError("commit without a result"))
         else:
-            self._pace.took_in_thread(took)
-            self._worked()
+            self._pace.took(took, inline=False)
+            if self.failed:
+                self._works_again()
             self._answer(carried)
         if self._waiting:
             self._turn()
         else:
             self._rest()
 
-    def _answer(self, carried: list[tuple[_WriterCall, Any]]) -> None:
+    def _answer(self, carried: _Carried) -> None:
         for call, result in carried:
-            if not call.future.done():
-                call.future.set_result(result)
+            if call.answer(result):
+                self._queue(call)
 
-    def _take_back(self, carried: list[tuple[_WriterCall, Any]], error: Exception) -> None:
+    def _take_back(self, carried: _Carried, error: Exception) -> None:
         """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
         if is_outside_failure(error) or not carried:
             self._fail(carried, error)
@@ -392,7 +456,7 @@ class Writer:
             call.alone = True
             self._waiting.appendleft(call)
 
-    def _fail(self, carried: list[tuple[_WriterCall, Any]], error: BaseException) -> None:
+    def _fail(self, carried: _Carried, error: BaseException) -> None:
         self.failed = True
         self._complain(error)
         if not carried and self._waiting:  # not even BEGIN worked: the first call gets the error
@@ -410,16 +474,15 @@ class Writer:
         logger.error("store %s: a transaction failed: %s%s", self._path, error, more)
         self._complained_at, self._unsaid = now, 0
 
-    def _worked(self) -> None:
-        if self.failed:
-            self.failed = False
-            self._complained_at = -math.inf
-            logger.warning("store %s: transactions work again", self._path)
+    def _works_again(self) -> None:
+        self.failed = False
+        self._complained_at = -math.inf
+        logger.warning("store %s: transactions work again", self._path)
 
-    def _refuse(self, carried: list[tuple[_WriterCall, Any]], error: BaseException) -> None:
+    def _refuse(self, carried: _Carried, error: BaseException) -> None:
         for call, _ in carried:
-            if not call.future.done():
-                call.future.set_exception(error)
+            if call.refuse(error):
+                self._queue(call)
 
     def _roll_back(self) -> None:
         """Takes back file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
