@@ -1,13 +1,11 @@
 """The server with the calls and the statements of its SQLite store counted: `python -m bench.counted FILE serve ...`; SIGUSR1 makes it
 write them to FILE as JSON.
 
-Calls are counted at the interface (`storage.interface.Shard`), by method, for all callers: requests, waiting dequeues, the periodic runner.
+Commands are counted by their kind, for all callers: requests, waiting dequeues, the periodic runner.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import signal
 import sqlite3
@@ -15,32 +13,35 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.servers import PinLaterServer, ServerFailed
+from pinlater.server.storage.commands import (
+    AdvanceDue,
+    CollectGarbage,
+    Command,
+    CountJobs,
+    ExpireJobs,
+    ListQueues,
+    ListSamples,
+    TimeOutClaims,
+)
+from pinlater.server.storage.interface import Batch, Begun
 from pinlater.server.storage.sqlite.shard import SqliteShard
 
 # What the periodic runner asks, however many queues and waits there are.
 PERIODIC = frozenset(
-    {
-        "advance_due",
-        "time_out_claims",
-        "expire_jobs",
-        "collect_garbage",
-        "count_jobs",
-        "list_queues",
-        "list_samples",
-        "ping",
-    }
+    kind.__name__
+    for kind in (AdvanceDue, TimeOutClaims, ExpireJobs, CollectGarbage, CountJobs, ListQueues, ListSamples)
 )
 _CALLS: Counter[str] = Counter()
 _STATEMENTS: Counter[str] = Counter()
 
 
 class StoreCounts(NamedTuple):
-    """What the server has asked of its store since its start: calls by method, and statements."""
+    """What the server has asked of its store since its start: commands by kind, and statements."""
 
     calls: Counter[str]
     statements: int
@@ -59,23 +60,32 @@ def counts_of(server: PinLaterServer, file: Path) -> StoreCounts:
     return StoreCounts(Counter(found["calls"]), found["statements"])
 
 
-def counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, counting its calls."""
+class CountedBatch:
+    """What waits in a lane, its commands counted."""
 
-    @functools.wraps(method)
-    def count(*args: Any, **kwargs: Any) -> Any:
-        _CALLS[name] += 1
-        return method(*args, **kwargs)
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.done, self.failed = batch.done, batch.failed
 
-    return count
+    def begin(self) -> Begun | None:
+        """Counts a command that begins."""
+        begun = self._batch.begin()
+        if begun is not None:
+            _CALLS[type(begun.command).__name__] += 1
+        return begun
 
 
 def main() -> None:
-    """Runs the command line with every method of the store counted."""
+    """Runs the command line with every command of the store counted."""
     target = Path(sys.argv.pop(1))
-    for name, method in inspect.getmembers(SqliteShard, inspect.isfunction):
-        if not name.startswith("_"):
-            setattr(SqliteShard, name, counted(name, method))
+    submit, join = SqliteShard.submit, SqliteShard.join
+
+    def submit_counted(shard: SqliteShard, command: Command[Any]) -> Coroutine[Any, Any, Any]:
+        _CALLS[type(command).__name__] += 1
+        return submit(shard, command)
+
+    SqliteShard.submit = submit_counted  # type: ignore[method-assign, assignment]
+    SqliteShard.join = lambda shard, batch: join(shard, CountedBatch(batch))  # type: ignore[method-assign, assignment, misc]
 
     connect = sqlite3.connect
 

@@ -31,6 +31,8 @@ class ClaimRequest(NamedTuple):
 
 def by_queue(requests: Sequence[ClaimRequest]) -> dict[str, list[int]]:
     """The indices of each queue's requests."""
+    if len(requests) == 1:
+        return {requests[0].queue: [0]}
     indices: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
         indices.setdefault(request.queue, []).append(index)
@@ -44,6 +46,9 @@ def orders_of(
 
     Together they load no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
     """
+    queue, call, timeout_ms, _, _, search = requests[0]
+    if len(requests) == 1 and call.max_bytes <= _CLAIM_BYTES_MAX:
+        return [ClaimOrder(queue, [call], timeout_ms, _CLAIM_BYTES_MAX, owns(queue) and not search)]
     most_bytes = _CLAIM_BYTES_MAX // len(requests)
     return [
         ClaimOrder(

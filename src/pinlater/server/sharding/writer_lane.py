@@ -112,6 +112,6 @@ class WriterLane(LaneQueue[Item, Result]):
         """A call that fails by a bug is made item by item, so that a poisonous one harms only itself."""
         logger.error("lane %s: a call failed unexpectedly", self.name, exc_info=error)
         if len(batch) == 1:
-            self._fail(batch, RuntimeError(f"an answer of the {self.name} lane can't be given out: {error!r}"))
+            self._fail(batch, error)
         else:
             self._alone.extend(batch)
