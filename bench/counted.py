@@ -28,7 +28,7 @@ from pinlater.server.storage.commands import (
     ListSamples,
     TimeOutClaims,
 )
-from pinlater.server.storage.interface import Batch, Begun
+from pinlater.server.storage.interface import BegunBatch, WaitingBatch
 from pinlater.server.storage.sqlite.shard import SqliteShard
 
 # What the periodic runner asks, however many queues and waits there are.
@@ -63,11 +63,11 @@ def counts_of(server: PinLaterServer, file: Path) -> StoreCounts:
 class CountedBatch:
     """What waits in a lane, its commands counted."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: WaitingBatch) -> None:
         self._batch = batch
         self.done, self.failed = batch.done, batch.failed
 
-    def begin(self) -> Begun | None:
+    def begin(self) -> BegunBatch | None:
         """Counts a command that begins."""
         begun = self._batch.begin()
         if begun is not None:
@@ -85,7 +85,7 @@ def main() -> None:
         return submit(shard, command)
 
     SqliteShard.submit = submit_counted  # type: ignore[method-assign, assignment]
-    SqliteShard.join = lambda shard, batch: join(shard, CountedBatch(batch))  # type: ignore[method-assign, assignment, misc]
+    SqliteShard.join = lambda shard, batch: join(shard, CountedBatch(batch))  # type: ignore[method-assign, assignment]
 
     connect = sqlite3.connect
 

@@ -184,7 +184,7 @@ def _is_private_attribute(node: ast.AST) -> bool:
 def _is_private_import(node: ast.AST) -> bool:
     if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("pinlater"):
         return False
-    return "._" in (node.module or "") or any(alias.name.startswith("_") for alias in node.names)
+    return "._" in (node.module or "") or any(re.match(r"_[a-z]", alias.name, re.IGNORECASE) for alias in node.names)
 
 
 def _is_inner(tree: ast.Module) -> bool:

@@ -24,11 +24,17 @@ async def open_core(
     clock: Clock,
     random: Random | None = None,
     file_limits: Callable[[], Mapping[str, float]] = dict,
+    servers: Callable[[str], int] = lambda _: 1,
     **settings: Any,
 ) -> Core:
-    """The parts of a server on these shards, which it opens, brought up to date. `settings`: tables and keys other than the defaults."""
+    """The parts of a server on these shards, which it opens, brought up to date.
+
+    `servers(queue)`: how many share the limit of a queue. `settings`: tables and keys other than the defaults.
+    """
     desired = [one if isinstance(one, DesiredShard) else _given(one) for one in shards]
-    core = await Core.open(desired, _turned(**settings), Metrics(), clock, random or Random(1), file_limits=file_limits)
+    core = await Core.open(
+        desired, _turned(**settings), Metrics(), clock, random or Random(1), file_limits=file_limits, servers=servers
+    )
     await core.catch_up()
     return core
 

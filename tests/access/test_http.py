@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient
-from pinlater.client._client_call import _CLIENT_NAMES
 from pinlater.console.app import Console
 from pinlater.console.routes import ENDPOINTS
 from pinlater.domain.access import BODIES, Role, allowed, digest_of, new_secret
 from pinlater.domain.refusals import Refusal
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
-from pinlater.server.http.messages import Request
 from pinlater.server.http.server import CHECKS, HttpServer, OneServer, Readiness
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.telemetry.metrics import Metrics
@@ -62,12 +60,41 @@ QUERIES = {
     "get_workers": "?queue={queue}",
     "search_jobs": "?text=x&queue={queue}",
 }
-_PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()} | {"undo_bulk_run": "startBulkRun"}
+# The methods whose names in the protocol differ from those of the client.
+PROTOCOL_NAMES = {
+    "ack": "ackJobs",
+    "ack_plain": "ackDequeuedJobs",
+    "add_mark": "addDeployMark",
+    "audit": "getAudit",
+    "bulk_runs": "getBulkRuns",
+    "cancel": "cancelJobs",
+    "checkpoint": "checkpointJobsFenced",
+    "checkpoint_plain": "checkpointJobs",
+    "cluster": "getCluster",
+    "count": "getJobCount",
+    "dequeue": "dequeueJobs",
+    "enqueue": "enqueueJobs",
+    "failures": "getFailures",
+    "heartbeat": "heartbeatClaims",
+    "lookup": "lookupJobs",
+    "queue_config": "getQueueConfig",
+    "queue_history": "getQueueHistory",
+    "queue_names": "getQueueNames",
+    "queue_stats": "getQueueStats",
+    "release": "releaseJobs",
+    "retry_failed": "retryFailedJobs",
+    "scan": "scanJobs",
+    "server_info": "getServerInfo",
+    "settings_in_force": "getSettingsInForce",
+    "undo_bulk_run": "startBulkRun",
+    "waiting_dequeues": "getWaitingDequeues",
+    "workers": "getWorkers",
+}
 
 
 def method_of(call: str) -> str:
     """The method of the protocol that the client's call sends."""
-    return _PROTOCOL_NAMES.get(call) or re.sub("_([a-z])", lambda found: found[1].upper(), call)
+    return PROTOCOL_NAMES.get(call) or re.sub("_([a-z])", lambda found: found[1].upper(), call)
 
 
 def needed(name: str, calls: str) -> set[str]:
@@ -160,20 +187,28 @@ class StatusPort:
         self.server = HttpServer(settings, metrics, source, access=self.control)
 
     async def status(self, path: str, secret: str | None) -> int:
-        headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
-        return (await self.server._answer_allowed(_Connection(), Request("GET", path, {}, headers))).status  # type: ignore[arg-type]
+        """The status of the answer to one request. The port must have been started."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        token = "" if secret is None else f"Authorization: Bearer {secret}\r\n"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}\r\n".encode())
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        writer.close()
+        return int(answer.split()[1])
 
 
-class _Connection:
-    host = "127.0.0.1"
-
-    async def hold_back(self, seconds: float) -> None:
-        pass
+@pytest.fixture
+async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StatusPort]:
+    """A started port, which refuses without delay."""
+    port = StatusPort()
+    monkeypatch.setattr(port.control.refusals, "one", lambda _: Refusal(delay_s=0.0, log=0))
+    await port.server.start()
+    yield port
+    await port.server.stop()
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_pages_of_the_server_need_the_role_read_for_all_queues(path: str) -> None:
-    port = StatusPort()
+async def test_pages_of_the_server_need_the_role_read_for_all_queues(port: StatusPort, path: str) -> None:
     good = 404 if path == "/nothing" else 200
     expected = {"read": good, "operate": good, "admin": good}
     for name, secret in port.secrets.items():
@@ -183,8 +218,7 @@ async def test_pages_of_the_server_need_the_role_read_for_all_queues(path: str) 
 
 
 @pytest.mark.parametrize("path", sorted(CHECKS))
-async def test_health_checks_need_no_token(path: str) -> None:
-    port = StatusPort()
+async def test_health_checks_need_no_token(port: StatusPort, path: str) -> None:
     assert await port.status(path, None) == 200
 
 

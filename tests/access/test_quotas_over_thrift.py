@@ -259,7 +259,7 @@ async def test_without_quotas_a_request_costs_nothing_for_them(guarded: GuardedS
         return found
 
     assert await calls_of_ten_requests() == 0
-    assert all(connection.use is None for connection in guarded.server._connections)
+    assert (guarded.use("producer").connections, guarded.use("producer").bytes_held) == (0, 0)
     guarded.limit("producer", quota(connections=5, polls=5, bytes_in_flight=KIB * KIB))
     await caller.refusal("createQueue", name="q")
     assert 0 < await calls_of_ten_requests() <= 10 * 10

@@ -6,23 +6,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from pinlater.client import AsyncClient, Client
-from pinlater.client._token import token_source
 from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, TokenRequired
 from pinlater.domain.access import Role
+from pinlater.domain.clock import ManualClock
 from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
-from pinlater.server.features.all import METHODS
 from pinlater.server.features.workers.workers import Workers
 from pinlater.server.operations.values import Caller as WorkerCaller
-from pinlater.wire.codec import DecodedCall
-from pinlater.wire.methods import METHODS_BY_NAME
 from pinlater.worker import Worker
 from tests import structs as types
 from tests.access.conftest import QUEUES, GuardedServer
+from tests.access.quota_callers import until
 from tests.access.test_roles_over_thrift import TokenSender, arguments, denial
 
 Start = Callable[..., Awaitable[GuardedServer]]
@@ -39,18 +36,14 @@ async def test_lists_show_the_queues_of_the_token_only(guarded: GuardedServer) -
 
 
 async def test_waiting_dequeues_of_other_queues_are_not_shown(guarded: GuardedServer) -> None:
-    answer = [types.WaitingDequeues("mail_new", "a", 1), types.WaitingDequeues("other", "b", 1)]
-
-    async def handle(_service: object, _call: object) -> list[types.WaitingDequeues]:
-        return answer
-
-    token = guarded.token(Role.READ, queues=["mail*"])
-    guard = guarded.server.answering._guard
-    assert guard is not None
-    arguments_of = types.RequestContext("tests", auth_token=token)
-    call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(context=arguments_of))
-    shown = await guard.admit(call, METHODS["getWaitingDequeues"], handle)(guarded.core.service, call.arguments)
-    assert [row.queue for row in shown] == ["mail_new"]
+    reader, worker = guarded.token(Role.READ, queues=["mail*"]), guarded.token(Role.WORK, Role.READ)
+    async with AsyncClient(guarded.address, token=reader) as some, AsyncClient(guarded.address, token=worker) as all_:
+        polls = [asyncio.create_task(all_.dequeue(queue, wait_ms=60_000)) for queue in ("mail_new", "other")]
+        await until(lambda: guarded.server.answering.waiting == 2)
+        assert {row.queue for row in await all_.waiting_dequeues()} == {"mail_new", "other"}
+        assert {row.queue for row in await some.waiting_dequeues()} == {"mail_new"}
+        for poll in polls:
+            poll.cancel()
 
 
 async def test_workers_and_lost_claims_of_other_queues_are_not_shown(guarded: GuardedServer) -> None:
@@ -227,17 +220,20 @@ async def test_the_sync_client_sends_its_token_also_with_long_polls(guarded: Gua
     assert await asyncio.to_thread(work) == 1
 
 
-def test_a_token_file_is_read_again_and_a_bad_one_keeps_the_last_token(tmp_path: Path) -> None:
-    now_s, file = 0.0, tmp_path / "token"
-    file.write_text("first")
-    token = token_source(file, lambda: now_s)
-    file.write_text("second")
-    assert token() == "first"
-    now_s = 1.0
-    assert token() == "second"
-    file.unlink()
-    now_s = 2.0
-    assert token() == "second"
+async def test_a_token_file_is_read_again_and_a_bad_one_keeps_the_last_token(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
+    clock, file = ManualClock(), tmp_path / "token"
+    first, second = (guarded.token(Role.READ, queues=[queue]) for queue in ("mail_new", "other"))
+    file.write_text(first)
+    async with AsyncClient(guarded.address, token=file, clock=clock) as client:
+        file.write_text(second)
+        assert await client.queue_names() == ["mail_new"]
+        clock.advance(seconds=1)
+        assert await client.queue_names() == ["other"]
+        file.unlink()
+        clock.advance(seconds=1)
+        assert await client.queue_names() == ["other"]
 
 
 @pytest.mark.parametrize("given", ["two words", "lines\nin it", "gr\u00fcn", "x" * 5_000])

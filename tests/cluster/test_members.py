@@ -79,10 +79,10 @@ async def test_a_store_of_one_server_has_one() -> None:
 async def test_a_server_with_another_map_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     """Not one that is starting, nor one that was killed, nor a shard that is being removed."""
     one, other, leaving = Counted("1"), Counted("2"), Counted("3")
-    members = await members_of(one.as_shard(), other.as_shard(), leaving.as_shard())
-    clock, shards = members._shards.clock, list(members._shards)
-    assert isinstance(clock, ManualClock)
-    shards[2].leaving = True
+    clock, stores = ManualClock(0), [one.as_shard(), other.as_shard(), leaving.as_shard()]
+    shards = await open_shards([*map(_desired, stores)], clock, Random(0))
+    members = ClusterMembers(shards)
+    list(shards)[2].leaving = True
     leaving.rows = servers(0)
     for rows in (servers(0, 1), servers(0), servers(0, 7)):  # a server was killed, another starts
         one.rows, other.rows = rows, servers(0)

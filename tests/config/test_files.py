@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.files import FileBroken, _parse_rate_limits, rate_limits_in, server_count_in
+from pinlater.server.config.files import FileBroken, rate_limits_in, server_count_in
 
 GOOD = '{"queues": [{"name": "emails", "queueConfig": {"maxJobsPerSecond": 100}}]}'
 OTHER = '{"queues": [{"name": "emails", "queueConfig": {"maxJobsPerSecond": 0.1}}]}'
@@ -148,17 +149,21 @@ def test_at_the_start_a_broken_file_is_an_error(tmp_path: Path) -> None:
         server_count_in(tmp_path)
 
 
-def test_of_two_entries_for_a_queue_the_last_counts() -> None:
+def test_of_two_entries_for_a_queue_the_last_counts(limits: Path) -> None:
     entry = '{"name": "a", "queueConfig": {"maxJobsPerSecond": %d}}'
-    assert _parse_rate_limits(f'{{"queues": [{entry % 1}, {entry % 2}]}}'.encode()) == {"a": 2.0}
+    limits.write_text(f'{{"queues": [{entry % 1}, {entry % 2}]}}')
+    assert rate_limits_in(limits).value == {"a": 2.0}
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_give_limits_or_a_value_error(content: bytes) -> None:
-    try:
-        limits = _parse_rate_limits(content)
-    except ValueError:
-        return
+def test_any_bytes_give_limits_or_a_broken_file(content: bytes) -> None:
+    with NamedTemporaryFile() as file:
+        path = Path(file.name)
+        path.write_bytes(content)
+        try:
+            limits = rate_limits_in(path).value
+        except FileBroken:
+            return
     assert all(rate >= 0 for rate in limits.values())
 
 

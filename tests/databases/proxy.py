@@ -58,6 +58,11 @@ class Proxy:
         """Connections that are there now, working or not."""
         return len(self._links)
 
+    @property
+    def lossy(self) -> int:
+        """Open connections that have lost bytes."""
+        return sum(link.lossy for link in self._links)
+
     async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()

@@ -325,10 +325,10 @@ async def test_a_job_for_a_waiting_dequeue_is_stored_and_claimed_in_one_transact
     stage = await _open(shard, {})
     waiter = stage.claim(wait_ms=60_000)
     await stage.waiting(1)
-    before = shard._open.writer.commits
+    before = shard.commits
     await stage.put()
     assert _jobs(await waiter) == 1
-    assert shard._open.writer.commits == before + 1
+    assert shard.commits == before + 1
     await stage.close()
 
 

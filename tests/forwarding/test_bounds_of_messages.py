@@ -10,7 +10,7 @@ from pinlater.server.cluster.forwarding import messages
 from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
 from pinlater.server.link import messages as link_messages
 from pinlater.server.link.messages import LENGTH_BYTES, BadMessage, Part, frame, message_of_asking, parts_of
-from tests.forwarding.two_servers import Asker, Owner, request, until
+from tests.forwarding.two_servers import Asker, Owner, end_of, proven, request, until
 
 ARE_YOU_RUNNING = message_of_asking(messages.RUNNING, 0)
 LOOK_AT_OWNERS = message_of_asking(messages.LOOK)
@@ -35,15 +35,18 @@ def test_more_wakes_than_a_server_tells_at_once_are_refused() -> None:
 
 
 @pytest.mark.parametrize("part", [ARE_YOU_RUNNING, LOOK_AT_OWNERS, WHICH_WORKERS])
-async def test_questions_that_share_a_frame_end_the_connection(asker: Asker, owner: Owner, part: Part) -> None:
-    asker.link._write(frame([part, part]))
-    await asyncio.wait_for(asker.link.ended.wait(), 10)
+async def test_questions_that_share_a_frame_end_the_connection(owner: Owner, part: Part) -> None:
+    reader, writer = await proven(owner)
+    writer.write(frame([part, part]))
+    async with asyncio.timeout(10):
+        await end_of(reader)
+    writer.close()
     assert not owner.asked
 
 
 async def test_a_server_that_does_not_read_is_told_once_when_it_reads_again(asker: Asker, owner: Owner) -> None:
     await asker.insert(request(1))
-    [incoming] = owner.listener._connections
+    [incoming] = owner.listener.connections
     incoming.pause_writing()
     written = incoming.written_bytes
     for _ in range(1_000):

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.link.messages import BadMessage, Part, frame, message_of_asking
 from pinlater.server.sharding.lane import Lane
-from pinlater.server.storage.values import ClaimRef, Inserted, JobKey
-from tests.forwarding.two_servers import Asker, Owner, request, until
+from pinlater.server.storage.values import NO_END_MS, ClaimRef, Inserted, JobKey
+from tests.forwarding.two_servers import Asker, Owner, encoded_items, end_of, proven, request, until
 
 
 class HeldLane:
@@ -212,12 +212,12 @@ def test_a_long_message_about_callers_that_left_is_refused_before_it_is_decoded(
 
 @pytest.mark.parametrize("parts", [[many_left(1, messages.LEFT_PLACES_MAX + 1)], [many_left(1, 1)] * 2])
 async def test_a_server_that_tells_of_too_many_callers_that_left_is_disconnected(
-    asker: Asker, owner: LeavableOwner, parts: list[Part]
+    owner: LeavableOwner, parts: list[Part]
 ) -> None:
-    call = asker.insert(request(1))
+    reader, writer = await proven(owner)
+    writer.write(frame([Part(1, CallKind.INSERT, "1", encoded_items([request(1)]), NO_END_MS)]))
     await until(lambda: owner.answers)
-    asker.link._write(frame(parts))
-    await asker.link.ended.wait()
-    with pytest.raises(OutcomeUnknown):
-        await call
+    writer.write(frame(parts))
+    await end_of(reader)
+    writer.close()
     assert places_left(owner.answers[0]) == []

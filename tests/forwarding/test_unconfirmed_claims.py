@@ -12,6 +12,7 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown
+from pinlater.server.cluster.forwarding import forwarding as forwarding_module
 from pinlater.server.cluster.forwarding import messages
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
@@ -30,6 +31,16 @@ from pinlater.server.storage.values import Claimed
 from tests.forwarding.two_servers import SECRET, Asker, Owner, claimed, until, wish
 
 
+class PausedLink(PeerConnection):
+    """A connection that a test pauses by its `transport`: what the other server writes lies in the socket."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        super().connection_made(transport)
+
+
 def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
     return lane_over(asker.link)
 
@@ -44,8 +55,7 @@ def ids_of(owner: Owner) -> list[int]:
 
 def blind(asker: Asker) -> None:
     """What the owner answers from now on comes no further than this server's socket."""
-    assert asker.link._transport is not None
-    asker.link._transport.pause_reading()
+    asker.transport.pause_reading()
 
 
 async def answer(owner: Owner, index: int, job_id: int) -> None:
@@ -180,19 +190,22 @@ async def forwarding_to(owner: Owner) -> AsyncIterator[tuple[Forwarding, dict[st
         await forwarding.close()
 
 
-async def test_claims_whose_answer_is_lost_go_back_though_the_owner_was_no_peer_for_a_while(owner: Owner) -> None:
+async def test_claims_whose_answer_is_lost_go_back_though_the_owner_was_no_peer_for_a_while(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding_module, "PeerConnection", PausedLink)
     owner.at_once = False
     async with forwarding_to(owner) as (forwarding, peers):
         [link] = forwarding.connections.values()
-        assert link._transport is not None
-        link._transport.pause_reading()
+        assert isinstance(link, PausedLink)
+        link.transport.pause_reading()
         lost = lane_over(link).submit(wish("a"))
         await answer(owner, 0, 1)
         [connection] = owner.listener.connections
         await until(lambda: len(connection.unconfirmed) == 1)
         forwarding.know({})
         await until(lambda: not forwarding.connections)
-        link._transport.abort()
+        link.transport.abort()
         with pytest.raises(OutcomeUnknown):
             await lost
         forwarding.know(peers)
@@ -241,9 +254,11 @@ def test_claims_of_lost_connections_are_kept_without_bodies_up_to_a_time_and_a_n
     assert back == []
     for number in range(1_000):
         keep(b"%d" % number)
-    assert len(lost._unconfirmed) <= 256
     lost.settle(Lost(b"999", 0))
     assert [claims.requests for claims in back] == [[wish("2")], [wish("3")]]
+    for number in range(999):
+        lost.settle(Lost(b"%d" % number, 0))
+    assert len(back) <= 2 * 256
 
 
 async def test_a_call_says_until_when_it_may_be_begun(asker: Asker, owner: Owner) -> None:

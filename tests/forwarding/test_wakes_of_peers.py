@@ -10,7 +10,8 @@ import msgspec
 import pytest
 import uvloop
 
-from pinlater.server.cluster.forwarding import handshake, messages, peer_connection
+from pinlater.server.cluster.forwarding import handshake, messages, peer_connection, peer_listener
+from pinlater.server.cluster.forwarding.incoming_connection import IncomingConnection
 from pinlater.server.cluster.forwarding.messages import WAKES_MAX, Wake
 from pinlater.server.dispatch.interest import bit_of
 from pinlater.server.dispatch.peer_wakes import PeerWakes
@@ -63,7 +64,7 @@ def test_an_enqueue_wakes_a_dequeue_that_has_just_begun_to_wait_at_another_serve
         owner.listener.take_wakes = there.take
         here.has_peers = True
         link = await asker.connect(owner)
-        link._waits_changed = lambda link: here.know_waits(link, link.waits)
+        asker.waits_changed = lambda link: here.know_waits(link, link.waits)
         await until(lambda: link.waits == 0)
         here.tell("emails", 2)
         owner.listener.tell_waits(bit_of("emails"))
@@ -114,29 +115,38 @@ async def test_a_server_that_stops_or_that_is_no_peer_any_more_is_not_told(asker
 
 
 async def test_wakes_for_a_server_that_takes_nothing_are_dropped_and_not_kept(
-    asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And those that come after it has taken all are written again."""
     monkeypatch.setattr(peer_connection, "WAKES_UNTAKEN_BYTES_MAX", 100_000)
     heard = heard_by(owner)
+    transports: list[asyncio.Transport] = []
+
+    class PausedIncoming(IncomingConnection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transports.append(cast("asyncio.Transport", transport))
+            super().connection_made(transport)
+
+    monkeypatch.setattr(peer_listener, "IncomingConnection", PausedIncoming)
+    asker = Asker()
+    await asker.connect(owner)
     await until(lambda: [each for each in owner.listener.connections if each.proven])
-    [incoming] = owner.listener.connections
-    assert incoming._transport is not None
-    incoming._transport.pause_reading()
+    [incoming] = transports
+    incoming.pause_reading()
     many = [Wake(f"{number:064}", 1, False) for number in range(WAKES_MAX)]
     written = 0
     async with asyncio.timeout(20):
         while asker.link.wake(many):
             written += 1
             await asyncio.sleep(0)
-    transport = cast("asyncio.Transport", asker.link._transport)
     for _ in range(100):
         assert not asker.link.wake(many)
-    assert transport.get_write_buffer_size() < 200_000
-    incoming._transport.resume_reading()
+    assert asker.link.unsent_bytes < 200_000
+    incoming.resume_reading()
     await until(lambda: len(heard) == written * WAKES_MAX)
     assert asker.link.wake([WAKE])
     await until(lambda: heard[-1] == WAKE)
+    asker.link.abort()
 
 
 async def test_the_most_queues_with_the_longest_names_are_taken() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.cluster.forwarding import handshake, messages, workers_elsewhere
-from pinlater.server.cluster.forwarding.messages import WorkersPage
 from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
 from pinlater.server.link.messages import BadMessage, decoded
 from tests.forwarding.two_servers import Asker, Owner, request, until
@@ -68,15 +67,16 @@ async def test_calls_go_on_between_the_pages_of_a_long_answer(asker: Asker, owne
 
 async def test_a_question_ends_with_its_connection(asker: Asker, owner: Owner) -> None:
     """Also one to a server that stands still."""
-    never = asyncio.Event()
+    asked_for, never = asyncio.Event(), asyncio.Event()
 
     async def workers(_: int) -> ServerWorkers:
+        asked_for.set()
         await never.wait()
         return NOTHING
 
     owner.listener.workers = workers
     asked = asyncio.create_task(asker.link.ask_workers(10))
-    await until(lambda: any(connection._telling for connection in owner.listener.connections))
+    await asked_for.wait()
     asker.link.abort()
     with pytest.raises(ConnectionError):
         await asked
@@ -85,14 +85,22 @@ async def test_a_question_ends_with_its_connection(asker: Asker, owner: Owner) -
 
 
 async def test_a_late_answer_is_not_taken_for_that_to_the_next_question(asker: Asker, owner: Owner) -> None:
-    knows(owner, 1)
+    answers, told = iter(["late", "owner"]), []
+
+    async def workers(_: int) -> ServerWorkers:
+        told.append(next(answers))
+        return NOTHING._replace(server_id=told[-1])
+
+    owner.listener.workers = workers
+    [incoming] = owner.listener.connections
+    asker.transport.pause_reading()
     late = asyncio.create_task(asker.link.ask_workers(10))
-    await asyncio.sleep(0)
-    question = asker.link._workers_question
+    await until(lambda: told == ["late"])
+    written = incoming.written_bytes
     late.cancel()
     asked = asyncio.create_task(asker.link.ask_workers(10))
-    await asyncio.sleep(0)
-    asker.link._take_workers(WorkersPage(question.number, [STATUS], NOTHING._replace(server_id="late")))
+    await until(lambda: told == ["late", "owner"] and incoming.written_bytes > written)
+    asker.transport.resume_reading()
     assert (await asked).server_id == "owner"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -59,7 +60,11 @@ class Owner:
 
 
 class Asker:
-    """The asking server, with one connection."""
+    """The asking server, with one connection.
+
+    `transport`: of the connection; while a test pauses it, what the other server writes lies in the socket.
+    `waits_changed`: is told when what the other server waits for has changed.
+    """
 
     def __init__(self) -> None:
         self.traffic = Traffic()
@@ -67,8 +72,10 @@ class Asker:
         self.changes = 0
         self.queue_changes = 0
         self.waits: list[int | None] = []
+        self.waits_changed: Callable[[PeerConnection], None] = lambda link: self.waits.append(link.waits)
         self.link: PeerConnection
-        self._lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
+        self.transport: asyncio.Transport
+        self.lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
 
     async def connect(self, owner: Owner, secret: bytes = SECRET, lost: Sequence[Lost] = ()) -> PeerConnection:
         self.link = PeerConnection(
@@ -78,13 +85,15 @@ class Asker:
             SystemClock(),
             60.0,
             self.count_change,
-            lambda connection: self.waits.append(connection.waits),
+            lambda connection: self.waits_changed(connection),
             self.traffic,
             lost,
             self.count_queue_change,
         )
         async with asyncio.timeout(20):
-            await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
+            self.transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: self.link, "127.0.0.1", owner.port
+            )
             await self.link.wait_ready()
         return self.link
 
@@ -96,14 +105,14 @@ class Asker:
         self.queue_changes += 1
 
     def insert(self, request: InsertRequest, shard: str = "1") -> asyncio.Future[Inserted]:
-        if shard not in self._lanes:
-            self._lanes[shard] = ForwardLane(
+        if shard not in self.lanes:
+            self.lanes[shard] = ForwardLane(
                 self.link,
                 CallKind.INSERT,
                 shard,
                 orphaned=lambda item, result: self.orphans.append((item, result)),
             )
-        return self._lanes[shard].submit(request)
+        return self.lanes[shard].submit(request)
 
 
 def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertRequest:
@@ -126,6 +135,13 @@ def encoded_items(items: Sequence[object]) -> Raw:
 
 async def read_message(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big"))
+
+
+async def end_of(reader: asyncio.StreamReader) -> None:
+    """Returns when the other side has ended the connection."""
+    with contextlib.suppress(ConnectionError):
+        while await reader.read(65_536):
+            pass
 
 
 async def until(condition: Any) -> None:

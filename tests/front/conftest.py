@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -31,6 +32,14 @@ DEADLINE_S = 30.0
 UNTAKEN_BYTES_MAX = 64 * 1024 * 1024
 
 
+class TakingConnection(StoreConnection):
+    """A connection whose front a test has take nothing for a time. `transport`: the one in use."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        super().connection_made(transport)
+
+
 class FrontAndStore:
     """`service`: as the front has it. `fronts` may be closed and opened again, as when the store process is restarted."""
 
@@ -38,7 +47,7 @@ class FrontAndStore:
         self.core = core
         self.path = path
         self.front_standstill = Standstill(core.shards.clock.monotonic, math.inf)
-        self.store = StoreConnection(path, 3, self.front_standstill)
+        self.store = TakingConnection(path, 3, self.front_standstill)
         self.service: Service = front_service(self.store, OPERATIONS, Metrics(), core.shards.clock, Random(1))
         self.fronts = self._listener()
         self.still_runs = True

@@ -282,12 +282,11 @@ async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_
     pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
     for _ in range(200):
         await pair.core.service.enqueuing.enqueue("q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
-    connection = pair.store
-    assert connection._transport is not None
-    connection._transport.pause_reading()
+    transport = pair.store.transport
+    transport.pause_reading()
     asked = [asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 200))) for _ in range(50)]
     await until(lambda: not pair.fronts.connections)
-    connection._transport.resume_reading()
+    transport.resume_reading()
     await asyncio.wait(asked)
     answered = [task.result() for task in asked if task.exception() is None]
     held = sum(len(part.jobs) for answer in answered for part in answer.claimed)

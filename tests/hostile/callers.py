@@ -52,8 +52,11 @@ class HostileCaller:
 
     def receive(self) -> Reply:
         """The next reply. Raises EOFError where the server has closed."""
-        size = int.from_bytes(self._read(4), "big")
-        return self._decoder.reply(self._read(size))
+        return self._decoder.reply(self.receive_frame())
+
+    def receive_frame(self) -> bytes:
+        """The next reply as it came, without its length. Raises EOFError where the server has closed."""
+        return self._read(int.from_bytes(self._read(4), "big"))
 
     def call(self, method: str, **arguments: Any) -> Reply:
         self.send(method, **arguments)

@@ -15,7 +15,6 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.commands import ClaimJobs, DeleteQueues, ListQueues, TimeOutClaims, create_queues
 from pinlater.server.storage.mysql.connection import Result
-from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.ready_jobs import DISTRUSTED_S, JOB_BYTES, ReadyBytes
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
@@ -43,17 +42,10 @@ async def bodies(desk: Desk, limit: int, *queues: str, from_memory: bool = True)
     return [job.body for job in await claim(desk, limit, *queues, from_memory=from_memory)]
 
 
-def cache_of(desk: Desk) -> MysqlQueueCache:
-    assert isinstance(desk.shard, MysqlShard)
-    return desk.shard._queue_cache
-
-
-def bytes_that_are_here(cache: MysqlQueueCache) -> int:
-    """By what the queues keep, not by their count."""
-    return sum(
-        len(queue.ready) * JOB_BYTES + sum(content.bytes_here for content in queue.ready._contents.values())
-        for queue in cache.by_id.values()
-    )
+def remembered(desk: Desk) -> tuple[float, float]:
+    """How many jobs the shard's memory has, and how many bytes it counts for them."""
+    figures = desk.shard.figures()
+    return figures["remembered_jobs"], figures["remembered_bytes"]
 
 
 async def desk_by(database: ProxiedMysql, clock: ManualClock) -> Desk:
@@ -61,7 +53,7 @@ async def desk_by(database: ProxiedMysql, clock: ManualClock) -> Desk:
 
     def make() -> MysqlShard:
         shard = MysqlShard(database.endpoint(direct=True), MysqlSettings(**LIMITS), monotonic=clock.monotonic)
-        database._stack.push_async_callback(shard.close)
+        database.closes(shard)
         return shard
 
     desk = Desk(make)
@@ -97,11 +89,12 @@ async def test_a_priority_that_becomes_known_while_a_claim_commits_changes_nothi
 ) -> None:
     here = await database.desk(direct=True)
     await here.put(b"x")
-    commit = Transaction.commit
+    commit, learning = Transaction.commit, iter([True])
 
     async def commit_and_learn(transaction: Transaction, *last: bytes) -> list[Result]:
         answers = await commit(transaction, *last)
-        cache_of(here).queues[QUEUE].add_priority(7)
+        if next(learning, False):
+            await here.put(b"y", priority=7)
         return answers
 
     monkeypatch.setattr(Transaction, "commit", commit_and_learn)
@@ -152,7 +145,7 @@ async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seco
     await here.put(b"theirs")
     assert await bodies(there, 1, from_memory=False) == [b"theirs"]
     assert await bodies(here, 1) == []
-    assert cache_of(here).ready_memory.stale_claims == 1
+    assert here.shard.figures()["stale_claims"] == 1
     assert await round_trips_of_a_claim() == 2
     clock.advance(ms=int(DISTRUSTED_S * 1000) + 1)
     await claim(here, 2)
@@ -176,7 +169,7 @@ async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longe
         await here.shard.submit(TimeOutClaims(here.now, 10))  # meets the new queue by its id
         await claim(here, 5)
         await claim(here, 5)
-        assert cache_of(here).ready_memory.space.used == bytes_that_are_here(cache_of(here)) < 100_000
+        assert remembered(here) == (0, 0)
 
 
 @pytest.mark.parametrize("queues", [(QUEUE,), (QUEUE, "nosuch")])
@@ -215,7 +208,7 @@ async def test_jobs_of_a_long_request_are_searched(database: ProxiedMysql) -> No
     await claim(here, 1)
     await here.put(b"before")
     await here.insert(*[here.job(b"%d" % number) for number in range(1_100)])
-    assert len(cache_of(here).queues[QUEUE].ready) == 1
+    assert remembered(here)[0] == 1
     assert await bodies(here, 3) == [b"before", b"0", b"1"]
     await here.assert_counters_exact()
 
@@ -229,18 +222,19 @@ async def test_the_shards_of_a_server_share_the_space_and_a_closed_shard_leaves_
     first, second = [Desk(partial(MysqlShard, place, MysqlSettings(**LIMITS), ready_bytes=shared)) for place in places]
     for desk in (first, second):
         await desk.open()
-        database._stack.push_async_callback(desk.shard.close)
+        database.closes(desk.shard)
         await desk.shard.submit(create_queues([QUEUE], desk.now))
         await claim(desk, 1)
     for number in range(4):
         await first.put(b"first %d" % number)
     await second.put(b"second")
-    assert shared.used == bytes_that_are_here(cache_of(first)) > 0 == bytes_that_are_here(cache_of(second))
+    assert [remembered(first)[1], remembered(second)[1]] == [shared.used, 0]
+    assert shared.used > 0
     assert await bodies(second, 5) == [b"second"]
     await first.shard.close()
     assert shared.used == 0
     await second.put(b"another one")
-    assert shared.used == bytes_that_are_here(cache_of(second)) > 0
+    assert remembered(second) == (1, shared.used)
     assert await bodies(second, 5) == [b"another one"]
 
 
@@ -253,7 +247,7 @@ async def test_a_job_that_is_remembered_and_moved_by_another_server_is_claimed_u
     here, there = await desk_by(database, clock), await desk_by(database, clock)
     assert await claim(here, 5) == []
     keys = [await here.put(b"%d" % number, priority=2) for number in range(4)]
-    assert len(cache_of(here).queues[QUEUE].ready) == 4
+    assert remembered(here)[0] == 4
     await there.move(keys[1], 3)
     if back:
         await there.move(keys[1]._replace(priority=3), 2)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from asyncmy import errors as driver
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.commands import TimeOutClaims
-from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -70,23 +68,6 @@ async def test_finished_jobs_are_out_of_the_way(database: ProxiedMysql) -> None:
     for table in ("ready", "claims", "expiries"):
         assert await database.ask(f"SELECT COUNT(*) FROM {table}") == [(0,)]
     assert await database.ask("SELECT COUNT(*) FROM done") == [(2,)]
-
-
-async def test_every_connection_is_set_as_we_need_it(database: ProxiedMysql, kind: str) -> None:
-    """READ COMMITTED, strict, in UTC, and with time limits shorter than the database's eight hours and one year."""
-    shard = await database.open(direct=True, lock_wait_ms=1_500, statement_timeout_ms=2_500, lease_ms=20_000)
-    usual = [b"@@innodb_lock_wait_timeout", b"@@lock_wait_timeout", b"@@time_zone", ISOLATION[kind], b"@@sql_mode"]
-    expected = (2, 2, "+00:00", "READ-COMMITTED", "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION")
-    assert await settings_of(await shard._connect_writer(), usual) == expected
-    assert await settings_of(await shard._connect_reader(), usual) == expected
-    assert await settings_of(await shard._connect_writer(), [b"@@wait_timeout"]) == (10,)
-    assert await settings_of(await shard._connect_reader(), [READ_LIMIT[kind]]) == (2_500,)
-
-
-async def settings_of(connection: MysqlConnection, names: list[bytes]) -> tuple[Any, ...]:
-    [found] = await connection.run([b"SELECT " + b", ".join(names)])
-    await connection.quit()
-    return found.rows[0]
 
 
 async def test_load_opens_no_more_connections(killable: ProxiedMysql) -> None:

@@ -14,7 +14,6 @@ from pinlater.server.storage.mysql.statements import lock_name
 from pinlater.server.storage.values import InsertRequest
 from tests.databases.database import DatabaseServer
 from tests.mysql.proxied_mysql import proxied
-from tests.mysql.test_layout import READ_LIMIT
 from tests.shared_shards.proxied_database import QUEUE
 
 MANY = 40
@@ -91,16 +90,6 @@ async def test_heartbeats_are_committed_on_a_server_that_commits_nothing_by_itse
         [(after,)] = await database.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
         assert after > before
         assert abs(after - one_ms) < 60_000
-
-
-async def test_only_our_own_time_limits_hold(odd_server: DatabaseServer, kind: str) -> None:
-    """A write may take as long as our settings say, not as long as the server allows its others."""
-    async with proxied(odd_server) as database:
-        shard = await database.open(direct=True)
-        writer = await shard._connect_writer()
-        [found] = await writer.run([b"SELECT " + READ_LIMIT[kind]])
-        await writer.quit()
-        assert found.rows == ((0,),)
 
 
 def test_locks_have_names_that_mysql_takes() -> None:

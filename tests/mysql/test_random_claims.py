@@ -11,15 +11,31 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.server.storage.commands import AdvanceDue, ExpireJobs, ListChangedQueues, LookupJobs, TimeOutClaims
+from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
+from pinlater.server.storage.mysql.ready_jobs import JOB_BYTES
+from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey
 from tests.contract.desk import About, Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
-from tests.mysql.test_claims_from_memory import bytes_that_are_here, cache_of, desk_by
+from tests.mysql.test_claims_from_memory import desk_by
 from tests.shared_shards.proxied_database import QUEUE
 
 STEPS = 300
 # Jobs of another server are found by a search once a second, and the queue is searched from its start once a second.
 _PASSED_OVER_MS = 2_300
+
+
+def cache_of(desk: Desk) -> MysqlQueueCache:
+    assert isinstance(desk.shard, MysqlShard)
+    return desk.shard._queue_cache
+
+
+def bytes_that_are_here(cache: MysqlQueueCache) -> int:
+    """By what the queues keep, not by their count."""
+    return sum(
+        len(queue.ready) * JOB_BYTES + sum(content.bytes_here for content in queue.ready._contents.values())
+        for queue in cache.by_id.values()
+    )
 
 
 class ClaimHistory:

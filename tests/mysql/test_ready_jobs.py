@@ -408,24 +408,6 @@ def test_headers_count_for_what_they_take() -> None:
     assert used.used / 2 < taken_bytes < used.used * 2
 
 
-@pytest.mark.parametrize("ends", ["all", "enough", "read on", "forgotten"])
-def test_the_ids_from_before_a_search_are_not_kept_after_it(ends: str) -> None:
-    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
-    complete(ready)
-    put(ready, 1, 2, 3)
-    ready.search_begins(1, 0, 0.0)
-    match ends:
-        case "all":
-            ready.search_found_all([1], None, 0.5)
-        case "enough":
-            ready.search_found_enough([1], 0.5)
-        case "read on":
-            ready.search_read_on([1], [], ROWS_MIN, None, 0.5)
-        case _:
-            ready.forget()
-    assert len(ready._before) == 0
-
-
 def test_a_full_memory_is_checked_in_a_short_turn_of_the_event_loop() -> None:
     used = ReadyBytes(MOST)
     ready = ReadyJobs(ReadyMemory(used))

@@ -22,6 +22,7 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main.processes.server_slot import Timeouts
 from pinlater.server.main.processes.supervisor import ServerSupervisor
 from pinlater.server.thrift.settings import ThriftSettings
+from tests.databases.ports import free_port
 
 FAKE = Path(__file__).with_name("fake_child.py")
 DEADLINE_S = 30.0
@@ -30,10 +31,21 @@ DEADLINE_S = 30.0
 class Many:
     """A supervisor of fake processes. Their orders and starts are files in `folder`."""
 
-    def __init__(self, folder: Path, processes: int, timeouts: Timeouts, *, console: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        processes: int,
+        timeouts: Timeouts,
+        *,
+        console: bool = False,
+        program: str = sys.executable,
+    ) -> None:
         self.folder = folder
-        settings = Settings(console=console, console_port=0, thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
-        command = [sys.executable, str(FAKE), str(folder)]
+        self._processes = processes
+        self._http_port = free_port()
+        http = HttpSettings(port=self._http_port)
+        settings = Settings(console=console, console_port=0, thrift=ThriftSettings(port=0), http=http)
+        command = [program, str(FAKE), str(folder)]
         self.supervisor = ServerSupervisor(replace(settings, processes=processes), command, timeouts)
         self.running: asyncio.Task[int] | None = None
 
@@ -41,13 +53,23 @@ class Many:
         """From its next start on."""
         (self.folder / f"mode-{number}").write_text(mode)
 
+    def _mode(self, number: int) -> str:
+        file = self.folder / f"mode-{number}"
+        return file.read_text() if file.exists() else "serve"
+
     async def start(self) -> Many:
         """Returns when it answers HTTP and all that can serve do."""
-        self.begin()
-        await self.until(
-            lambda: self.supervisor._slots and all(slot.settled.is_set() for slot in self.supervisor._slots)
-        )
-        return self
+        running = self.begin()
+        can_serve = [str(number) for number in range(self._processes) if self._mode(number) != "fail"]
+        async with asyncio.timeout(DEADLINE_S):
+            while not running.done():
+                with contextlib.suppress(ConnectionError):
+                    serves = await self.metric("pinlater_process_serves")
+                    if all(serves.get(number) for number in can_serve):
+                        return self
+                await asyncio.sleep(0.01)
+        running.result()
+        raise RuntimeError("the supervisor has ended")
 
     def begin(self) -> asyncio.Task[int]:
         self.running = asyncio.create_task(self.supervisor.run())
@@ -69,10 +91,8 @@ class Many:
         file = self.folder / f"starts-{number}"
         return int(file.read_text() or 0) if file.exists() else 0
 
-    def process_id(self, number: int) -> int:
-        found = self.supervisor._slots[number].process_id
-        assert found is not None
-        return found
+    async def process_id(self, number: int) -> int:
+        return int((await self.info())["processes"][number]["pid"])
 
     def signal(self, number: signal.Signals) -> None:
         """As `kill` would."""
@@ -82,7 +102,7 @@ class Many:
         return await asyncio.to_thread(self._get, path)
 
     def _get(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.supervisor._http.port, timeout=DEADLINE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self._http_port, timeout=DEADLINE_S)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -95,12 +115,19 @@ class Many:
         found = re.findall(rf'^{name}(?:{{\w+="([^"]*)"}})? (\S+)$', (await self.get("/metrics"))[1], re.MULTILINE)
         return {member: float(value) for member, value in found}
 
+    async def until_serves(self, number: int, *, starts: int = 1) -> None:
+        """Waits until a process of that number serves. `starts`: how many times at least it has been started."""
+        async with asyncio.timeout(DEADLINE_S):
+            while self.starts(number) < starts or not (await self.metric("pinlater_process_serves"))[str(number)]:
+                await asyncio.sleep(0.01)
+
     async def info(self) -> dict[str, Any]:
         return dict(json.loads((await self.get("/server_info"))[1]))
 
     async def end(self) -> None:
         if self.running is None or self.running.done():
             return
+        # Not by a signal, which would end the tests where the supervisor does not handle it yet.
         self.supervisor._processes.stop()
         for slot in self.supervisor._slots:
             slot.kill()
@@ -116,12 +143,11 @@ async def many(tmp_path: Path) -> AsyncIterator[Callable[..., Many]]:
     """Makes supervisors; they end with the test."""
     made: list[Many] = []
 
-    def make(
-        processes: int = 2, *, answer_s: float = DEADLINE_S, stuck_s: float = 600.0, console: bool = False
-    ) -> Many:
+    def make(processes: int = 2, *, answer_s: float = DEADLINE_S, stuck_s: float = 600.0, **more: Any) -> Many:
+        """`more`: as `Many` takes it."""
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        made.append(Many(folder, processes, Timeouts(answer_s, stuck_s), console=console))
+        made.append(Many(folder, processes, Timeouts(answer_s, stuck_s), **more))
         return made[-1]
 
     yield make

@@ -31,6 +31,12 @@ def limits_file(path: Path, **limits: float) -> Path:
     return path
 
 
+async def look(app: App, name: str) -> None:
+    """Does one piece of the server's periodic work."""
+    [work] = [work for work in app.periodic_work.table() if work.name == name]
+    await work.run()
+
+
 async def in_a_second(app: App, wire: Wire, turned: SettableClocks) -> int:
     """How many jobs the queue gives out from an empty second on, one at a time."""
     del app
@@ -58,13 +64,13 @@ async def test_the_limits_file_limits_dequeues_and_is_read_again_when_it_changes
     app, wire, turned = await started(run, queue_limits_file=str(path))
     assert await in_a_second(app, wire, turned) == 10
     limits_file(path, q=3)
-    await app._files.look()
+    await look(app, "files")
     assert await in_a_second(app, wire, turned) == 3
     limits_file(path, q=0)
-    await app._files.look()
+    await look(app, "files")
     assert await in_a_second(app, wire, turned) == 0
     limits_file(path, other=1)
-    await app._files.look()
+    await look(app, "files")
     assert len(await wire.claim("q", 500)) == 500
     await wire.close()
 
@@ -82,11 +88,11 @@ async def test_a_broken_limits_file_is_logged_and_the_old_values_stay(
     ):
         caplog.clear()
         path.write_text(broken)
-        await app._files.look()
+        await look(app, "files")
         assert "last good values stay" in caplog.text, broken
         assert await in_a_second(app, wire, turned) == 10
     path.unlink()
-    await app._files.look()
+    await look(app, "files")
     assert await in_a_second(app, wire, turned) == 10
     await wire.close()
 
@@ -97,9 +103,9 @@ async def test_changed_limits_and_server_sets_are_in_the_audit(run: Run, tmp_pat
     servers.write_text("a:1\nb:1\n")
     app, wire, _ = await started(run, queue_limits_file=str(path), server_set_file=str(servers))
     limits_file(path, q=0)
-    await app._files.look()
+    await look(app, "files")
     servers.write_text("a:1\n")
-    await app._files.look()
+    await look(app, "files")
     await app.core.service.of(AuditTrail).buffer.flush()
     found = (await app.core.service.of(AuditTrail).read(AuditFilter())).entries
     assert {
@@ -129,13 +135,13 @@ async def test_a_limit_is_divided_by_the_distinct_lines_of_the_server_set(run: R
     app, wire, turned = await started(run, queue_limits_file=str(path), server_set_file=str(servers))
     assert await in_a_second(app, wire, turned) == 4
     servers.write_text("a:1\nb:1\n")
-    await app._files.look()
+    await look(app, "files")
     assert await in_a_second(app, wire, turned) == 6
     servers.write_text("")  # ignored, the old number kept
-    await app._files.look()
+    await look(app, "files")
     assert await in_a_second(app, wire, turned) == 6
     servers.unlink()
-    await app._files.look()
+    await look(app, "files")
     assert await in_a_second(app, wire, turned) == 6
     await wire.close()
 
@@ -165,14 +171,13 @@ async def test_a_clock_jump_is_logged_and_never_shortens_or_lengthens_a_live_cla
     [(descriptor, _)] = await wire.claim("q", 1)
     deadline = (await wire.job(descriptor)).claimDeadlineMillis
     turned.wall_s += jump_s
-    await app._clock_watch.look()
+    await look(app, "clock")
     assert "wall clock jumped" in caplog.text
-    sweep = next(work for work in app.periodic_work.table() if work.name == "claim-timeouts")
-    await sweep.run()
+    await look(app, "claim-timeouts")
     assert await wire.state(descriptor) == 1
     assert (await wire.job(descriptor)).claimDeadlineMillis == deadline
     turned.monotonic_s += 601
-    await sweep.run()
+    await look(app, "claim-timeouts")
     assert await wire.state(descriptor) == 0
     await wire.close()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -155,9 +157,12 @@ async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
     leaving = await running.connect()
     leaving.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1))
     await claimed.wait()
+    resets = struct.pack("ii", 1, 0)
+    leaving.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, resets)
+    connections = running.server.connections
     leaving.writer.transport.abort()
     try:
-        await running.until(lambda: any(each.gone for each in running.server._connections))
+        await running.until(lambda: running.server.connections < connections)
     finally:
         go_on.set()
     answer = await here.dequeue("q", waitMillis=LONG_MS)
@@ -266,15 +271,16 @@ async def test_a_limit_saves_up_a_seconds_worth_while_its_queue_is_quiet_or_its_
     assert len(await here.bodies("q", 100, waitMillis=1)) == 1
 
 
-async def test_servers_share_the_burst_of_a_queue_and_each_saves_up_a_job_at_least(
-    here: Wire, running: RunningServer
-) -> None:
-    limits = running.core.dispatcher.limits
+async def test_servers_share_the_burst_of_a_queue_and_each_saves_up_a_job_at_least(start: Start) -> None:
+    shares = {"q": 1}
+    running = await start(servers=shares.__getitem__)
+    here = await running.connect()
+    await here.create("q")
     await here.configure("q", maxJobsPerSecond=20.0, burst=5)
     await here.enqueue("q", *[b"x"] * 100)
     for servers, at_once in ((2, 2), (50, 1), (1, 5)):
-        limits._servers = {"q": servers}.__getitem__
-        limits.share_again()
+        shares["q"] = servers
+        running.core.dispatcher.limits.share_again()
         running.clock.advance(seconds=60)
         assert len(await here.bodies("q", 100, waitMillis=1)) == at_once
 

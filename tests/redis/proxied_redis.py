@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -39,9 +40,12 @@ class ProxiedRedis(ProxiedDatabase[RedisServer, RedisShard]):
     claim_read_again = script("claim_jobs").sha
     counts_settled_as_lost = True
 
-    def shard(self, *, direct: bool = False, **settings: Any) -> RedisShard:
+    def shard(
+        self, *, direct: bool = False, monotonic: Callable[[], float] = time.monotonic, **settings: Any
+    ) -> RedisShard:
         port = self.server.port if direct else self.proxy.port
-        shard = RedisShard(RedisEndpoint("127.0.0.1", port), RedisSettings(**{**LIMITS, **settings}))
+        endpoint = RedisEndpoint("127.0.0.1", port)
+        shard = RedisShard(endpoint, RedisSettings(**{**LIMITS, **settings}), monotonic=monotonic)
         self._stack.push_async_callback(shard.close)
         return shard
 

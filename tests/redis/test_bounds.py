@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -29,7 +30,6 @@ from pinlater.server.storage.commands import (
     TimeOutClaims,
     create_queues,
 )
-from pinlater.server.storage.redis.shard import RedisShard
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,
@@ -43,6 +43,9 @@ from pinlater.server.storage.values import (
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk, unique
 from tests.databases.redis import RedisServer
 from tests.redis.proxied_redis import FRONT, ProxiedRedis, proxied
+from tests.redis.script_hooks import ScriptHooks, hooks
+
+__all__ = ["hooks"]  # a fixture
 
 # Of one script; a command that takes many values at once counts as one.
 _COMMANDS_MAX = 2_500
@@ -50,29 +53,19 @@ _QUEUES, _PRIORITIES = 520, (1, 2)
 _JOBS = 2_500
 
 
-def shard_of(desk: Desk) -> RedisShard:
-    assert isinstance(desk.shard, RedisShard)
-    return desk.shard
-
-
 class ScriptCommandCounts:
-    """How many commands each script of a shard called at most."""
+    """How many commands each script called at most."""
 
-    def __init__(self, ask: Callable[..., Any], shard: RedisShard) -> None:
+    def __init__(self, ask: Callable[..., Any], hooks: ScriptHooks) -> None:
         self.commands: dict[str, int] = defaultdict(int)
         self._ask = ask
-        places: list[Any] = [shard._connections.readers, *shard._connections.writers]
-        for place in places:
-            place.run = self._watched(place.run)
+        hooks.around = self._counted
 
-    def _watched(self, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def watched(name: str, *arguments: Any, **options: Any) -> Any:
-            before = self._calls()
-            answer = await run(name, *arguments, **options)
-            self.commands[name] = max(self.commands[name], self._calls() - before)
-            return answer
-
-        return watched
+    async def _counted(self, name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        before = self._calls()
+        answer = await run()
+        self.commands[name] = max(self.commands[name], self._calls() - before)
+        return answer
 
     def _calls(self) -> int:
         stats = self._ask("INFO", "commandstats")
@@ -118,12 +111,12 @@ async def finish(desk: Desk, queues: list[str], limit: int) -> None:
 
 @pytest.mark.timeout(120)
 async def test_no_script_does_more_the_more_queues_and_jobs_there_are(
-    database: ProxiedRedis, ask: Callable[..., Any]
+    database: ProxiedRedis, ask: Callable[..., Any], hooks: ScriptHooks
 ) -> None:
     """Through everything that goes over all queues or over many jobs."""
     desk = await database.desk(direct=True, command_timeout_ms=30_000)
-    shard = shard_of(desk)
-    watch = ScriptCommandCounts(ask, shard)
+    shard = desk.shard
+    watch = ScriptCommandCounts(ask, hooks)
     await fill(desk)
 
     await shard.submit(ListQueues())
@@ -162,8 +155,10 @@ def kinds_left(database: ProxiedRedis) -> set[bytes]:
     return {key.removeprefix(FRONT)[:1] for key in database.server.execute("KEYS", "*")}
 
 
-async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..., Any], desk: Desk) -> None:
-    watch = ScriptCommandCounts(ask, shard_of(desk))
+async def test_counts_cost_the_same_however_many_jobs_there_are(
+    ask: Callable[..., Any], desk: Desk, hooks: ScriptHooks
+) -> None:
+    watch = ScriptCommandCounts(ask, hooks)
     costs = []
     for _ in range(2):
         await desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now))
@@ -192,21 +187,19 @@ async def test_a_restart_between_two_pages_of_unique_keys_loses_no_key(start_red
 
 @pytest.mark.parametrize("known", [True, False], ids=["refused", "unknown"])
 async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(
-    database: ProxiedRedis, desk: Desk, known: bool
+    database: ProxiedRedis, desk: Desk, hooks: ScriptHooks, known: bool
 ) -> None:
     """The error says what was done, or that this is unknown; a repeat does the rest. The service asks for one piece at a time."""
     for _ in range(2):
         await desk.shard.submit(InsertJobs([InsertRequest(QUEUE, [desk.job() for _ in range(1_250)])], desk.now))
-    writer = shard_of(desk)._connections.other
-    run, calls = writer.run, []
+    changes = count(1)
 
-    async def fails_the_second_time(name: str, *arguments: Any, **options: Any) -> Any:
-        calls.append(name)
-        if len(calls) == 2:
+    async def fails_the_second_time(name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "change_jobs" and next(changes) == 2:
             raise ShardConnectionFailed("it is away") if known else OutcomeUnknown("it went away")
-        return await run(name, *arguments, **options)
+        return await run()
 
-    writer.run = fails_the_second_time  # type: ignore[method-assign]
+    hooks.around = fails_the_second_time
     if known:
         assert await desk.purge(JobState.PENDING) == 1_000
     else:

@@ -77,22 +77,6 @@ async def test_out_of_memory_claims_and_acks_go_on(own: ProxiedRedis) -> None:
     await own.assert_consistent()
 
 
-async def test_an_enqueue_that_redis_itself_refuses_has_stored_nothing(own: ProxiedRedis) -> None:
-    desk = await own.desk()
-    await desk.put()
-    shard = desk.shard
-    assert isinstance(shard, RedisShard)
-    shard._memory._looked_at = float("inf")
-    own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
-
-    with pytest.raises(StoreFull):
-        await desk.insert(*[desk.job(priority=priority) for priority in (1, 2, 3)])
-
-    own.server.execute("CONFIG", "SET", "maxmemory", 0)
-    assert [(await desk.counts(priority=priority)).pending for priority in (1, 2, 3)] == [1, 0, 0]
-    await own.assert_consistent()
-
-
 async def test_a_replica_takes_no_writes_and_says_so(own: ProxiedRedis) -> None:
     """As after a failover: the connection is to what was the master."""
     desk = await own.desk()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.commands import ListFailures
-from pinlater.server.storage.redis.shard import RedisShard
-from pinlater.server.storage.values import Acked, Page
+from pinlater.server.storage.values import Page
 from tests.contract.desk import QUEUE, DeskJob, unique
 from tests.databases.redis import RedisServer
 from tests.redis.proxied_redis import ProxiedRedis, proxied
+from tests.redis.script_hooks import ScriptHooks, hooks
+
+__all__ = ["hooks"]  # a fixture
 
 
 @pytest.fixture
@@ -49,21 +51,20 @@ async def test_all_keys_agree_about_jobs_that_move(own: ProxiedRedis, is_full: b
     await own.assert_consistent()
 
 
-async def test_a_job_that_is_claimed_while_a_move_is_decided_stays_with_its_worker(own: ProxiedRedis) -> None:
+async def test_a_job_that_is_claimed_while_a_move_is_decided_stays_with_its_worker(
+    own: ProxiedRedis, hooks: ScriptHooks
+) -> None:
     """The script that moves compares the job with what was loaded, and the call decides again."""
     desk = await own.desk()
-    shard = desk.shard
-    assert isinstance(shard, RedisShard)
     key = await desk.put()
-    writer = shard._connections.other
-    run, held = writer.run, list[DeskJob]()
+    held: list[DeskJob] = []
 
-    async def after_a_claim(*arguments: Any, **named: Any) -> Any:
-        if not held:
+    async def after_a_claim(name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "change_jobs" and not held:
             held.extend(await desk.claim())
-        return await run(*arguments, **named)
+        return await run()
 
-    writer.run = after_a_claim  # type: ignore[method-assign]
+    hooks.around = after_a_claim
     answer = await desk.move(key, 2)
 
     assert (answer.outcome, answer.holder) == (Outcome.STALE_CLAIM, held[0].holder.descriptor)
@@ -71,22 +72,21 @@ async def test_a_job_that_is_claimed_while_a_move_is_decided_stays_with_its_work
     await own.assert_consistent()
 
 
-async def test_a_group_whose_newest_failure_is_another_job_by_now_is_left_alone(own: ProxiedRedis) -> None:
+async def test_a_group_whose_newest_failure_is_another_job_by_now_is_left_alone(
+    own: ProxiedRedis, hooks: ScriptHooks
+) -> None:
     desk = await own.desk()
-    shard = desk.shard
-    assert isinstance(shard, RedisShard)
     key = await desk.put()
     await desk.fail((await desk.take()).key, error=("OSError", "no disk"), final=True)
     other = await desk.put_and_take()
-    writer = shard._connections.other
-    run, failed = writer.run, list[Acked]()
+    failing = iter([True])
 
-    async def after_a_failure(*arguments: Any, **named: Any) -> Any:
-        if not failed:
-            failed.append(await desk.fail(other.key, error=("OSError", "no disk"), final=True))
-        return await run(*arguments, **named)
+    async def after_a_failure(name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "change_jobs" and next(failing, False):
+            await desk.fail(other.key, error=("OSError", "no disk"), final=True)
+        return await run()
 
-    writer.run = after_a_failure  # type: ignore[method-assign]
+    hooks.around = after_a_failure
     assert (await desk.move(key, 2)).outcome is Outcome.APPLIED
 
     [group] = await desk.shard.submit(ListFailures([key.queue], 0))
@@ -96,26 +96,22 @@ async def test_a_group_whose_newest_failure_is_another_job_by_now_is_left_alone(
 
 @pytest.mark.parametrize("bodies", [False, True])
 async def test_a_page_of_several_priorities_has_a_job_that_moves_while_it_is_read(
-    own: ProxiedRedis, bodies: bool
+    own: ProxiedRedis, hooks: ScriptHooks, bodies: bool
 ) -> None:
     """The order of the page is read first, and then the jobs, which by then have other names."""
     desk = await own.desk()
-    shard = desk.shard
-    assert isinstance(shard, RedisShard)
     keys = [await desk.put(priority=priority, body=b"x") for priority in (1, 2, 3)]
-    readers = shard._connections.readers
-    run = readers.run
+    moving = iter([True])
 
-    async def then_move(name: str, *arguments: Any) -> Any:
-        answer = await run(name, *arguments)
-        if name == "page_jobs":
-            readers.run = run  # type: ignore[method-assign]
+    async def then_move(name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await run()
+        if name == "page_jobs" and next(moving, False):
             await desk.move(keys[0], 3)
             await desk.move(keys[1], 7)
         return answer
 
     page = Page(QUEUE, JobState.PENDING, [1, 2, 3], 10, due_by_ms=desk.now, bodies=bodies)
-    readers.run = then_move  # type: ignore[method-assign]
+    hooks.around = then_move
     rows = await desk.page(page)
 
     # The second job has a priority that the page does not ask for.

@@ -11,26 +11,36 @@ from typing import Any
 
 import pytest
 
+from pinlater.domain.clock import ManualClock
+from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.redis.nothing_due import TRUSTED_S
-from pinlater.server.storage.redis.shard import RedisShard
-from tests.contract.desk import Desk
+from tests.contract.desk import QUEUE, Desk
 from tests.redis.proxied_redis import ProxiedRedis
+from tests.redis.script_hooks import ScriptHooks, hooks
+
+__all__ = ["hooks"]  # a fixture
 
 
 class Asked:
-    """How often claims of a desk asked Redis. `before_answer` runs when the next one has its answer."""
+    """How often claims asked Redis.
 
-    def __init__(self, desk: Desk) -> None:
-        assert isinstance(desk.shard, RedisShard)
-        writer = desk.shard._connections.claiming
+    `before_answer`: runs when the next claim has its answer.
+    `before_insert`: runs before each insert.
+    """
+
+    def __init__(self, hooks: ScriptHooks) -> None:
         self.times = 0
         self.before_answer: Callable[[], Awaitable[Any]] | None = None
-        self._run = writer.run
-        writer.run = self._count  # type: ignore[method-assign]
+        self.before_insert: Callable[[], Awaitable[Any]] | None = None
+        hooks.around = self._count
 
-    async def _count(self, *arguments: Any, **named: Any) -> Any:
+    async def _count(self, name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "insert_jobs" and self.before_insert is not None:
+            await self.before_insert()
+        if name != "claim_jobs":
+            return await run()
         self.times += 1
-        answer = await self._run(*arguments, **named)
+        answer = await run()
         before, self.before_answer = self.before_answer, None
         if before is not None:
             await before()
@@ -40,15 +50,17 @@ class Asked:
 @pytest.fixture
 async def desk(database: ProxiedRedis) -> Desk:
     """With one time for claims and for what is trusted."""
-    desk = await database.desk(direct=True)
-    assert isinstance(desk.shard, RedisShard)
-    desk.shard._monotonic = desk.clock.monotonic
+    clock = ManualClock()
+    desk = Desk(lambda: database.shard(direct=True, monotonic=clock.monotonic))
+    desk.clock = clock
+    await desk.open()
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
     return desk
 
 
 @pytest.fixture
-def asked(desk: Desk) -> Asked:
-    return Asked(desk)
+def asked(hooks: ScriptHooks) -> Asked:
+    return Asked(hooks)
 
 
 async def test_polls_of_an_empty_queue_ask_once_a_second(desk: Desk, asked: Asked) -> None:
@@ -93,19 +105,17 @@ async def test_a_job_that_is_stored_while_a_claim_gets_its_answer_is_found_by_th
 async def test_a_job_whose_insert_began_before_a_claim_and_ends_after_it_is_found_by_the_next(
     database: ProxiedRedis, desk: Desk, asked: Asked
 ) -> None:
-    assert isinstance(desk.shard, RedisShard)
-    writer, may_go = desk.shard._connections.inserting, asyncio.Event()
-    run = writer.run
+    waits, may_go = asyncio.Event(), asyncio.Event()
 
-    async def held_up(*arguments: Any, **named: Any) -> Any:
+    async def held_up() -> None:
+        waits.set()
         await may_go.wait()
-        return await run(*arguments, **named)
 
-    writer.run = held_up  # type: ignore[method-assign]
+    asked.before_insert = held_up
     storing = asyncio.ensure_future(desk.put())
-    while not desk.shard._nothing_due._found:  # until the insert waits, and a claim has found nothing
-        await asyncio.sleep(0)
-        assert await desk.claim() == []
+    await waits.wait()
+    assert await desk.claim() == await desk.claim() == []
+    assert asked.times == 1, "memory says that nothing is due"
     may_go.set()
     await storing
     assert len(await desk.claim()) == 1

@@ -9,9 +9,11 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.commands import ExpireJobs, ListQueues, TimeOutClaims, create_queues
-from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import TIMEOUT_MS, Desk, DeskJob
 from tests.redis.proxied_redis import ProxiedRedis
+from tests.redis.script_hooks import ScriptHooks, hooks
+
+__all__ = ["hooks"]  # a fixture
 
 
 @pytest.fixture
@@ -20,24 +22,21 @@ async def desks(database: ProxiedRedis) -> tuple[Desk, Desk]:
     return await database.desk(), await database.desk(direct=True)
 
 
-def after_the_look(desk: Desk, happens: Callable[[], Awaitable[None]]) -> None:
-    """Between its look at the index of deadlines and its look at the jobs, once."""
-    shard = desk.shard
-    assert isinstance(shard, RedisShard)
-    readers, left = shard._connections.readers, [happens]
-    run = readers.run
+def after_the_look(hooks: ScriptHooks, happens: Callable[[], Awaitable[None]]) -> None:
+    """Between the next look at the index of deadlines and the look at the jobs."""
+    left = [happens]
 
-    async def watched(name: str, *arguments: bytes | int | str) -> Any:
-        answer = await run(name, *arguments)
+    async def watched(name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await run()
         if name == "select_first" and left:
             await left.pop()()
         return answer
 
-    readers.run = watched  # type: ignore[method-assign]
+    hooks.around = watched
 
 
 async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(
-    desks: tuple[Desk, Desk], database: ProxiedRedis
+    desks: tuple[Desk, Desk], database: ProxiedRedis, hooks: ScriptHooks
 ) -> None:
     """The other server times it out and hands it out anew; that claim has all its time before it."""
     one, other = desks
@@ -50,7 +49,7 @@ async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(
         await other.shard.submit(TimeOutClaims(other.now, 10))
         anew.append(await other.take())
 
-    after_the_look(one, happens)
+    after_the_look(hooks, happens)
     assert list(await one.shard.submit(TimeOutClaims(one.now, 10))) == []
     [held] = anew
     assert (await one.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
@@ -58,7 +57,7 @@ async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(
 
 
 async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(
-    desks: tuple[Desk, Desk], database: ProxiedRedis
+    desks: tuple[Desk, Desk], database: ProxiedRedis, hooks: ScriptHooks
 ) -> None:
     """The heartbeat came in time, at the other server."""
     one, other = desks
@@ -69,7 +68,7 @@ async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(
     async def happens() -> None:
         assert (await other.heartbeat(held.ref)).outcome is Outcome.APPLIED
 
-    after_the_look(one, happens)
+    after_the_look(hooks, happens)
     assert list(await one.shard.submit(TimeOutClaims(one.now, 10))) == []
     assert (await one.look(held.key)).state is JobState.IN_PROGRESS
     await database.assert_consistent()

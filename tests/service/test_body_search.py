@@ -8,12 +8,14 @@ import re
 import signal
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 import pytest_asyncio
 
+from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, TooManyWaiting
 from pinlater.domain.job import JobState
 from pinlater.server.operations import body_search as searches_module
@@ -27,6 +29,8 @@ from pinlater.server.operations.body_search import (
 )
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.storage.sqlite.memory import MemoryShard
+from tests.assembly import open_core
 from tests.service.conftest import ServiceUnderTest
 
 DEADLINE_S = 30.0
@@ -153,9 +157,10 @@ async def test_a_process_that_begins_during_the_close_is_gone_after_it(
 ) -> None:
     """Whether or not its caller still waits for it."""
     begun: list[searches_module._SearchProcess] = []
-    may_begin = threading.Event()
+    begins, may_begin = threading.Event(), threading.Event()
 
     def begin() -> searches_module._SearchProcess:
+        begins.set()
         may_begin.wait(DEADLINE_S)
         begun.append(process())
         return begun[0]
@@ -163,9 +168,7 @@ async def test_a_process_that_begins_during_the_close_is_gone_after_it(
     process = searches_module._SearchProcess
     monkeypatch.setattr(searches_module, "_SearchProcess", begin)
     searching = asyncio.create_task(searches.search(b"b", (b"abc",), DEADLINE_S))
-    async with asyncio.timeout(DEADLINE_S):
-        while not searches._starting:
-            await asyncio.sleep(0)
+    assert await asyncio.to_thread(begins.wait, DEADLINE_S)
     if cancelled:
         searching.cancel()
     closing = asyncio.create_task(searches.close())
@@ -174,7 +177,7 @@ async def test_a_process_that_begins_during_the_close_is_gone_after_it(
     await closing
     with pytest.raises(asyncio.CancelledError if cancelled else SearchUnavailable):
         await searching
-    assert begun[0]._process.returncode is not None
+    assert not psutil.pid_exists(begun[0].process_id)
 
 
 async def test_idle_processes_end(searches: SearchProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,11 +231,31 @@ async def test_without_its_package_a_search_is_refused_and_the_log_says_what_to_
     assert await world.service.job_queries.count(PENDING) == 0
 
 
-async def test_a_search_over_its_steps_is_refused_before_it_starts(world: ServiceUnderTest) -> None:
+@asynccontextmanager
+async def world_with(steps_max: int) -> AsyncIterator[ServiceUnderTest]:
+    """A service where one search may take that number of steps."""
+    clock = ManualClock()
+    core = await open_core(MemoryShard(), clock=clock, jobs=JobSettings(regex_steps_max=steps_max))
+    await core.service.queues.create_queue("q")
+    yield ServiceUnderTest(clock, core.service, core.dispatcher, core.metrics, core.standstill)
+    await core.close()
+
+
+@pytest_asyncio.fixture
+async def bounded() -> AsyncIterator[ServiceUnderTest]:
+    async with world_with(1_000_000) as world:
+        yield world
+
+
+@pytest_asyncio.fixture
+async def tightly_bounded() -> AsyncIterator[ServiceUnderTest]:
+    async with world_with(1_000) as world:
+        yield world
+
+
+async def test_a_search_over_its_steps_is_refused_before_it_starts(bounded: ServiceUnderTest) -> None:
+    world = bounded
     await world.enqueue(b"ab" * 400, b"ab" * 400)
-    budget = JobSettings(regex_steps_max=1_000_000)
-    inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
-    inspect._settings = budget
     costly = PENDING._replace(body_regex="a.{900}c")
     for refused in (world.service.job_queries.count(costly), world.service.job_queries.scan(ScanCommand(costly))):
         with pytest.raises(InvalidArgument, match=r"program of \d+ instructions.*regex_steps_max") as error:
@@ -241,14 +264,15 @@ async def test_a_search_over_its_steps_is_refused_before_it_starts(world: Servic
     assert await world.service.job_queries.count(PENDING._replace(body_regex="ab")) == 2
 
 
-async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(world: ServiceUnderTest) -> None:
+async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(
+    tightly_bounded: ServiceUnderTest,
+) -> None:
     """Newest first: three cheap bodies, one that costs more than a request may, one cheap one."""
+    world = tightly_bounded
     world.clock.advance(ms=10)
     for body in (b"e", b"a" * 900, b"c", b"b", b"a"):
         await world.enqueue(body)
         world.clock.advance(ms=10)
-    inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
-    inspect._settings = JobSettings(regex_steps_max=1_000)
     every = PENDING._replace(body_regex="[abce]+")
     page = await world.service.job_queries.scan(ScanCommand(every, bodies=True, paged=True))
     assert [job.body for job in page.jobs] == [b"a", b"b", b"c"]

@@ -21,12 +21,13 @@ from tests.service.test_bulk_runs import (
     bulk,
     ended,
     failed,
-    killed,
+    kill_servers,
+    pauses,
     servers,
     turns,
 )
 
-__all__ = ["bulk", "servers"]  # fixtures
+__all__ = ["bulk", "pauses", "servers"]  # fixtures
 
 
 async def shown(world: ServiceUnderTest, bulk: BulkRuns, run: BulkRun) -> list[tuple[int, BulkRun]]:
@@ -118,14 +119,14 @@ async def test_another_server_keeps_the_progress_and_a_silent_run_has_no_end_tim
     first.is_open = False
     before = await servers.stored(run)
     assert (before.to_look_at, before.expected, before.left_ms is not None) == (60, 60, True)
-    killed(one)
+    await kill_servers()
     servers.clock.advance(ms=STALE_MS + 1)
     silent = await servers.stored(run)
     assert (silent.percent, silent.left_ms) == (before.percent, None)
     second.is_open = False
     other = await servers.start("b", go=second)
     await other.look()
-    await turns(lambda: other._paused)  # type: ignore[attr-defined]
+    await turns(lambda: "b" in servers.paused)
     second.is_open = True
     await servers.until_changed(run, 40)
     second.is_open = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -37,6 +39,7 @@ from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
 from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import ScanCommand, ScannedPage
 from pinlater.server.storage.commands import SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
@@ -49,17 +52,44 @@ RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
 DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
 
 
-@pytest_asyncio.fixture
-async def bulk(world: ServiceUnderTest) -> BulkRuns:
-    """Its pauses take no time, but the clock goes on."""
-    runs = world.service.of(BulkRuns)
+class Pauses:
+    """Pauses of bulk runs that take no time, but the clock goes on. `then`: happens in each."""
 
-    async def sleep(seconds: float) -> None:
-        world.clock.advance(seconds=seconds)
-        await asyncio.sleep(0)
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.then: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
 
-    runs._sleep = sleep
+    async def __call__(self, seconds: float) -> None:
+        self._clock.advance(seconds=seconds)
+        await self.then()
+
+
+def bulk_runs_on(
+    world: ServiceUnderTest,
+    pause: Callable[[float], Awaitable[None]],
+    settings: JobSettings = JobSettings(),  # noqa: B008 - a value
+    server: str = "a",
+) -> BulkRuns:
+    """Bulk runs with other pauses, which the service has from now on."""
+    service = world.service
+    runs = BulkRuns(service, settings, lambda: server, pause)
+    service.put(runs)
     return runs
+
+
+def tasks_of_runs() -> list[asyncio.Task[object]]:
+    """The tasks that carry out bulk runs, on all servers of the test."""
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("bulk run ")]
+
+
+@pytest.fixture
+def pauses(world: ServiceUnderTest) -> Pauses:
+    return Pauses(world.clock)
+
+
+@pytest.fixture
+def bulk(world: ServiceUnderTest, pauses: Pauses) -> BulkRuns:
+    return bulk_runs_on(world, pauses)
 
 
 async def failed(world: ServiceUnderTest, number: int, task: str = "send", error: str = "boom") -> list[str]:
@@ -201,9 +231,9 @@ async def test_a_run_that_is_to_stop_changes_nothing_after_a_restart(servers: Se
     world = servers.world()
     await failed(world, 6)
     run = await one.start(DELETE._replace(jobs_per_second=1.0), "ops")
-    await turns(lambda: one._paused)  # type: ignore[attr-defined]
+    await turns(lambda: servers.paused)
     await one.stop("q", run.id)
-    killed(one)
+    await kill_servers()
     servers.clock.advance(ms=STALE_MS + 1)
     other = await servers.start("b", go=lambda: True)
     await other.look()
@@ -212,18 +242,19 @@ async def test_a_run_that_is_to_stop_changes_nothing_after_a_restart(servers: Se
     assert (found.state, sum(counts.failed for counts in stats.counts)) == (BulkState.STOPPED, 5)
 
 
-async def test_jobs_of_a_queue_that_was_made_again_stay(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_jobs_of_a_queue_that_was_made_again_stay(
+    world: ServiceUnderTest, bulk: BulkRuns, pauses: Pauses
+) -> None:
     await failed(world, 3)
     names: list[str] = []
 
-    async def make_again(seconds: float) -> None:
-        world.clock.advance(seconds=seconds)
+    async def make_again() -> None:
         if not names:
             await world.service.queues.delete_queue("q", "open sesame")
             await world.service.queues.create_queue("q")
             names.extend(await failed(world, 3))
 
-    bulk._sleep = make_again
+    pauses.then = make_again
     run = await ended(bulk, await bulk.start(DELETE._replace(jobs_per_second=1.0), "ops"))
     assert (run.state, run.changed) == (BulkState.DONE, 1)
     assert await states(world, names) == ["FAILED"] * 3
@@ -286,13 +317,15 @@ async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: 
     assert (run.state, run.changed, run.detail) == (BulkState.DONE, 3, "")
 
 
-async def test_it_fails_with_the_reason_if_its_queue_is_deleted(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_it_fails_with_the_reason_if_its_queue_is_deleted(
+    world: ServiceUnderTest, bulk: BulkRuns, pauses: Pauses
+) -> None:
     await failed(world, 3)
 
-    async def delete_queue(_seconds: float) -> None:
+    async def delete_queue() -> None:
         await world.service.queues.delete_queue("q", "open sesame")
 
-    bulk._sleep = delete_queue
+    pauses.then = delete_queue
     run = await ended(bulk, await bulk.start(DELETE._replace(jobs_per_second=1.0), "ops"))
     assert (run.state, "q" in run.detail) == (BulkState.FAILED, True)
 
@@ -350,45 +383,42 @@ async def turns(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
-def killed(runs: BulkRuns) -> None:
-    """The server does nothing more, and tells nothing."""
-    for task in runs._under_way.values():
+async def kill_servers() -> None:
+    """The servers so far do nothing more with their runs, and tell nothing."""
+    tasks = tasks_of_runs()
+    for task in tasks:
         task.cancel()
+    await asyncio.wait(tasks)
 
 
 class Servers:
-    """Servers on one shard, each with bulk runs whose pauses wait until `go`."""
+    """Servers on one shard, each with bulk runs whose pauses wait until `go`. `paused`: those that have come to a pause."""
 
     def __init__(self, clock: ManualClock, shard: MemoryShard) -> None:
         self.clock = clock
         self.shard = shard
         self.cores: list[Core] = []
+        self.paused: set[str] = set()
 
-    def world(self) -> ServiceUnderTest:
-        """The first server."""
-        [core, *_] = self.cores
+    def world(self, place: int = 0) -> ServiceUnderTest:
+        """One of the servers."""
+        core = self.cores[place]
         return ServiceUnderTest(self.clock, core.service, core.dispatcher, core.metrics, core.standstill)
 
-    async def start(self, name: str, *, go: Callable[[], bool]) -> BulkRuns:
+    async def start(self, name: str, *, go: Callable[[], bool], **settings: Any) -> BulkRuns:
+        """Starts a server of that name. `settings`: of jobs."""
         core = await open_core(self.shard, clock=self.clock)
         await core.service.queues.create_queue("q")
         self.cores.append(core)
-        runs = core.service.of(BulkRuns)
-        runs._server = lambda: name
-        runs._paused, runs._sleep = False, self.sleeping(runs, go)  # type: ignore[attr-defined]
-        return runs
 
-    def sleeping(self, runs: BulkRuns, go: Callable[[], bool]) -> Callable[[float], Awaitable[None]]:
-        """A pause of that server."""
-
-        async def sleep(seconds: float) -> None:
-            runs._paused = True  # type: ignore[attr-defined]
+        async def pause(seconds: float) -> None:
+            self.paused.add(name)
             while not go():
                 await asyncio.sleep(0)
             self.clock.advance(seconds=seconds)
             await asyncio.sleep(0)
 
-        return sleep
+        return bulk_runs_on(self.world(-1), pause, JobSettings(**settings), name)
 
     async def stored(self, run: BulkRun) -> BulkRun:
         """The run as it is kept now."""
@@ -423,13 +453,13 @@ async def test_what_another_server_ended_is_not_begun_again(servers: Servers) ->
     one = await servers.start("a", go=lambda: not frozen)
     await failed(servers.world(), 6)
     run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
-    await turns(lambda: one._paused)  # type: ignore[attr-defined]
+    await turns(lambda: servers.paused)
     other = await servers.start("b", go=lambda: True)
     servers.clock.advance(ms=STALE_MS + 1)
     await other.look()
     found = await ended(other, run)
     frozen = False
-    await turns(lambda: not one._under_way)
+    await turns(lambda: not tasks_of_runs())
     assert await one.runs() == await other.runs() == [found]
 
 
@@ -457,7 +487,7 @@ async def test_the_end_that_another_server_told_stays(servers: Servers, error: P
         found = await ended(other, run)
         servers.clock.advance(seconds=5)
         thawed.set()
-        await turns(lambda: not one._under_way)
+        await turns(lambda: not tasks_of_runs())
     assert await one.runs() == await other.runs() == [found]
 
 
@@ -466,12 +496,12 @@ async def test_another_server_continues_a_run_whose_server_has_died(servers: Ser
     first = servers.cores[0].service
     await failed(servers.world(), 6)
     run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
-    await turns(lambda: one._paused)  # type: ignore[attr-defined]
-    killed(one)
+    await turns(lambda: servers.paused)
+    await kill_servers()
     other = await servers.start("b", go=lambda: True)
     await other.look()
     assert (await other.runs())[0].state is BulkState.RUNNING
-    assert not other._under_way, "its server may live"
+    assert not tasks_of_runs(), "its server may live"
     servers.clock.advance(ms=STALE_MS + 1)
     await other.look()
     found = await ended(other, run)
@@ -497,7 +527,8 @@ async def test_a_server_that_stood_still_leaves_the_run_to_the_one_that_continue
     first.is_open = False
     await failed(servers.world(), 60)
     run = await one.start(DELETE._replace(jobs_per_second=10.0), "ops")
-    await turns(lambda: one._paused)  # type: ignore[attr-defined]
+    await turns(lambda: servers.paused)
+    [task] = tasks_of_runs()
     other = await servers.start("b", go=second)
     servers.clock.advance(ms=STALE_MS + 1)
     await other.look()
@@ -505,7 +536,7 @@ async def test_a_server_that_stood_still_leaves_the_run_to_the_one_that_continue
     second.is_open = False
     before = await servers.stored(run)
     first.is_open = True
-    await turns(lambda: not one._under_way)
+    await turns(task.done)
     now = await servers.stored(run)
     assert (now.changed, now.looked >= before.looked) == (before.changed, True)
     second.is_open = True
@@ -533,12 +564,11 @@ async def test_progress_that_comes_late_leaves_the_end(servers: Servers) -> None
         await other.look()
         found = await ended(other, run)
         late.set()
-        await turns(lambda: not one._under_way)
+        await turns(lambda: not tasks_of_runs())
     servers.clock.advance(ms=STALE_MS + 1)
     await other.look()
     await one.look()
-    assert not one._under_way
-    assert not other._under_way
+    assert not tasks_of_runs()
     assert await one.runs() == await other.runs() == [found]
     assert await servers.ends_in_the_audit(run) == 1
 
@@ -555,13 +585,14 @@ async def test_an_end_whose_answer_is_lost_is_in_the_audit_once(servers: Servers
 
     with replaced(servers.shard, SaveSamples, lost):
         found = await ended(one, run := await one.start(DELETE, "ops"))
-        await turns(lambda: not one._under_way)
+        await turns(lambda: not tasks_of_runs())
     assert (await one.runs(), await servers.ends_in_the_audit(run)) == ([found], 1)
 
 
 async def test_an_end_that_can_be_told_only_when_another_server_has_ended_the_run_is_not_told(servers: Servers) -> None:
     """The first server has lost its way to the shard, just before the end."""
-    one = await servers.start("a", go=lambda: True)
+    gate = PauseGate()
+    one = await servers.start("a", go=gate)
     await failed(servers.world(), 3)
     save, cut = servers.shard.submit, True
 
@@ -571,18 +602,16 @@ async def test_an_end_that_can_be_told_only_when_another_server_has_ended_the_ru
         await save(SaveSamples(samples))
 
     with replaced(servers.shard, SaveSamples, saved):
-        gate = PauseGate()
-        one._sleep = servers.sleeping(one, gate)
         gate.is_open = False
         run = await one.start(DELETE, "ops")
-        await turns(lambda: one._paused)  # type: ignore[attr-defined]
+        await turns(lambda: servers.paused)
         cut = False
         other = await servers.start("b", go=lambda: True)
         servers.clock.advance(ms=STALE_MS + 1)
         await other.look()
         found = await ended(other, run)
         gate.is_open = True
-        await turns(lambda: not one._under_way)
+        await turns(lambda: not tasks_of_runs())
     assert (await one.runs(), await servers.ends_in_the_audit(run)) == ([found], 1)
 
 
@@ -593,7 +622,7 @@ async def test_a_server_that_stops_hands_its_runs_over_with_the_right_numbers(se
     run = await one.start(DELETE._replace(jobs_per_second=10.0), "ops")
     await servers.until_changed(run, 20)
     await one.close()
-    assert not one._under_way
+    assert not tasks_of_runs()
     other = await servers.start("b", go=lambda: True)
     await other.look()
     found = await ended(other, run)
@@ -618,7 +647,7 @@ async def test_a_crash_leaves_at_most_a_page_uncounted_and_the_run_says_so(serve
     with patch.object(servers.cores[0].service.bulk, "delete_jobs_by_descriptor", deleted):
         run = await one.start(DELETE._replace(for_good=True), "ops")
         await last.wait()
-        killed(one)
+        await kill_servers()
     other = await servers.start("b", go=lambda: True)
     servers.clock.advance(ms=STALE_MS + 1)
     await other.look()

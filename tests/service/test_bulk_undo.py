@@ -17,6 +17,7 @@ from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFoun
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.server.features.bulk.records import BulkRecords
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
 from pinlater.server.features.history.rollup import BULK_STEP_S
@@ -40,17 +41,21 @@ from tests.service.conftest import ServiceUnderTest
 from tests.service.test_bulk_runs import (
     DELETE,
     RETRY,
+    Pauses,
     Servers,
     bulk,
+    bulk_runs_on,
     ended,
     failed,
-    killed,
+    kill_servers,
+    pauses,
     servers,
     states,
+    tasks_of_runs,
     turns,
 )
 
-__all__ = ["bulk", "servers"]  # fixtures
+__all__ = ["bulk", "pauses", "servers"]  # fixtures
 
 
 def undo(run: BulkRun, rate: float | None = None) -> BulkOrder:
@@ -226,11 +231,10 @@ async def test_beyond_the_space_of_copies_nothing_is_deleted() -> None:
     await runs.close()
 
 
-async def test_an_undo_makes_space_for_other_copies(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_an_undo_makes_space_for_other_copies(world: ServiceUnderTest, pauses: Pauses) -> None:
+    bulk = bulk_runs_on(world, pauses, JobSettings(max_undo_bytes=10))
     await failed(world, 3)
     run = await deleted(bulk)
-    space = bulk._space
-    space.bytes_max = 10
     world.clock.advance(seconds=11)
     refused = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobState.FAILED))
     assert refused.state is BulkState.DONE, "no job was left to delete"
@@ -242,16 +246,15 @@ async def test_an_undo_makes_space_for_other_copies(world: ServiceUnderTest, bul
     assert (await deleted(bulk, waiting)).changed == 1
 
 
-async def test_copies_count_until_they_are_forgotten(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_copies_count_until_they_are_forgotten(world: ServiceUnderTest, pauses: Pauses) -> None:
+    bulk = bulk_runs_on(world, pauses, JobSettings(max_undo_bytes=10))
     await failed(world, 3)
     await deleted(bulk)
-    space = bulk._space
+    await failed(world, 3)
     world.clock.advance(seconds=11)
-    await space.refresh()
-    assert space.of_others("", "1") > 0
+    assert (await deleted(bulk)).state is BulkState.FAILED
     world.clock.advance(ms=COPIES_KEPT_MS)
-    await space.refresh()
-    assert space.of_others("", "1") == 0
+    assert (await deleted(bulk)).changed == 3
 
 
 async def test_a_full_store_names_the_way_out(world: ServiceUnderTest, bulk: BulkRuns) -> None:
@@ -307,14 +310,13 @@ async def test_a_lost_answer_loses_and_doubles_no_job(servers: Servers, kind: ty
 
 
 async def test_an_undo_goes_on_on_another_server(servers: Servers) -> None:
-    one = await servers.start("a", go=lambda: False)
+    one = await servers.start("a", go=lambda: True)
     world = servers.world()
     names = await failed(world, 6)
-    servers.cores[0].service.of(BulkRuns)._sleep = lambda _: asyncio.sleep(0)
     run = await deleted(one, DELETE._replace(jobs_per_second=2.0))
     two = await servers.start("b", go=lambda: False)
     undone = await two.start(undo(run, rate=1.0), "ops")
-    await turns(lambda: two._paused)  # type: ignore[attr-defined]
+    await turns(lambda: "b" in servers.paused)
     assert 0 < len(await states(world, names)) < 6
     await two.close()
     three = await servers.start("c", go=lambda: True)
@@ -346,11 +348,12 @@ async def test_the_copies_of_a_run_count_on_the_server_that_continues_it(servers
     run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
     await servers.until_changed(run, 4)
     await one.close()
-    [[told], _] = await one._records.all()
+    records = BulkRecords(servers.cores[0].shards, servers.cores[0].metrics, servers.clock)
+    [[told], _] = await records.all()
     other = await servers.start("b", go=lambda: True)
     await other.look()
     await ended(other, run)
-    [[kept], _] = await other._records.all()
+    [[kept], _] = await records.all()
     assert 0 < told.progress.copy_bytes["1"] < kept.progress.copy_bytes["1"]
     assert kept.progress.term == 2
 
@@ -370,8 +373,8 @@ async def test_copies_that_a_crash_left_uncounted_can_be_restored(servers: Serve
     with replaced(servers.shard, DeleteWithCopies, hangs):
         run = await one.start(DELETE, "ops")
         await last.wait()
-        killed(one)
-    other = await servers.start("b", go=lambda: True)
+        await kill_servers()
+    other = await servers.start("b", go=lambda: True, max_undo_bytes=1)
     servers.clock.advance(ms=STALE_MS + 1)
     await other.look()
     run = await ended(other, run)
@@ -380,8 +383,10 @@ async def test_copies_that_a_crash_left_uncounted_can_be_restored(servers: Serve
     assert (await ended(other, await other.start(undo(run), "ops"))).changed == PAGE_JOBS
     assert await states(servers.world(), names) == ["FAILED"] * PAGE_JOBS
     servers.clock.advance(seconds=11)
-    await other._space.refresh()
-    assert other._space.of_others("", "1") == 0, "an undo frees no more than was counted"
+    assert (await deleted(other)).changed == PAGE_JOBS
+    await failed(servers.world(), 1)
+    servers.clock.advance(seconds=11)
+    assert (await deleted(other)).state is BulkState.FAILED, "an undo frees no more than was counted"
 
 
 async def test_a_lost_answer_of_an_undo_is_told(servers: Servers) -> None:
@@ -418,19 +423,22 @@ async def test_two_servers_that_undo_at_once_restore_each_job_once(servers: Serv
     names = await failed(world, 6)
     run = await deleted(one, DELETE._replace(jobs_per_second=2.0))
     answers: list[Restored] = []
-    restore = servers.shard.submit
+    restore, asked, both = servers.shard.submit, iter(range(2)), asyncio.Event()
 
     async def noted(order: RestoreOrder, now_ms: int) -> Restored:
-        await asyncio.sleep(0)
+        if next(asked, 1) == 1:
+            both.set()
+        await both.wait()
         answers.append(await restore(RestoreJobs(order, now_ms)))
         return answers[-1]
 
     with replaced(servers.shard, RestoreJobs, noted):
         undone = await one.start(undo(run), "ops")
-        [kept, *_] = (await two._records.all())[0]
-        two._begin(kept._replace(progress=kept.progress._replace(news_ms=0)))
+        servers.clock.advance(ms=STALE_MS + 1)
+        await two.look()
         await ended(one, undone)
-        await turns(lambda: not two._under_way and not one._under_way)
+        await turns(lambda: not tasks_of_runs())
+    assert len(answers) > 1
     assert sum(answer.restored for answer in answers) == 6
     assert await states(world, names) == ["FAILED"] * 6
 
@@ -460,7 +468,7 @@ async def test_a_server_that_stood_still_deletes_nothing_that_was_restored(serve
         undone = await ended(two, await two.start(undo(run), "ops"))
         assert undone.changed == 6
         thawed.set()
-        await turns(lambda: not one._under_way)
+        await turns(lambda: not tasks_of_runs())
     assert await states(world, names) == ["FAILED"] * 6
 
 

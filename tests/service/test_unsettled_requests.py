@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 import pytest
 
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
@@ -31,13 +33,21 @@ def test_a_request_whose_outcome_became_known_is_forgotten() -> None:
     assert requests.shard_of("mail", "key") is None
 
 
+class RequestKey(str):
+    """A request key, of which a test can tell whether anything keeps it."""
+
+    __slots__ = ("__weakref__",)
+
+
 def test_old_requests_take_no_memory() -> None:
-    now_s = [0.0]
+    now_s, kept = [0.0], WeakSet[RequestKey]()
     requests = UnsettledRequests(lambda: now_s[0])
     for number in range(1_000):
-        requests.note("mail", str(number), "1")
+        key = RequestKey(number)
+        kept.add(key)
+        requests.note("mail", key, "1")
         now_s[0] += 1.0
-    assert len(requests._sent_to) <= REPEATED_WITHIN_MS / 1000 + 1
+    assert 1 < len(kept) <= REPEATED_WITHIN_MS / 1000 + 1
 
 
 def test_of_too_many_requests_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

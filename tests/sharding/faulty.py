@@ -94,10 +94,12 @@ class FaultyShard:
         self._planned: list[CallFault] = []
         self._stop: CallFault | None = None
 
-    def fails(self, *kinds: Kind, error: Exception | None = None, done_first: bool = False) -> CallFault:
-        """The next call of each kind fails; with `done_first` after it was carried out."""
+    def fails(
+        self, *kinds: Kind, error: Exception | None = None, done_first: bool = False, times: int | None = None
+    ) -> CallFault:
+        """The next call of each kind fails, or the next `times` of all together; with `done_first` after it was carried out."""
         fault = ShardConnectionFailed("the connection is gone") if error is None else error
-        return self._plan(kinds, CallFault(fault, hangs=False, done_first=done_first, times=len(kinds)))
+        return self._plan(kinds, CallFault(fault, hangs=False, done_first=done_first, times=times or len(kinds)))
 
     def hangs(self, *kinds: Kind, error: PinLaterError | None = None, done_first: bool = False) -> CallFault:
         """All calls of these kinds hang until released; then they go on, or fail with `error`."""

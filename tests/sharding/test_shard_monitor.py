@@ -29,7 +29,7 @@ from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, ru
 async def test_a_shard_that_is_gone_is_out_of_use_after_one_error_and_its_probe(server: ShardedServer) -> None:
     server.store("1").dead = "connection refused"
     await server.put("2")
-    while server.lanes("1").health._probe_at is None:
+    while server.lanes("1").health.failed_at is None:
         await server.enqueue(b"x")
     await server.pass_time(200)
     assert not server.lanes("1").healthy
@@ -104,11 +104,16 @@ def test_another_reason_of_an_unreachable_shard_is_logged_once(caplog: pytest.Lo
     ]
 
 
-@on_shards(dead=("1",))
-async def test_the_reason_logged_at_the_start_is_not_logged_again(server: ShardedServer) -> None:
-    lanes = server.lanes("1")
-    await server.pass_time(10_000)
-    assert lanes.health.reason == lanes._reason_logged == "connection refused"
+def test_the_reason_logged_at_the_start_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(server: ShardedServer) -> None:
+        probes = server.store("1").calls["open"]
+        await server.pass_time(10_000)
+        assert server.store("1").calls["open"] > probes
+        assert server.lanes("1").health.reason == "connection refused"
+
+    run_on_shards(scenario, dead=("1",))
+    said = [record.getMessage() for record in caplog.records if getattr(record, "reason", None) == "connection refused"]
+    assert said == ["a shard is unreachable"]
 
 
 @on_shards()

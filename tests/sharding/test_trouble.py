@@ -61,8 +61,7 @@ async def test_an_enqueue_goes_to_another_shard_if_its_shard_has_surely_stored_n
 @on_shards()
 async def test_no_enqueue_fails_because_one_shard_is_full(server: ShardedServer) -> None:
     """And gets no enqueue for a second."""
-    fault = server.store("1").hangs(InsertJobs, error=StoreFull.of("disk"))
-    fault._released.set()
+    fault = server.store("1").fails(InsertJobs, error=StoreFull.of("disk"), times=100)
     for _ in range(30):
         assert shard_of((await server.enqueue(b"x")).descriptors[0]) in "23"
     assert fault.met_times == 1
@@ -128,7 +127,7 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
 @on_shards()
 async def test_with_every_shard_full_the_enqueue_says_so(server: ShardedServer) -> None:
     for name in "123":
-        server.store(name).hangs(InsertJobs, error=StoreFull.of("disk"))._released.set()
+        server.store(name).fails(InsertJobs, error=StoreFull.of("disk"), times=100)
     with pytest.raises(StoreFull):
         await server.enqueue(b"x")
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from pinlater.domain.errors import Draining, InvalidArgument, PinLaterError, ShardConnectionFailed, StoreFull
-from pinlater.server.sharding.joined import NOT_BEGUN, Joined, LaneResults
+from pinlater.server.sharding.joined import NOT_BEGUN, JoinedItems, LaneResults
 from pinlater.server.sharding.writer_lane import WriterLane
 from pinlater.server.storage.commands import DeleteJobs
-from pinlater.server.storage.interface import Batch
+from pinlater.server.storage.interface import WaitingBatch
 from pinlater.server.storage.values import JobKey
 
 
@@ -20,18 +20,18 @@ class DoublingWriter:
 
     def __init__(self) -> None:
         self.commands: list[list[int]] = []
-        self.joined: list[Batch] = []
+        self.joined: list[WaitingBatch] = []
         self.refusals: list[PinLaterError] = []
         self.is_closed = False
         self.lane: WriterLane[int, int] = WriterLane("test", self._join, self._submit, orphaned=self._orphaned)
         self.orphans: list[tuple[int, int]] = []
 
-    def _submit(self, batch: Batch) -> None:
+    def _submit(self, batch: WaitingBatch) -> None:
         if self.is_closed:
             raise ShardConnectionFailed("closed")
         self.joined.append(batch)
 
-    def _join(self, items: list[int]) -> Joined[int]:
+    def _join(self, items: list[int]) -> JoinedItems[int]:
         """A number of a hundred or more is too old to be asked for; 99 can't be joined."""
         asked = [item for item in items if item < 100]
         if 99 in asked:
@@ -42,7 +42,7 @@ class DoublingWriter:
             return [next(given) if item < 100 else InvalidArgument("too old") for item in items]
 
         command = DeleteJobs([JobKey("q", 1, item) for item in asked]) if asked else None
-        return Joined(command, results, self.refusals.append)
+        return JoinedItems(command, results, self.refusals.append)
 
     def _orphaned(self, item: int, result: int) -> None:
         self.orphans.append((item, result))

@@ -38,6 +38,10 @@ class ProxiedDatabase(ABC, Generic[ServerT, ShardT]):
         self.proxy = proxy
         self._stack = stack
 
+    def closes(self, shard: Shard) -> None:
+        """Closes a shard that a test has made itself, too."""
+        self._stack.push_async_callback(shard.close)
+
     @abstractmethod
     def shard(self, *, direct: bool = False, **settings: Any) -> ShardT:
         """A shard that is not open yet. `direct`: past the proxy."""

@@ -17,7 +17,7 @@ from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import Outcome
 from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
-from pinlater.server.storage.commands import AdvanceDue, TimeOutClaims
+from pinlater.server.storage.commands import AdvanceDue, ListMembers, TimeOutClaims
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer
 from tests.databases.fixtures import other_redis_program
@@ -145,7 +145,7 @@ async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_se
 async def _counts_both(app: App) -> bool:
     """A look that began before the last heartbeats may end after this one."""
     await app.cluster.look()
-    return app._servers() == 2
+    return app.members.servers == 2
 
 
 @JUMPS
@@ -200,6 +200,6 @@ async def test_a_server_that_was_killed_before_a_jump_is_not_taken_for_alive_aft
     await database.open()  # and never heard of again
     jumping.clock.jump(jump_s)
     await alive.ping()
-    assert [member.slot for member in await alive.members()] == [0]
+    assert [member.slot for member in await alive.submit(ListMembers())] == [0]
     assert (await database.open()).slot == 1
-    assert [member.slot for member in await alive.members()] == [0, 1]
+    assert [member.slot for member in await alive.submit(ListMembers())] == [0, 1]

@@ -9,14 +9,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
 
-from pinlater.client import Ack, Client, ClusterShard, ClusterStatus, Job, _calls
+from bench.raw_client import RawClient
+from pinlater.client import Ack, Client, ClusterShard, ClusterStatus, Job
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.testing.real_server import RealServer
 from pinlater.version import __version__
+from pinlater.wire.codec import Decoder, encode_call
+from pinlater.wire.framing import LENGTH_BYTES
+from pinlater.wire.generated import structs as types
 from tests.shared_shards.serving import metrics, place_of, wait_until, work_off
 
 Pair = tuple[RealServer, RealServer]
@@ -181,8 +186,8 @@ def follows(client: Client, pair: Pair) -> None:
         nonlocal before
         before = forwarded(pair)
         for number in range(20):
-            key = _calls.new_request_key(number)  # a random one, so that jobs go to both owners
-            client.enqueue("emails", [Job(str(number).encode())], request_key=key)
+            # A random key, so that jobs go to both owners.
+            client.enqueue("emails", [Job(str(number).encode())], request_key=token_hex(12))
         return forwarded(pair) == before
 
     wait_until(nothing_is_forwarded)
@@ -198,8 +203,9 @@ def forwarded(pair: Pair) -> int:
 
 
 def seen_owners(server: RealServer) -> Any:
-    with Client(server.address) as client:
-        return client.carry_out(_calls.queue_owners())
+    with RawClient(int(server.address.rpartition(":")[2])) as client:
+        client.send(encode_call("getQueueOwners", 1, context=types.RequestContext("tests")))
+        return Decoder().reply(client.receive()[LENGTH_BYTES:]).value
 
 
 def test_metrics_show_the_owners_and_what_went_from_one_server_to_the_other(pair: Pair) -> None:

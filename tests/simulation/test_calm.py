@@ -104,26 +104,6 @@ def test_a_deleted_queue_and_a_new_one_reach_the_other_servers_by_message() -> N
     Scene(3, 2).run(work)
 
 
-def test_a_changed_queue_is_seen_though_no_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(scene: Scene) -> None:
-        await quiet(scene)
-        monkeypatch.setattr(PeerConnection, "_runs", _runs_without_queue_changes)
-        client = scene.client("client2", scene.cluster.servers[1])
-        await scene.done(client, client.client.pause_queue("q3"))
-        assert not is_paused_at(scene.cluster.servers[0], "q3")
-        await all_paused(scene, "q3", 40.0)
-
-    Scene(3, 2).run(work)
-
-
-_runs = PeerConnection._runs
-
-
-def _runs_without_queue_changes(self: PeerConnection, told: object) -> None:
-    assert self.told is not None
-    _runs(self, told._replace(queue_changes=self.told.queue_changes))  # type: ignore[attr-defined]
-
-
 def test_what_an_operator_writes_into_a_shard_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(scene: Scene) -> None:
         await quiet(scene)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pinlater.domain.clock import Clock, WallClock
+from pinlater.domain.clock import WallClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Queue
@@ -20,22 +20,19 @@ from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.shard_router import ShardRouter, StoredPart
-from pinlater.server.sharding import agreed_time
 from pinlater.server.storage.commands import (
     ClaimJobs,
     Command,
     DeleteJobs,
     FinishJobs,
-    InsertJobs,
     ListQueues,
     ReleaseJobs,
     TimeOutClaims,
 )
-from pinlater.server.storage.interface import Store
 from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
-from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, Inserted, InsertRequest, JobAck, ShardTime
+from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, JobAck, ShardTime
 from pinlater.simulation import cluster, store_session
 from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_session import Session
@@ -62,20 +59,6 @@ def caught(make: Callable[[int], SimulationResult] = tiny) -> set[str]:
             print(f"found by seed {seed}")
             return {text.split()[0] for text in broken}
     return set()
-
-
-def forget_rows(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
-    """Makes each shard forget its request keys or its unique keys before it stores jobs."""
-    plain = MemoryShard.table[InsertJobs]
-
-    async def insert(
-        shard: MemoryShard, requests: Sequence[InsertRequest], now_ms: int
-    ) -> Sequence[Inserted | PinLaterError]:
-        shard._open.connection.execute(f"DELETE FROM {table}")
-        answers: Sequence[Inserted | PinLaterError] = await plain(shard, requests, now_ms)
-        return answers
-
-    everywhere(monkeypatch, MemoryShard, InsertJobs, insert)
 
 
 class ForgetfulSession(Session):
@@ -151,11 +134,6 @@ class GenerousStore(SimulatedStore):
 
 def test_a_job_that_is_handed_out_though_it_is_claimed_is_caught() -> None:
     assert "TWICE" in caught(lambda seed: carry_out(lambda: SimulationRun(plan_of(seed, TINY), GenerousStore)))
-
-
-def test_a_request_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_rows(monkeypatch, "request_keys")
-    assert caught() & {"DOUBLED", "STORED"}
 
 
 def test_a_repeat_that_is_not_looked_for_on_other_shards_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,11 +249,6 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
     assert "UNWOKEN" in caught()
 
 
-def test_a_unique_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_rows(monkeypatch, "unique_keys")
-    assert "DUPLICATES" in caught()
-
-
 def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Queue, "changed", lambda self, *_: self)
     assert caught() >= {"UNSETTLED", "UNPAUSED"}
@@ -297,20 +270,6 @@ def test_servers_that_take_the_time_of_a_database_though_others_go_by_another_ar
 ) -> None:
     monkeypatch.setattr(store_session, "shard_time", lambda now_ms, _: ShardTime(now_ms, False))
     assert caught_by_jumps(monkeypatch) & {"TWICE", "STUCK", "UNWOKEN"}
-
-
-def test_a_database_whose_clock_has_jumped_and_that_outvotes_the_servers_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """About one seed in forty finds it."""
-    plain = agreed_time._look
-
-    async def look(store: Store, clock: Clock) -> Any:
-        answer = await plain(store, clock)
-        return None if answer is None else answer._replace(of_servers=True)
-
-    monkeypatch.setattr(agreed_time, "_look", look)
-    assert "TWICE" in caught_by_jumps(monkeypatch)
 
 
 def test_jobs_whose_claims_never_time_out_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

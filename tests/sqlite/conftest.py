@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
 from pinlater.domain.job import HandedOutJob, Holder, NewJob
 from pinlater.server.storage.commands import ClaimJobs, CountJobs, FinishJobs, InsertJobs, create_queues
+from pinlater.server.storage.sqlite import shard as shard_module
+from pinlater.server.storage.sqlite.connection import connect
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import (
@@ -29,18 +35,74 @@ QUEUE = "emails"
 HOLDER = Holder("host:9010:0:worker:1", "worker", "token")
 
 
+class Disk:
+    """What a shard's writer asks for, which fails where a test wants it to.
+
+    `fails(statement)`: the error of a statement of a transaction, or None; it is called in the thread that executes the statement.
+    `connection`: the writer's own, which never fails. `committing`: set once a COMMIT was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.fails: Callable[[str], sqlite3.Error | None] = lambda _: None
+        self.connection: sqlite3.Connection
+        self.committing = threading.Event()
+
+    def connect(self, path: Path, settings: SqliteSettings) -> sqlite3.Connection:
+        """Takes the place of `connection.connect` for the writer."""
+        self.connection = connect(path, settings)
+        return cast(sqlite3.Connection, FaultyConnection(self))
+
+    def works(self) -> None:
+        """Nothing fails any more."""
+        self.fails = lambda _: None
+
+
+class FaultyConnection:
+    """A connection whose cursors fail where the disk does."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def cursor(self) -> FaultyCursor:
+        return FaultyCursor(self._disk)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk.connection, name)
+
+
+class FaultyCursor:
+    """A cursor that fails where the disk does."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._real = disk.connection.cursor()
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if statement == "COMMIT":
+            self._disk.committing.set()
+        error = self._disk.fails(statement)
+        if error is not None:
+            raise error
+        return self._real.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
 class Bench:
-    """A shard with the queue `emails`. `monotonic`: the shard's, in seconds."""
+    """A shard with the queue `emails`, on a `disk`. `monotonic`: the shard's, in seconds."""
 
     def __init__(self, path: Path, monotonic: Callable[[], float] = time.perf_counter) -> None:
         self.path = path
         self._monotonic = monotonic
         self.shard = SqliteShard(path)
+        self.disk = Disk()
         self._ids = count(1)
 
     async def open(self, settings: SqliteSettings | None = None) -> SqliteShard:
         self.shard = SqliteShard(self.path, settings, monotonic=self._monotonic)
-        await self.shard.open(NOW)
+        with patch.object(shard_module, "connect", self.disk.connect):
+            await self.shard.open(NOW)
         self._ids = count(self.shard.highest_id + 1)
         await self.shard.submit(create_queues([QUEUE], NOW))
         return self.shard
@@ -65,6 +127,27 @@ class Bench:
 
     async def pending(self) -> int:
         return sum(row.counts.pending for row in await self.shard.submit(CountJobs([QUEUE])))
+
+
+class BrokenJobs(list[NewJob]):
+    """Jobs that raise when the transaction of `disk` goes over them, as a bug does; `then` happens before."""
+
+    def __init__(self, jobs: Iterable[NewJob], disk: Disk, then: Callable[[], object]) -> None:
+        super().__init__(jobs)
+        self._disk = disk
+        self._then = then
+
+    def __iter__(self) -> Iterator[NewJob]:
+        if self._disk.connection.in_transaction:
+            self._then()
+            raise ZeroDivisionError("a bug")
+        return super().__iter__()
+
+
+async def insert_by_a_bug(bench: Bench, then: Callable[[], object] = lambda: None) -> None:
+    """An insert that raises ZeroDivisionError in its transaction; `then` happens before."""
+    request = InsertRequest(QUEUE, BrokenJobs(bench.jobs(1), bench.disk, then))
+    await bench.shard.submit(InsertJobs([request], NOW))
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -17,14 +17,11 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import UniqueKey
 from pinlater.server.storage.commands import ClaimJobs, DeleteJobs, InsertJobs, create_queues
-from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.sqlite.writer import Work
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest
 from tests.contract.store_calls import traced_statements
-from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench
-from tests.sqlite.test_failures import Faulty, disk_error
+from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench, insert_by_a_bug
+from tests.sqlite.test_failures import disk_error
 
 OTHER = "other"
 TRUSTED_MS = 1_000
@@ -55,8 +52,7 @@ async def insert_elsewhere(bench: Bench) -> None:
 
 async def until_committing(bench: Bench) -> None:
     """Until the thread has a transaction to commit."""
-    while not bench.shard._open.writer._connection_in_use:
-        await asyncio.sleep(0)
+    assert await asyncio.to_thread(bench.disk.committing.wait, 30)
 
 
 async def test_claims_that_memory_answers_are_counted_and_claims_that_look_are_not(
@@ -178,12 +174,10 @@ async def test_a_claim_names_the_time_of_no_job_that_is_gone(bench: Bench) -> No
 
 async def test_jobs_of_a_claim_whose_commit_failed_are_found_by_the_next(bench: Bench) -> None:
     await bench.insert(2)
-    writer = bench.shard._open.writer
-    real = writer._cursor
-    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    bench.disk.fails = lambda text: disk_error() if text == "COMMIT" else None
     claims = [asyncio.ensure_future(bench.claim(2)) for _ in range(3)]
     assert {type(result) for result in await asyncio.gather(*claims, return_exceptions=True)} == {ShardConnectionFailed}
-    writer._cursor = real
+    bench.disk.works()
     assert len(await bench.claim(5)) == 2
 
 
@@ -191,13 +185,19 @@ async def test_a_claim_that_comes_while_another_is_committed_gets_the_job_if_tha
     await bench.shard.close()
     await bench.open(IN_THREAD)
     [key] = await bench.insert()
-    writer = bench.shard._open.writer
-    real = writer._cursor
-    errors = iter([disk_error()])
-    writer._cursor = Faulty(real, lambda text: next(errors, None) if text == "COMMIT" else None)  # type: ignore[assignment]
+    errors, may_fail = iter([disk_error()]), threading.Event()
+
+    def fails(text: str) -> sqlite3.Error | None:
+        return next(errors, None) if text == "COMMIT" and may_fail.wait(30) else None
+
+    bench.disk.committing.clear()
+    bench.disk.fails = fails
     first = asyncio.ensure_future(bench.claim())
     await until_committing(bench)
-    second = await bench.claim()
+    claiming = asyncio.ensure_future(bench.claim())
+    await asyncio.sleep(0)
+    may_fail.set()
+    second = await claiming
     with pytest.raises(ShardConnectionFailed):
         await first
     assert [job.id for job in second] == [key.id]
@@ -206,28 +206,20 @@ async def test_a_claim_that_comes_while_another_is_committed_gets_the_job_if_tha
 async def test_jobs_that_were_claimed_beside_a_faulty_call_are_found_by_the_next(bench: Bench) -> None:
     """The transaction is rolled back, and its calls are carried out again one by one, the claim without its caller."""
     await bench.insert(2)
-    writer = bench.shard._open.writer
-
-    def broken(transaction: Transaction) -> NoReturn:
-        claiming.cancel()
-        raise ZeroDivisionError("a bug")
-
     claiming = asyncio.ensure_future(bench.claim(2))
     await asyncio.sleep(0)
     with pytest.raises(ZeroDivisionError):
-        await writer.carry_out(Work(broken))
+        await insert_by_a_bug(bench, claiming.cancel)
     assert claiming.cancelled()
     assert len(await bench.claim(5)) == 2
 
 
 async def test_a_claim_after_a_transaction_that_failed_looks(bench: Bench) -> None:
     """Memory may be half read."""
-    writer = bench.shard._open.writer
-    real = writer._cursor
-    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    bench.disk.fails = lambda text: disk_error() if text == "COMMIT" else None
     with pytest.raises(ShardConnectionFailed):
         await bench.insert()
-    writer._cursor = real
+    bench.disk.works()
     executed = traced_statements(bench.shard)
     assert await bench.claim() == []
     assert "BEGIN IMMEDIATE" in executed
@@ -245,23 +237,3 @@ async def test_a_job_that_an_operator_makes_due_by_hand_is_found_within_a_second
     assert await bench.claim() == []
     clock.advance(ms=TRUSTED_MS)
     assert len(await bench.claim()) == 1
-
-
-async def test_a_bug_in_what_memory_is_asked_fails_its_own_call_only(bench: Bench) -> None:
-    await bench.shard.close()
-    await bench.open(IN_THREAD)
-    writer = bench.shard._open.writer
-
-    def broken(_: SqliteQueueCache) -> NoReturn:
-        raise ZeroDivisionError("a bug")
-
-    storing = asyncio.ensure_future(bench.insert())
-    await until_committing(bench)
-    first, second, claimed = await asyncio.gather(
-        writer.carry_out(Work(lambda _: 1, recall=broken)), bench.claim(), bench.claim(), return_exceptions=True
-    )
-    await storing
-    assert isinstance(first, ZeroDivisionError)
-    assert not isinstance(second, BaseException)
-    assert len(second) == 1
-    assert claimed == []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
-from typing import Any, NoReturn
 
 import pytest
 
@@ -13,29 +11,10 @@ from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
 from pinlater.server.storage.commands import CountJobs, FinishJobs, ListFailures
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.sqlite.writer import Work
 from pinlater.server.storage.values import JobAck, JobKey
 from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench
 
 EITHER = [SqliteSettings(inline_commit_us=10_000_000), SqliteSettings(inline_commit_us=0)]
-
-
-class Faulty:
-    """A cursor that fails where it is told to; otherwise it is the real one."""
-
-    def __init__(self, real: sqlite3.Cursor, fails: Callable[[str], sqlite3.Error | None]) -> None:
-        self._real = real
-        self._fails = fails
-
-    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        error = self._fails(statement)
-        if error is not None:
-            raise error
-        return self._real.execute(statement, *values)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
 
 
 def disk_error() -> sqlite3.Error:
@@ -46,8 +25,7 @@ def disk_error() -> sqlite3.Error:
 
 
 def allow_pages(bench: Bench, pages: int) -> None:
-    connection = bench.shard._open.connection
-    connection.execute(f"PRAGMA max_page_count = {pages}")
+    bench.disk.connection.execute(f"PRAGMA max_page_count = {pages}")
 
 
 @pytest.mark.parametrize("settings", EITHER, ids=["inline", "thread"])
@@ -55,7 +33,7 @@ async def test_a_full_store_refuses_loses_nothing_and_recovers(bench: Bench, set
     await bench.shard.close()
     await bench.open(settings)
     kept = await bench.insert(10)
-    [pages] = bench.shard._open.connection.execute("PRAGMA page_count").fetchone()
+    [pages] = bench.disk.connection.execute("PRAGMA page_count").fetchone()
     allow_pages(bench, pages + 3)
     with pytest.raises(StoreFull) as full:
         await bench.insert(200, body=b"x" * 4_000)
@@ -74,14 +52,12 @@ async def test_a_failed_commit_is_told_to_every_call_in_it(bench: Bench, setting
     await bench.shard.close()
     await bench.open(settings)
     await bench.insert(2)
-    writer = bench.shard._open.writer
-    real = writer._cursor
-    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    bench.disk.fails = lambda text: disk_error() if text == "COMMIT" else None
     results = await asyncio.gather(bench.insert(3), bench.insert(4), bench.claim(), return_exceptions=True)
     assert [type(result) for result in results] == [ShardConnectionFailed] * 3
     assert isinstance(results[0], ShardConnectionFailed)
     assert results[0].__cause__ is not None
-    writer._cursor = real
+    bench.disk.works()
     assert await bench.pending() == 2
     assert len(await bench.claim(10)) == 2
 
@@ -96,12 +72,10 @@ async def test_a_failure_that_is_rolled_back_is_in_no_group_and_its_repeat_once(
     [key] = await bench.insert()
     await bench.claim()
     ack = JobAck(key, False, HOLDER.token, error_type="E", error_text="text", final=True)
-    writer = bench.shard._open.writer
-    real = writer._cursor
-    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    bench.disk.fails = lambda text: disk_error() if text == "COMMIT" else None
     with pytest.raises(ShardConnectionFailed):
         await bench.shard.submit(FinishJobs([ack], NOW))
-    writer._cursor = real
+    bench.disk.works()
     assert await bench.shard.submit(ListFailures([QUEUE], 0)) == []
     outcomes = [(await bench.shard.submit(FinishJobs([ack], NOW)))[0].outcome for _ in range(2)]
     assert outcomes == [Outcome.APPLIED, Outcome.ALREADY_FINAL]
@@ -110,14 +84,12 @@ async def test_a_failure_that_is_rolled_back_is_in_no_group_and_its_repeat_once(
 
 async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> None:
     """So that the shard is unhealthy for as long as nothing can be stored, and healthy right after."""
-    writer = bench.shard._open.writer
-    real = writer._cursor
-    writer._cursor = Faulty(real, lambda text: disk_error() if text.startswith("BEGIN") else None)  # type: ignore[assignment]
+    bench.disk.fails = lambda text: disk_error() if text.startswith("BEGIN") else None
     with pytest.raises(ShardConnectionFailed):
         await bench.insert()
     with pytest.raises(ShardConnectionFailed):
         await bench.shard.ping()
-    writer._cursor = real
+    bench.disk.works()
     await bench.shard.ping()
     before = bench.shard.commits
     await bench.shard.ping()
@@ -126,30 +98,24 @@ async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> No
 
 async def test_a_read_does_not_make_a_full_shard_healthy(bench: Bench) -> None:
     """A poll of an empty queue succeeds on a full disk; the next look at the shard must try a write all the same."""
-    writer = bench.shard._open.writer
-    real = writer._cursor
     full = sqlite3.OperationalError("database or disk is full")
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
-    writer._cursor = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
+    bench.disk.fails = lambda text: full if text.startswith("COMMIT") else None
     with pytest.raises(StoreFull):
         await bench.insert()
-    writer._cursor = real
+    bench.disk.works()
     assert await bench.claim() == []
-    writer._cursor = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
+    bench.disk.fails = lambda text: full if text.startswith("COMMIT") else None
     with pytest.raises(StoreFull):
         await bench.shard.ping()
-    writer._cursor = real
+    bench.disk.works()
     await bench.shard.ping()
 
 
 async def test_counters_are_exact_after_failures(bench: Bench) -> None:
     """Memory is read again from the file, so that claims still find every priority."""
-    writer = bench.shard._open.writer
-    real = writer._cursor
     failing = {"on": False}
-    writer._cursor = Faulty(  # type: ignore[assignment]
-        real, lambda text: disk_error() if failing["on"] and text == "COMMIT" else None
-    )
+    bench.disk.fails = lambda text: disk_error() if failing["on"] and text == "COMMIT" else None
     keys: list[JobKey] = []
     for turn in range(20):
         failing["on"] = turn % 3 == 0
@@ -167,11 +133,8 @@ async def test_counters_are_exact_after_failures(bench: Bench) -> None:
 async def test_a_store_that_could_not_even_be_read_goes_on_when_it_can(bench: Bench) -> None:
     """After a rollback memory is read from the file again; until that works nothing is answered from what may be wrong."""
     await bench.insert(4)
-    writer = bench.shard._open.writer
-    real = writer._cursor
     broken = {"on": True}
-    faulty = Faulty(real, lambda text: disk_error() if broken["on"] and text != "ROLLBACK" else None)
-    writer._cursor = faulty  # type: ignore[assignment]
+    bench.disk.fails = lambda text: disk_error() if broken["on"] and text != "ROLLBACK" else None
     for _ in range(3):
         with pytest.raises(ShardConnectionFailed):
             await bench.insert()
@@ -185,12 +148,11 @@ async def test_damage_is_the_worlds_fault(bench: Bench) -> None:
     """A malformed file is no bug of ours: the caller gets a refusal that says so."""
     damage = sqlite3.DatabaseError("database disk image is malformed")
     damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-
-    def damaged(_: Transaction) -> NoReturn:
-        raise damage
-
+    [key] = await bench.insert()
+    bench.disk.fails = lambda text: damage if text.startswith("SELECT") else None
     with pytest.raises(ShardConnectionFailed, match="malformed"):
-        await bench.shard._open.writer.carry_out(Work(damaged))
+        await bench.succeed(key)
+    bench.disk.works()
     await bench.insert()
 
 

@@ -15,15 +15,10 @@ from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.sqlite import inserting
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
 LONG = 10_000
-
-
-def writer_of(bench: Bench) -> Writer:
-    return bench.shard._open.writer
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
@@ -37,17 +32,18 @@ def rows(path: Path) -> dict[str, list[Any]]:
 
 
 async def until_begun(bench: Bench) -> None:
-    while not writer_of(bench)._connection.in_transaction:
+    while not bench.disk.connection.in_transaction:
         await asyncio.sleep(0)
 
 
 async def test_calls_that_come_meanwhile_wait_and_looks_see_none_of_it(bench: Bench) -> None:
     """A look is answered between two steps, from what was committed before."""
+    bench.disk.committing.clear()
     long = asyncio.ensure_future(bench.insert(LONG))
     await until_begun(bench)
     other = asyncio.ensure_future(bench.insert())
     looks = 0
-    while writer_of(bench)._connection.in_transaction and not writer_of(bench)._thread._queue.qsize():
+    while bench.disk.connection.in_transaction and not bench.disk.committing.is_set():
         assert await bench.pending() in (0, LONG)
         assert not other.done()
         looks += 1
@@ -61,7 +57,7 @@ async def test_calls_that_come_meanwhile_wait_and_looks_see_none_of_it(bench: Be
 
 async def test_a_failure_halfway_leaves_nothing_and_the_next_enqueue_is_stored(bench: Bench) -> None:
     await bench.insert(3)
-    execute = writer_of(bench)._connection.execute
+    execute = bench.disk.connection.execute
     execute("CREATE TEMP TRIGGER t BEFORE INSERT ON jobs WHEN new.body = 'bad' BEGIN SELECT RAISE(ABORT, 'no'); END")
     before = rows(bench.path)
     jobs = bench.jobs(LONG)
@@ -119,7 +115,7 @@ async def test_a_process_that_ends_halfway_leaves_nothing(bench: Bench, tmp_path
     await until_begun(bench)
     for _ in range(15):
         await asyncio.sleep(0)
-    assert writer_of(bench)._connection.in_transaction
+    assert bench.disk.connection.in_transaction
     for name in ("jobs.db", "jobs.db-wal"):
         (tmp_path / f"copy-{name}").write_bytes((tmp_path / name).read_bytes())
     copy = tmp_path / "copy-jobs.db"

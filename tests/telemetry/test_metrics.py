@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS, QUEUE_HISTOGRAMS
 from pinlater.server.telemetry.handles import QueueMetrics
 from pinlater.server.telemetry.metrics import OVERFLOW, TICK_S, Metrics
+from pinlater.server.telemetry.snapshots import Snapshot
 
 
 def enqueued(metrics: Metrics, queue: str, *, last_minute: bool = False) -> int:
@@ -130,8 +133,21 @@ def test_snapshots_share_what_did_not_change() -> None:
     metrics.tick(0.0)
     metrics.queue("busy").enqueue += 1
     metrics.tick(5.0)
-    older, newer = metrics._ring
+    metrics.tick(60.0)
+    newer, older = metrics.last_minute()
+    assert older is not None
     assert newer.queues["idle"] is older.queues["idle"]
     assert newer.queues["busy"] is not older.queues["busy"]
     assert first.queues["busy"].counts == older.queues["busy"].counts
-    assert metrics._ring.maxlen == 13
+
+
+def test_the_snapshots_of_a_minute_are_kept_and_no_others() -> None:
+    metrics = Metrics()
+    metrics.queue("only here")
+    for at_s in range(0, 1_000, 5):
+        metrics.tick(float(at_s))
+    newer, older = metrics.last_minute()
+    assert older is not None
+    assert newer.at_s - older.at_s == 60
+    kept = [one for one in gc.get_objects() if isinstance(one, Snapshot) and "only here" in one.queues]
+    assert len(kept) == 13

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pinlater import AsyncClient, Client, Job, JobState, UniqueKey, UniqueScope
-from pinlater.client import _calls
+from pinlater import Client, Job, JobState, UniqueKey, UniqueScope
 from pinlater.client.errors import (
+    ClientClosed,
     ConnectionLost,
-    DeadlineExceeded,
     EnqueueRejected,
     PasswordInvalid,
     QueueNotFound,
-    ServerUnreachable,
 )
 from pinlater.client.values import Ack, Outcome, QueueConfig
 from pinlater.server.operations.job_settings import JobSettings
@@ -199,45 +198,17 @@ async def test_a_long_poll_that_is_given_up_takes_no_job(service: InProcessServi
         assert len((await client.dequeue("q")).jobs) == 1
 
 
-async def test_a_long_poll_ends_by_the_real_deadline_of_the_client_if_the_clock_stands(
-    service: InProcessService,
-) -> None:
-    """A test that forgets to turn the clock fails, and doesn't hang."""
-    client = AsyncClient("in-process:1", clock=service.clock, connect=service._connect, timeout_ms=50, retries=0)
-    async with client:
-        with pytest.raises(DeadlineExceeded):
-            await client.dequeue("q", wait_ms=50)
-
-
 # --- its end ------------------------------------------------------------------------------------------------------------------
-async def test_a_closed_service_is_unreachable_and_leaves_no_thread() -> None:
-    before = set(threading.enumerate())
-    service = InProcessService()
-    service.client.create_queue("q")
-    other = AsyncClient("in-process:1", connect=service._connect, retries=0)
-    async with other:
-        polling = asyncio.create_task(other.dequeue("q", wait_ms=20_000))
-        async with asyncio.timeout(30):
-            while not service.client.queue_stats("q")[0].waiting_dequeues:
-                await asyncio.sleep(0.001)
-        service.close()
-        service.close()
-        assert (await polling).jobs == []
-        with pytest.raises((ServerUnreachable, ConnectionLost)):
-            await other.enqueue("q", [b""])
-    service.clock.advance(hours=1)
-    assert not set(threading.enumerate()) - before
-
-
 def test_a_client_that_goes_takes_its_calls_with_it(service: InProcessService) -> None:
-    client = Client("in-process:1", connect=service._connect, retries=0)
-    polling = client.submit(_calls.dequeue("q", 1, wait_ms=20_000, acks=None, dry_run=False, coverage=1.0))
-    deadline = time.monotonic() + 30
-    while not service.client.queue_stats("q")[0].waiting_dequeues and time.monotonic() < deadline:
-        time.sleep(0.001)
-    client.close()
-    with pytest.raises(ConnectionLost):
-        polling.result(30)
+    client = service.new_client()
+    with ThreadPoolExecutor(1) as thread:
+        polling = thread.submit(client.dequeue, "q", wait_ms=20_000)
+        deadline = time.monotonic() + 30
+        while not service.client.queue_stats("q")[0].waiting_dequeues and time.monotonic() < deadline:
+            time.sleep(0.001)
+        client.close()
+        with pytest.raises((ConnectionLost, ClientClosed)):
+            polling.result(30)
 
 
 def test_jobs_are_listed_in_the_order_of_their_enqueues_in_all_states(service: InProcessService) -> None:

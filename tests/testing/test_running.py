@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -111,12 +112,23 @@ def test_the_error_about_a_missing_enqueue_lists_the_enqueues_that_were_made(
     assert len(service.jobs("mail")) == 25
 
 
-def test_a_worker_is_its_own_again_afterwards(pinlater_service: InProcessService, office: Office) -> None:
-    outbox = office.worker._enqueuer
-    before = outbox._servers
-    with pinlater_service.serving(office.worker), pinlater_service.serving(office.worker):
-        assert outbox._servers is pinlater_service.client
-    assert (outbox._servers, office.worker._clock is pinlater_service.clock) == (before, False)
+async def test_a_worker_is_its_own_again_afterwards(pinlater_service: InProcessService) -> None:
+    with InProcessService() as own:
+        own.client.create_queue("mail")
+        async with own.async_client() as client:
+            worker = Worker(client)
+
+            @worker.task("mail")
+            async def send(to: str) -> None: ...
+
+            with pinlater_service.serving(worker), pinlater_service.serving(worker):
+                await send.using(delay=60).enqueue_async("within")
+            began_ms = time.time_ns() // 1_000_000
+            await send.using(delay=60).enqueue_async("afterwards")
+        [within], [afterwards] = pinlater_service.jobs("mail"), own.jobs("mail")
+    assert within.run_after_ms == pinlater_service.clock.now_ms() + 60_000
+    assert afterwards.run_after_ms is not None
+    assert afterwards.run_after_ms >= began_ms + 60_000, "it has its own clock again"
 
 
 # --- running ------------------------------------------------------------------------------------------------------------------

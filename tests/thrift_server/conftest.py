@@ -14,6 +14,7 @@ from pinlater.domain.clock import ManualClock, SystemClock
 from pinlater.server.features.all import METHODS
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.thrift.connection import ThriftConnection
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import Decoder, Reply, encode_call
@@ -70,13 +71,43 @@ class Client:
         self.writer.close()
 
 
+class WatchedListener(ThriftServer):
+    """A listener that keeps what its connections tell it.
+
+    `opened_connections`: those that are open, the oldest first.
+    `paused_connections`: those that are not read from.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.opened_connections: dict[ThriftConnection, None] = {}
+        self.paused_connections: set[ThriftConnection] = set()
+
+    def opened(self, connection: ThriftConnection) -> None:
+        self.opened_connections[connection] = None
+        super().opened(connection)
+
+    def closed(self, connection: ThriftConnection) -> None:
+        self.opened_connections.pop(connection, None)
+        self.paused_connections.discard(connection)
+        super().closed(connection)
+
+    def reading_paused(self, connection: ThriftConnection) -> None:
+        self.paused_connections.add(connection)
+        super().reading_paused(connection)
+
+    def reading_resumed(self, connection: ThriftConnection) -> None:
+        self.paused_connections.discard(connection)
+        super().reading_resumed(connection)
+
+
 class ThriftServerUnderTest:
     """A server under test with all that belongs to it."""
 
     def __init__(self, settings: ThriftSettings, clock: SystemClock | ManualClock) -> None:
         self.operations = FakeOperations()
         self.metrics = Metrics()
-        self.server = ThriftServer(cast(Service, self.operations), settings, self.metrics, clock, METHODS)
+        self.server = WatchedListener(cast(Service, self.operations), settings, self.metrics, clock, METHODS)
         self._clients: list[Client] = []
 
     async def connect(self, host: str = "127.0.0.1") -> Client:

@@ -4,67 +4,67 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from threading import Event
+from itertools import chain
 
 import pytest
+import pytest_asyncio
 
 from pinlater.server.thrift.large_frames import LargeFrames
+from pinlater.wire.codec import encode_call
+from pinlater.wire.framing import LENGTH_BYTES
 from pinlater.wire.limits import WireLimits
+from tests.thrift_server.conftest import CONTEXT
 
 
 class Decoding:
-    """Stands for the decoder: notes which frames are decoded, and holds the first until it is told to go on."""
+    """Frames that are decoded for callers at the addresses with which their names begin. `order`: those that are done."""
 
     def __init__(self) -> None:
-        self.order: list[bytes] = []
-        self.go_on = Event()
+        self.frames = LargeFrames(WireLimits())
+        self.order: list[str] = []
 
-    def __call__(self, frame: bytes) -> bytes:
-        self.order.append(frame)
-        assert self.go_on.wait(30)
-        return frame
-
-
-@pytest.fixture
-async def frames() -> AsyncIterator[LargeFrames]:
-    frames = LargeFrames(WireLimits())
-    yield frames
-    frames.close()
+    async def one(self, name: str) -> None:
+        frame = encode_call("createQueue", 1, context=CONTEXT, name=name)[LENGTH_BYTES:]
+        call = await self.frames.decode(frame, name[0])
+        self.order.append(call.arguments.name)
 
 
-async def test_addresses_take_turns_with_their_large_frames(frames: LargeFrames) -> None:
+@pytest_asyncio.fixture
+async def decoding() -> AsyncIterator[Decoding]:
     decoding = Decoding()
-    frames._decode = decoding  # type: ignore[assignment]
-    calls = [asyncio.create_task(frames.decode(b"a%d" % number, "a")) for number in range(5)]
-    await asyncio.sleep(0)
-    calls += [asyncio.create_task(frames.decode(frame, frame[:1].decode())) for frame in (b"b1", b"c1", b"b2")]
-    await asyncio.sleep(0)
-    decoding.go_on.set()
-    await asyncio.gather(*calls)
-    assert decoding.order == [b"a0", b"a1", b"b1", b"c1", b"a2", b"b2", b"a3", b"a4"]
+    yield decoding
+    decoding.frames.close()
 
 
-async def test_a_caller_that_has_gone_gives_its_turn_to_the_next(frames: LargeFrames) -> None:
-    decoding = Decoding()
-    frames._decode = decoding  # type: ignore[assignment]
-    calls = [asyncio.create_task(frames.decode(frame, "a")) for frame in (b"1", b"2", b"3")]
+async def test_addresses_take_turns_with_their_large_frames(decoding: Decoding) -> None:
+    """All are asked for in one turn of the loop."""
+    names = [f"a{number}" for number in range(5)]
+    await asyncio.gather(*map(decoding.one, chain(names, ["b1", "c1", "b2"])))
+    assert decoding.order == ["a0", "a1", "b1", "c1", "a2", "b2", "a3", "a4"]
+
+
+async def test_a_caller_that_has_gone_gives_its_turn_to_the_next(decoding: Decoding) -> None:
+    calls = [asyncio.create_task(decoding.one(name)) for name in ("a1", "a2", "a3")]
     await asyncio.sleep(0)
     calls[1].cancel()
-    decoding.go_on.set()
     await asyncio.gather(*calls, return_exceptions=True)
-    assert decoding.order == [b"1", b"3"]
-    await frames.decode(b"4", "a")
-    assert decoding.order == [b"1", b"3", b"4"]
+    assert decoding.order == ["a1", "a3"]
+    await decoding.one("a4")
+    assert decoding.order == ["a1", "a3", "a4"]
 
 
-async def test_a_caller_that_goes_as_its_turn_comes_gives_it_to_the_next(frames: LargeFrames) -> None:
-    decoding = Decoding()
-    decoding.go_on.set()
-    frames._decode = decoding  # type: ignore[assignment]
-    frames._decoding = True
-    calls = [asyncio.create_task(frames.decode(frame, "a")) for frame in (b"1", b"2")]
-    await asyncio.sleep(0)
-    frames._next()
-    calls[0].cancel()
+async def test_a_caller_that_goes_as_its_turn_comes_gives_it_to_the_next(decoding: Decoding) -> None:
+    """The first call is done, and the second has its turn, but not yet taken it."""
+
+    async def first() -> None:
+        await decoding.one("a1")
+        calls[0].cancel()
+
+    before = asyncio.create_task(first())
+    calls = [asyncio.create_task(decoding.one(name)) for name in ("a2", "a3")]
+    await before
+    with pytest.raises(asyncio.CancelledError):
+        await calls[0]
     await calls[1]
-    assert (decoding.order, frames._decoding) == ([b"2"], False)
+    await decoding.one("a4")
+    assert decoding.order == ["a1", "a3", "a4"]

@@ -76,7 +76,7 @@ async def test_frames_behind_a_long_poll_give_way_and_are_refused_in_their_turn(
     for client in waiting:
         client.send("dequeueJobs", request=LONG_POLL)
         client.writer.write(LARGE)
-    await desk.until(lambda: sum(len(each._requests.waiting) for each in desk.server._connections) == 2)
+    await desk.until(lambda: desk.server.budget.request_bytes >= 2 * len(LARGE))
     clock.advance(seconds=2)
     other = await desk.connect()
     other.writer.write(LARGE)

@@ -77,8 +77,8 @@ async def test_whatever_gives_way_each_call_is_answered_in_its_turn_and_carried_
     calls += [caller.receive(client) for caller, client in zip(callers, clients, strict=True)]
     working = asyncio.gather(*calls)
     while not working.done():
-        if random.random() < 0.05 and desk.server._connections:
-            random.choice(list(desk.server._connections)).shed()
+        if random.random() < 0.05 and desk.server.opened_connections:
+            random.choice(list(desk.server.opened_connections)).shed()
         await asyncio.sleep(0)
     await working
     made = [arguments[0] for name, arguments, _ in desk.operations.asked if name == "create_queue"]
@@ -86,5 +86,5 @@ async def test_whatever_gives_way_each_call_is_answered_in_its_turn_and_carried_
     assert sum(len(caller.refused) for caller in callers) > 0
     for client in clients:
         client.close()
-    await desk.until(lambda: not desk.server._connections)
+    await desk.until(lambda: not desk.server.connections)
     assert desk.server.budget.free_bytes == desk.server.budget.limit_bytes

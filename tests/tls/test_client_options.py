@@ -13,9 +13,9 @@ import pytest
 from pinlater import Worker
 from pinlater.cli.main import main
 from pinlater.client import AsyncClient, Client, Tls
-from pinlater.client._tls import tls_source
-from pinlater.domain.clock import ManualClock
+from pinlater.client.errors import ServerUnreachable
 from pinlater.tls.settings import TlsSettings
+from tests.databases.proxy import in_thread
 from tests.tls.certificates import Authority
 from tests.tls.conftest import QUEUE, Start, TlsServer
 
@@ -47,21 +47,21 @@ async def test_the_environment_turns_tls_on(
         assert await asyncio.to_thread(sync.queue_names) == [QUEUE]
 
 
-def monotonic() -> float:
-    return 0.0
-
-
-def test_without_anything_there_is_no_tls() -> None:
-    assert tls_source(None, monotonic) is None
+async def test_without_anything_there_is_no_tls(start: Start) -> None:
+    plain = await start(None)
+    async with AsyncClient(plain.address, retries=0) as client:
+        assert await client.queue_names() == [QUEUE]
 
 
 @pytest.mark.parametrize(("said", "wanted"), [("1", True), ("true", True), ("ON", True), ("0", False), ("off", False)])
-def test_a_variable_says_yes_or_no(
-    environment: pytest.MonkeyPatch, authority: Authority, said: str, wanted: bool
+async def test_a_variable_says_yes_or_no(
+    start: Start, tls: TlsSettings, environment: pytest.MonkeyPatch, authority: Authority, said: str, wanted: bool
 ) -> None:
+    server = await start(tls if wanted else None)
     environment.setenv("PINLATER_TLS", said)
     environment.setenv("PINLATER_TLS_CA_FILE", str(authority.file))
-    assert (tls_source(None, monotonic) is not None) == wanted
+    async with AsyncClient(server.address, retries=0) as client:
+        assert await client.queue_names() == [QUEUE]
 
 
 def test_a_variable_that_says_neither_is_an_error(environment: pytest.MonkeyPatch) -> None:
@@ -70,11 +70,17 @@ def test_a_variable_that_says_neither_is_an_error(environment: pytest.MonkeyPatc
         AsyncClient("localhost")
 
 
-def test_an_argument_overrides_the_environment(environment: pytest.MonkeyPatch) -> None:
+async def test_an_argument_overrides_the_environment(
+    start: Start, tls: TlsSettings, environment: pytest.MonkeyPatch
+) -> None:
+    plain, secure = await start(None), await start(tls)
     environment.setenv("PINLATER_TLS", "1")
-    assert tls_source(False, monotonic) is None
+    async with AsyncClient(plain.address, tls=False, retries=0) as client:
+        assert await client.queue_names() == [QUEUE]
     environment.setenv("PINLATER_TLS", "0")
-    assert tls_source(True, monotonic) is not None
+    async with AsyncClient(secure.address, tls=True, retries=0, wait_for_servers=False) as client:
+        with pytest.raises(ServerUnreachable, match="from an authority that this client does not know"):
+            await client.queue_names()
 
 
 @pytest.mark.parametrize("given", ["yes", 1, ssl.create_default_context()], ids=["text", "number", "context"])
@@ -107,30 +113,6 @@ def test_what_is_no_option_is_a_type_error(given: Any) -> None:
 def test_files_that_are_no_good_are_named_at_once(authority: Authority, tmp_path: Path, make: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         AsyncClient("localhost", tls=make(tmp_path, authority))
-
-
-def test_files_that_change_are_read_again(
-    authority: Authority, other_authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    clock, file = ManualClock(), tmp_path / "authorities.pem"
-    file.write_bytes(authority.file.read_bytes())
-    source = tls_source(Tls(ca_file=file), clock.monotonic)
-    assert source is not None
-    address = AsyncClient("localhost").servers[0]
-    first = source.side(address).context
-    file.write_text("junk")
-    assert source.side(address).context is first
-    for _ in range(3):
-        clock.advance(seconds=2)
-        assert source.side(address).context is first
-    assert caplog.text.count("the last good files stay") == 1
-    file.write_bytes(other_authority.file.read_bytes() + authority.file.read_bytes())
-    clock.advance(seconds=2)
-    second = source.side(address).context
-    assert second is not first
-    assert len(second.get_ca_certs()) == 2
-    clock.advance(seconds=2)
-    assert source.side(address).context is second
 
 
 async def test_a_worker_runs_jobs_over_tls_and_enqueues_more(
@@ -220,11 +202,9 @@ async def test_a_connection_stays_in_use_though_the_tls_layer_has_sent_something
     server.certificate.current.context.num_tickets = 2
 
     def work() -> int:
-        with Client(server.address, tls=trusting) as client:
+        with in_thread(server.address) as proxy, Client(proxy.address, tls=trusting, follow_owners=False) as client:
             for _ in range(5):
                 client.queue_names()
-            direct = client._background._running._direct  # type: ignore[union-attr]
-            assert direct is not None
-            return direct._made
+            return proxy.connections
 
     assert await asyncio.to_thread(work) == 1

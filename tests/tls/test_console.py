@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from pinlater.cli.commands.console import _certificate
+from pinlater.cli.commands import console as commands
 from pinlater.client import AsyncClient, Tls
 from pinlater.console.app import OPENAPI_PATH, Console
 from pinlater.console.run import ConsoleServer, address_of, listening
@@ -79,23 +79,20 @@ def test_a_thrift_client_without_tls_is_told_in_thrift(console: SecureConsole) -
         assert b"PinLater's console" in plain.recv(1_000)
 
 
-def test_a_silent_connection_counts_before_its_handshake(console: SecureConsole) -> None:
-    with socket.create_connection((HOST, console.port)) as silent:
-        own = silent.getsockname()
-        deadline = time.monotonic() + 5
-        counted = False
-        while not counted and time.monotonic() < deadline:
-            counted = any(one.client == own for one in list(console.server.connections._by_address.get(HOST, ())))
-            time.sleep(0.001)
-        assert counted
-
-
 @pytest.fixture
 def renewable(authority: Authority) -> Iterator[SecureConsole]:
     """A console of the test's own, whose certificate it may change."""
     console = SecureConsole(authority.sign(HOST))
     yield console
     console.stop()
+
+
+def test_a_silent_connection_counts_before_its_handshake(renewable: SecureConsole) -> None:
+    with socket.create_connection((HOST, renewable.port)):
+        deadline = time.monotonic() + 5
+        while not len(renewable.server.connections) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert len(renewable.server.connections) == 1
 
 
 def test_a_new_certificate_is_taken_over(renewable: SecureConsole, trusting: Tls, other_authority: Authority) -> None:
@@ -113,13 +110,28 @@ def test_a_new_certificate_is_taken_over(renewable: SecureConsole, trusting: Tls
         renewable.status(trusting)
 
 
-def test_files_of_the_console_that_are_no_good_are_usage_errors(tmp_path: Path, authority: Authority) -> None:
+def test_files_of_the_console_that_are_no_good_are_usage_errors(tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter, match="can't be read"):
-        _certificate(tmp_path / "none", None, None)
+        commands.console(https_certificate=tmp_path / "none")
     with pytest.raises(typer.BadParameter, match="needs --https-certificate too"):
-        _certificate(None, tmp_path / "none", None)
+        commands.console(https_key=tmp_path / "none")
+
+
+def test_a_client_authority_of_the_console_makes_it_ask_for_certificates(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[CertificateSource | None] = []
+
+    def serve(_: object, listener: socket.socket, *, certificate: CertificateSource | None, **__: object) -> None:
+        listener.close()
+        served.append(certificate)
+
+    monkeypatch.setattr("pinlater.console.run.serve", serve)
+    monkeypatch.setattr(commands, "setup", lambda *_: None)
     pair = authority.sign(HOST)
-    assert _certificate(None, None, None) is None
-    source = _certificate(pair.certificate, pair.key, authority.file)
+    commands.console(port=0)
+    commands.console(port=0, https_certificate=pair.certificate, https_key=pair.key, https_client_ca=authority.file)
+    [none, source] = served
+    assert none is None
     assert source is not None
     assert source.settings.require_client_certificate

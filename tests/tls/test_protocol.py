@@ -273,21 +273,6 @@ def test_a_connecting_side_is_told_why_there_is_no_handshake(run: Run, new_loop:
 
 
 @loops
-def test_what_comes_after_the_goodbye_is_not_kept(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: LinkedSides) -> None:
-        pair.keep_open = True
-        here = await pair.connect(keep_open=True)
-        here.transport.write_eof()
-        await until(lambda: "eof" in pair.there.told)
-        there = cast("Any", pair.there.transport)
-        for _ in range(100):
-            there.data_received(bytes(65_536))
-        assert there._incoming.pending == 0
-
-    run(new_loop, scenario)
-
-
-@loops
 @pytest.mark.parametrize("greets", [True, False], ids=["a whole handshake", "half a handshake"])
 def test_a_connection_that_is_over_keeps_no_memory_of_the_library(run: Run, new_loop: Any, greets: bool) -> None:
     """Protocol and transport refer to each other, so only the garbage collector frees them, and it runs rarely."""

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import logging
 import ssl
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -212,10 +213,18 @@ def test_a_server_without_files_does_not_start(tmp_path: Path) -> None:
         App(Settings(tls=TlsSettings(tmp_path / "none.pem")))
 
 
-async def test_the_console_beside_a_server_trusts_its_certificate(mutual: TlsSettings) -> None:
-    settings = Settings(tls=mutual)
-    console = ConsoleProcess(settings, asyncio.Event(), certificate=CertificateSource(mutual, time.time))
-    options = list(console._options(9010))
+async def test_the_console_beside_a_server_trusts_its_certificate(mutual: TlsSettings, tmp_path: Path) -> None:
+    given, stopping = tmp_path / "options", asyncio.Event()
+    writes = "import sys; open(sys.argv[1], 'w').write(' '.join([*sys.argv[2:], 'end']))"
+    certificate = CertificateSource(mutual, time.time)
+    console = ConsoleProcess(Settings(tls=mutual), stopping, [sys.executable, "-c", writes, str(given)], certificate)
+    console.start(9010)
+    async with asyncio.timeout(30):
+        while not given.exists() or not given.read_text().endswith("end"):
+            await asyncio.sleep(0.01)
+    stopping.set()
+    await console.end()
+    options = given.read_text().split()
     expected = {
         "--tls-ca": str(mutual.certificate_file),
         "--tls-server-name": HOST,

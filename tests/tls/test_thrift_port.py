@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from pinlater.client import Ack, AsyncClient, Client, JobState, Tls
-from pinlater.client._calls import dequeue
-from pinlater.client._thrift import encode_request
 from pinlater.client.errors import CallerError, PinLaterError, ServerUnreachable
 from pinlater.tls.settings import TlsSettings
+from pinlater.wire.codec import encode_call
+from pinlater.wire.generated import structs as types
 from tests.tls.certificates import DAY, SERVER, Authority, KeyPair
 from tests.tls.conftest import HOST, QUEUE, Start, TlsServer, client_of, copied
 
@@ -392,13 +392,13 @@ async def test_a_client_that_reads_no_answers_is_cut_and_its_jobs_go_back(
             await client.enqueue(QUEUE, [body])
 
         def claim_without_reading() -> ssl.SSLSocket:
-            call = dequeue(QUEUE, 40, wait_ms=0, acks=None, dry_run=False, coverage=1.0)
             context = ssl.create_default_context(cafile=str(authority.file))
             opened = socket.socket()
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             opened.connect((HOST, server.server.port))
             secured = context.wrap_socket(opened, server_hostname=HOST)
-            secured.sendall(encode_request(call.method, 1, "slow", call.args, ""))
+            request = types.PinLaterDequeueRequest(QUEUE, 40)
+            secured.sendall(encode_call("dequeueJobs", 1, context=types.RequestContext("slow"), request=request))
             return secured
 
         slow = await in_thread(claim_without_reading)

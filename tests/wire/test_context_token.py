@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.client._thrift import encode_request
+from pinlater.client import AsyncClient
 from pinlater.wire.codec import Decoder, encode_call
 from pinlater.wire.context_token import token_of_call
 from pinlater.wire.errors import WireError
@@ -26,8 +28,20 @@ def test_the_token_is_that_of_the_whole_call(source: str, request_id: str | None
     assert token_of_call(message, header(message).body_at) == (token or "")
 
 
-def test_the_python_client_sends_its_token_where_it_is_found() -> None:
-    message = encode_request("getQueueNames", 1, "tests", (), "secret")[LENGTH_BYTES:]
+async def test_the_python_client_sends_its_token_where_it_is_found() -> None:
+    sent: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+        sent.set_result(await reader.readexactly(size))
+        writer.close()
+
+    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with AsyncClient(address, token="secret", retries=0) as client:
+            asked = asyncio.create_task(client.queue_names())
+            message = await sent
+            asked.cancel()
     assert token_of_call(message, header(message).body_at) == "secret"
 
 

@@ -6,38 +6,38 @@ from typing import Any, TypeAlias
 
 from pinlater.server.storage.commands import (
     Announce,
-    Change,
     ClaimJobs,
     Command,
     FinishJobs,
     InsertJobs,
-    Look,
+    ReadCommand,
     SaveSamples,
     TrimSamples,
+    WriteCommand,
 )
 
 
-class Open(Change[None]):
+class OpenSession(WriteCommand[None]):
     """Leases a slot."""
 
 
-class Ping(Look[None]):
+class Ping(ReadCommand[None]):
     """Renews a lease."""
 
 
-class TellTime(Look[None]):
+class TellTime(ReadCommand[None]):
     """Stores how far a server's time is ahead of the store's."""
 
 
-class TakeSnapshot(Look[None]):
+class TakeSnapshot(ReadCommand[None]):
     """Asks what the sweeps have to know."""
 
 
-class AskSize(Look[None]):
+class AskSize(ReadCommand[None]):
     """Asks how much space the store takes."""
 
 
-class ReleaseTokens(Change[None]):
+class ReleaseTokens(WriteCommand[None]):
     """Gives back claims with an unknown outcome, as a part of `TimeOutClaims`."""
 
 
@@ -45,12 +45,12 @@ CallKind: TypeAlias = type[Command[Any]]
 # Calls that have a connection of their own, as in MySQL's and Redis' stores; all others share one.
 WRITERS: dict[CallKind, str] = {InsertJobs: "inserts", ClaimJobs: "claims", ReleaseTokens: "claims", FinishJobs: "ends"}
 # They change something of which the other servers need not know.
-_UNTOLD = frozenset({SaveSamples, TrimSamples, Open})
+_UNTOLD = frozenset({SaveSamples, TrimSamples, OpenSession})
 
 
 def only_looks(kind: CallKind) -> bool:
     """Whether a call may be taken for one that changes nothing."""
-    return issubclass(kind, Look) or kind is Announce
+    return issubclass(kind, ReadCommand) or kind is Announce
 
 
 def is_told(kind: CallKind) -> bool:

@@ -58,7 +58,7 @@ from pinlater.simulation.loop import ProcessLoop, ProcessState
 from pinlater.simulation.store_calls import (
     AskSize,
     CallKind,
-    Open,
+    OpenSession,
     Ping,
     ReleaseTokens,
     TakeSnapshot,
@@ -175,7 +175,7 @@ class Session(CommandTable):
 
         self._loop = cast("ProcessLoop", asyncio.get_running_loop())
         self.server = self._loop.name
-        self.slot, self.highest_id = await self.store.send(self, Open, join)
+        self.slot, self.highest_id = await self.store.send(self, OpenSession, join)
         self._open = True
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.failure_kind import NoAnswerInTime
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.commands import Answer, Command, TimeLimit
+from pinlater.server.storage.commands import Answer, Command, CommandLimit
 from pinlater.server.storage.interface import Shard
 
 T = TypeVar("T")
@@ -61,13 +61,13 @@ class GuardedShard:
         self._observe(None, False)
         return answer
 
-    def _limit(self, limit: TimeLimit) -> tuple[float, PinLaterError]:
+    def _limit(self, limit: CommandLimit) -> tuple[float, PinLaterError]:
         """Returns how many seconds there are, and the error after that. Raises if the shard is out of use."""
         if not self._in_use():
             raise shard_unreachable(self._shard.name)
-        if limit is TimeLimit.LOOK:
+        if limit is CommandLimit.LOOK:
             return self._call_s, _unanswered(self._shard.name, self._call_s)
-        seconds = self._work_s if limit is TimeLimit.WORK else self._call_s
+        seconds = self._work_s if limit is CommandLimit.WORK else self._call_s
         return seconds, too_late(self._shard.name, seconds)
 
     async def ping(self, now_ms: int | None = None) -> None:
@@ -76,7 +76,7 @@ class GuardedShard:
 
     async def size(self) -> ShardSize:
         """Its outcome does not count for the shard's health: only operators wait for it."""
-        seconds, late = self._limit(TimeLimit.LOOK)
+        seconds, late = self._limit(CommandLimit.LOOK)
         return await within(self._shard.size(), seconds, late)
 
 

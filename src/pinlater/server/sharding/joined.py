@@ -25,7 +25,7 @@ LaneResults: TypeAlias = Sequence[Result | PinLaterError | NotBegun]
 """The result of each item, in order: `NOT_BEGUN` for one that is to be in the next command, an error for one that can't be done."""
 
 
-class Joined(NamedTuple, Generic[Result]):
+class JoinedItems(NamedTuple, Generic[Result]):
     """A command, and what becomes of its answer.
 
     `command`: what the items ask together; None if there is nothing to ask.

@@ -31,7 +31,7 @@ from pinlater.server.sharding.guarded import GuardedShard, shard_unreachable, sl
 from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
 from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.job_lanes import JobLanes
-from pinlater.server.sharding.joined import Joined, LaneResults
+from pinlater.server.sharding.joined import JoinedItems, LaneResults
 from pinlater.server.sharding.joined_claims import ClaimRequest, by_queue, orders_of, share_out
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.lane_limits import CLAIMS_WAITING_MAX, WHOLE_UP_TO_ELSEWHERE, weight_of_insert
@@ -131,7 +131,7 @@ class ShardLanes:
             self.put_out_of_use("not opened yet")
             self.health.suspect()
 
-    def _lane(self, name: str, join: Callable[[list[Any]], Joined[Any]], **options: Any) -> LaneQueue[Any, Any]:
+    def _lane(self, name: str, join: Callable[[list[Any]], JoinedItems[Any]], **options: Any) -> LaneQueue[Any, Any]:
         """A lane whose items are one command when `join` has joined them."""
         options |= {"monotonic": self.clock.monotonic}
         if self._in_order is not None:
@@ -146,7 +146,9 @@ class ShardLanes:
             **options,
         )
 
-    async def _carry_out(self, join: Callable[[list[Item]], Joined[Result]], items: list[Item]) -> LaneResults[Result]:
+    async def _carry_out(
+        self, join: Callable[[list[Item]], JoinedItems[Result]], items: list[Item]
+    ) -> LaneResults[Result]:
         joined = join(items)
         if joined.command is None:
             return joined.results(())
@@ -162,11 +164,11 @@ class ShardLanes:
     ) -> LaneQueue[Sequence[Item], Sequence[Result]]:
         """A lane whose items are lists, joined into one list for each `command`."""
 
-        def join(lists: list[Sequence[Item]]) -> Joined[Sequence[Result]]:
+        def join(lists: list[Sequence[Item]]) -> JoinedItems[Sequence[Result]]:
             if len(lists) == 1:
-                return Joined(command(lists[0], self.clock.now_ms()), lambda results: [results])
+                return JoinedItems(command(lists[0], self.clock.now_ms()), lambda results: [results])
             together = [item for items in lists for item in items]
-            return Joined(command(together, self.clock.now_ms()), partial(_parts, lists))
+            return JoinedItems(command(together, self.clock.now_ms()), partial(_parts, lists))
 
         return self._lane(name, join, weigh=len)
 
@@ -199,20 +201,20 @@ class ShardLanes:
 
     # --- the hot calls ------------------------------------------------------------------------------------------------------
 
-    def _join_inserts(self, requests: list[InsertRequest]) -> Joined[Inserted]:
+    def _join_inserts(self, requests: list[InsertRequest]) -> JoinedItems[Inserted]:
         now_ms = self.clock.now_ms()
         for request in requests:
             if request.begin_by_ms < now_ms:
                 return self._join_in_time(requests, now_ms)
         claim_follows = self._in_order is not None and self._wake_waiters(requests, now_ms)
-        return Joined(
+        return JoinedItems(
             InsertJobs(requests, now_ms), partial(self._inserted, requests, now_ms), self._refused, claim_follows
         )
 
-    def _join_in_time(self, requests: list[InsertRequest], now_ms: int) -> Joined[Inserted]:
+    def _join_in_time(self, requests: list[InsertRequest], now_ms: int) -> JoinedItems[Inserted]:
         """Without those that have waited for too long: a repeat may have been answered, and its key may be forgotten."""
         in_time = [request for request in requests if request.begin_by_ms >= now_ms]
-        joined: Joined[Inserted] = self._join_inserts(in_time) if in_time else Joined(None, list)
+        joined: JoinedItems[Inserted] = self._join_inserts(in_time) if in_time else JoinedItems(None, list)
 
         def results(answer: Sequence[Inserted | PinLaterError]) -> LaneResults[Inserted]:
             stored = iter(joined.results(answer))
@@ -243,10 +245,10 @@ class ShardLanes:
                 any_wait |= inserting(self.name, request, now_ms, self.owns)
         return any_wait
 
-    def _join_claims(self, requests: list[ClaimRequest]) -> Joined[Claimed]:
+    def _join_claims(self, requests: list[ClaimRequest]) -> JoinedItems[Claimed]:
         indices_by_queue = by_queue(requests)
         orders = orders_of(requests, indices_by_queue, self.owns)
-        return Joined(ClaimJobs(orders, self.clock.now_ms()), partial(self._claimed, requests, indices_by_queue))
+        return JoinedItems(ClaimJobs(orders, self.clock.now_ms()), partial(self._claimed, requests, indices_by_queue))
 
     def _claimed(
         self,

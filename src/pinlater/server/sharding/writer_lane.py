@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
-from pinlater.server.sharding.joined import Joined
+from pinlater.server.sharding.joined import JoinedItems
 from pinlater.server.sharding.lane_queue import Item, LaneEntry, LaneQueue, Result
-from pinlater.server.storage.interface import Batch, Begun
+from pinlater.server.storage.interface import BegunBatch, WaitingBatch
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ class WriterLane(LaneQueue[Item, Result]):
     def __init__(
         self,
         name: str,
-        join: Callable[[list[Item]], Joined[Result]],
-        submit: Callable[[Batch], None],
+        join: Callable[[list[Item]], JoinedItems[Result]],
+        submit: Callable[[WaitingBatch], None],
         **options: Any,
     ) -> None:
         super().__init__(name, **options)
@@ -33,7 +33,7 @@ class WriterLane(LaneQueue[Item, Result]):
         self._submit = submit
         self._queued = False  # the writer has this lane
         self._alone: deque[LaneEntry[Item, Result]] = deque()  # of a call that failed by a bug
-        self._joined: Joined[Result] | None = None
+        self._joined: JoinedItems[Result] | None = None
         self._idle: asyncio.Future[None] | None = None
 
     async def close(self) -> None:
@@ -63,7 +63,7 @@ class WriterLane(LaneQueue[Item, Result]):
         return False
 
     # --- what the writer calls ----------------------------------------------------------------------------------------------
-    def begin(self) -> Begun | None:
+    def begin(self) -> BegunBatch | None:
         """Takes what waits. Returns None if there is nothing to do: the writer forgets this lane."""
         while batch := [self._alone.popleft()] if self._alone else self._next_batch():
             try:
@@ -73,7 +73,7 @@ class WriterLane(LaneQueue[Item, Result]):
                 self._try_alone(batch, error)
                 continue
             if joined.command is not None:
-                return cast("Begun", joined)
+                return cast("BegunBatch", joined)
             self._ended(batch, None)
             self._answer(batch, joined.results(()))
         self._goes_on()

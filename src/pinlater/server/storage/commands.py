@@ -65,7 +65,7 @@ from pinlater.server.storage.values import (
 Answer = TypeVar("Answer", covariant=True)
 
 
-class TimeLimit(Enum):
+class CommandLimit(Enum):
     """How long a command may take, and its error after that."""
 
     LOOK = auto()
@@ -80,37 +80,37 @@ class Command(Struct, Generic[Answer]):
     """What a shard is asked to do. `Answer`: what it answers. `time_limit`: how long it may take where
     a database is asked."""
 
-    time_limit: ClassVar[TimeLimit]
+    time_limit: ClassVar[CommandLimit]
 
 
-class Change(Command[Answer], Generic[Answer]):
+class WriteCommand(Command[Answer], Generic[Answer]):
     """A command that changes something."""
 
-    time_limit = TimeLimit.CHANGE
+    time_limit = CommandLimit.CHANGE
 
 
-class Look(Command[Answer], Generic[Answer]):
+class ReadCommand(Command[Answer], Generic[Answer]):
     """A command that changes nothing."""
 
-    time_limit = TimeLimit.LOOK
+    time_limit = CommandLimit.LOOK
 
 
 # --- the way of a job ---------------------------------------------------------------------------------------------------------
-class InsertJobs(Change[Sequence[Inserted | PinLaterError]]):
+class InsertJobs(WriteCommand[Sequence[Inserted | PinLaterError]]):
     """Stores jobs. Errors as values: QueueNotFound, QueueFull, RequestKeyConflict."""
 
     requests: Sequence[InsertRequest]
     now_ms: int
 
 
-class ClaimJobs(Change[Sequence[Claimed | PinLaterError]]):
+class ClaimJobs(WriteCommand[Sequence[Claimed | PinLaterError]]):
     """Hands out due jobs. Errors as values: QueueNotFound."""
 
     orders: Sequence[ClaimOrder]
     now_ms: int
 
 
-class FinishJobs(Change[Sequence[Acked]]):
+class FinishJobs(WriteCommand[Sequence[Acked]]):
     """Ends attempts. Only a job IN_PROGRESS changes. Two acks of one job in a call: the first counts."""
 
     acks: Sequence[JobAck]
@@ -118,7 +118,7 @@ class FinishJobs(Change[Sequence[Acked]]):
 
 
 # --- jobs in hand -------------------------------------------------------------------------------------------------------------
-class CheckpointJobs(Change[Sequence[Acked | PinLaterError]]):
+class CheckpointJobs(WriteCommand[Sequence[Acked | PinLaterError]]):
     """Saves progress and renews claims (deadline = now + the job's claim timeout).
 
     Errors as values: a body that the database behind the store takes in no statement.
@@ -128,21 +128,21 @@ class CheckpointJobs(Change[Sequence[Acked | PinLaterError]]):
     now_ms: int
 
 
-class ExtendClaims(Change[Sequence[Acked]]):
+class ExtendClaims(WriteCommand[Sequence[Acked]]):
     """Heartbeats: deadline = now + the job's claim timeout. Never revives a claim."""
 
     claims: Sequence[ClaimRef]
     now_ms: int
 
 
-class ReleaseJobs(Change[Sequence[Acked]]):
+class ReleaseJobs(WriteCommand[Sequence[Acked]]):
     """Gives claims back: PENDING, due at now + delay, attempts as they were."""
 
     claims: Sequence[ClaimRef]
     now_ms: int
 
 
-class CancelJobs(Change[Sequence[Acked]]):
+class CancelJobs(WriteCommand[Sequence[Acked]]):
     """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones, and those in another state
     than `only_state`: ALREADY_FINAL.
     """
@@ -152,7 +152,7 @@ class CancelJobs(Change[Sequence[Acked]]):
     only_state: JobState | None = None
 
 
-class RunJobs(Change[Sequence[Acked]]):
+class RunJobs(WriteCommand[Sequence[Acked]]):
     """PENDING or FAILED → PENDING, as ordered; a FAILED one as `RequeueFailedJobs` does it.
 
     STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded, and for a FAILED one that is past its
@@ -163,7 +163,7 @@ class RunJobs(Change[Sequence[Acked]]):
     now_ms: int
 
 
-class MoveJobs(Change[Sequence[Acked]]):
+class MoveJobs(WriteCommand[Sequence[Acked]]):
     """Gives waiting and FAILED jobs another priority, and with it another key. All else of them stays, but for the time when a waiting
     one was updated.
 
@@ -177,33 +177,33 @@ class MoveJobs(Change[Sequence[Acked]]):
 
 
 # --- bulk ---------------------------------------------------------------------------------------------------------------------
-class RequeueFailedJobs(Change[Requeued | PinLaterError]):
+class RequeueFailedJobs(WriteCommand[Requeued | PinLaterError]):
     """FAILED → PENDING, without the old claim. Passes over a job whose UNFINISHED key is taken, else retakes it.
 
     It stops at the limit, or after a thousand jobs passed over; a call with `after` goes on there.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     order: Requeue
     now_ms: int
 
 
-class PurgeJobs(Change[int | PinLaterError]):
+class PurgeJobs(WriteCommand[int | PinLaterError]):
     """How many were deleted, by state."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     order: Purge
 
 
-class DeleteJobs(Change[int]):
+class DeleteJobs(WriteCommand[int]):
     """Deletes these; only those in `state`, if one is given. Returns how many."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     keys: Sequence[JobKey]
     state: JobState | None = None
 
 
-class DeleteWithCopies(Change[DeletedWithCopies]):
+class DeleteWithCopies(WriteCommand[DeletedWithCopies]):
     """Deletes the first of these jobs that are in that state, and keeps copies of them: of a thousand, or about a MiB of bodies, but of
     one at least.
 
@@ -211,26 +211,26 @@ class DeleteWithCopies(Change[DeletedWithCopies]):
     at least: `TrimSamples` forgets them, with the step `COPIES_STEP_S`.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     keys: Sequence[JobKey]
     state: JobState
     of: CopiesOf
     now_ms: int
 
 
-class RestoreJobs(Change[Restored]):
+class RestoreJobs(WriteCommand[Restored]):
     """Stores the jobs that one call deleted as they were, under their ids, and forgets their copies.
 
     A job that a worker had waits, and is due when the claim would have ended.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     order: RestoreOrder
     now_ms: int
 
 
 # --- looks at jobs ------------------------------------------------------------------------------------------------------------
-class PeekJobs(Look[Sequence[HandedOutJob] | PinLaterError]):
+class PeekJobs(ReadCommand[Sequence[HandedOutJob] | PinLaterError]):
     """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
 
     queue: str
@@ -239,39 +239,39 @@ class PeekJobs(Look[Sequence[HandedOutJob] | PinLaterError]):
     max_bytes: int
 
 
-class LookupJobs(Look[Sequence[JobInfo | None]]):
+class LookupJobs(ReadCommand[Sequence[JobInfo | None]]):
     """All that is known of each; None for one that does not exist."""
 
     keys: Sequence[JobKey]
     bodies: bool
 
 
-class ScanJobs(Look[Sequence[PageRow] | PinLaterError]):
+class ScanJobs(ReadCommand[Sequence[PageRow] | PinLaterError]):
     """One page. Fewer rows than the limit does not mean the end if bodies were asked for; no rows does."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     page: Page
 
 
-class CountAhead(Look[int | PinLaterError]):
+class CountAhead(ReadCommand[int | PinLaterError]):
     """How many waiting jobs a claim hands out before it comes to that place, but at most `place.limit`.
 
     Reads at most `place.limit` entries of an index, whatever else waits. Errors as values: QueueNotFound.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     place: Place
 
 
-class CountJobs(Look[Sequence[QueueCounts]]):
+class CountJobs(ReadCommand[Sequence[QueueCounts]]):
     """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     queues: Sequence[str] | None = None
 
 
 # --- queues -------------------------------------------------------------------------------------------------------------------
-class MergeQueues(Change[Sequence[Queue]]):
+class MergeQueues(WriteCommand[Sequence[Queue]]):
     """Makes those that are missing as they are given, and gives those that are there what is newer (`Queue.newest`). All of them as
     they are now, in this order.
 
@@ -279,12 +279,12 @@ class MergeQueues(Change[Sequence[Queue]]):
     Its cost must not grow with the number of queues that there are.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     queues: Sequence[Queue]
     now_ms: int
 
 
-class DeleteQueues(Change[int]):
+class DeleteQueues(WriteCommand[int]):
     """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms`, also of
     those that are missing. 0: nothing is remembered. What is remembered is later than all that a deleted queue carried, so that a
     repeat after a lost answer need not know it.
@@ -294,23 +294,23 @@ class DeleteQueues(Change[int]):
     One that was made after `deleted_ms` stays. Answers the newest time that any of them carried (`Queue.newest_ms`), 0 for none.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     names: Sequence[str]
     deleted_ms: int = 0
     now_ms: int = 0
 
 
-class ListQueues(Look[Sequence[Queue]]):
+class ListQueues(ReadCommand[Sequence[Queue]]):
     """All queues with their settings, by name."""
 
 
-class ConfigureQueue(Change[None]):
+class ConfigureQueue(WriteCommand[None]):
     """Replaces the settings and/or the pause switch; None leaves as is. `by`: who pauses. Raises `QueueNotFound`.
 
     Kept with `version`, and only if that is later than the version of what is replaced (`Queue.changed`).
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     name: str
     config: QueueConfig | None = None
     paused: bool | None = None
@@ -319,7 +319,7 @@ class ConfigureQueue(Change[None]):
 
 
 # --- keys: asked only if there are several shards, so that a key counts on all of them ----------------------------------------
-class FindRequests(Look[Sequence[Inserted | PinLaterError | None]]):
+class FindRequests(ReadCommand[Sequence[Inserted | PinLaterError | None]]):
     """What an insert with that request key would be answered because it was answered so before (`repeated`).
 
     None: the key is not known here, or its two minutes are over, or there is no such queue; `RequestKeyConflict` as a value:
@@ -330,90 +330,90 @@ class FindRequests(Look[Sequence[Inserted | PinLaterError | None]]):
     now_ms: int
 
 
-class FindUnique(Look[Sequence[KeyHolder | None]]):
+class FindUnique(ReadCommand[Sequence[KeyHolder | None]]):
     """The job that an insert with that unique key would find there already; None for a free key."""
 
     keys: Sequence[UniqueRef]
     now_ms: int
 
 
-class ListUniqueQueues(Look[Sequence[UniqueHeld]]):
+class ListUniqueQueues(ReadCommand[Sequence[UniqueHeld]]):
     """The queues that have unique keys here, by name; keys that time has freed may still count.
 
     Asked at the start and, if rows from before the last change of the shard map are left, about once a minute: it may cost
     a scan of the keys (or of an index), but must not block other calls.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
 
 
-class ListUniqueKeys(Look[UniqueKeyPage]):
+class ListUniqueKeys(ReadCommand[UniqueKeyPage]):
     """A page of the unique keys of a queue that jobs hold here which were made by that time; keys that time has freed may still count.
 
     Reads about `limit` keys, so that a page may have none although more follow. `after` is that of the page before. A key that is
     held during all calls comes at least once. Asked as often as `ListUniqueQueues`.
     """
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     queue: str
     made_by_ms: int
     limit: int
     after: str = ""
 
 
-class CountTimedKeys(Look[TimedKeys]):
+class CountTimedKeys(ReadCommand[TimedKeys]):
     """Unique keys that would be forgotten with this shard though all its jobs have ended. Asked while it is to be taken out."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     now_ms: int
 
 
-class NoteMap(Change[int]):
+class NoteMap(WriteCommand[int]):
     """Keeps which shards take enqueues (a text of at most 64 KiB, compared by equality), and answers since when it is so:
     `now_ms` if another text was kept before or none, else the time that was kept with it."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     shard_map: str
     now_ms: int
 
 
 # --- the trail: a log of entries on any shard, with which no queue and no job has to do ----------------------------------------
-class AddToTrail(Change[None]):
+class AddToTrail(WriteCommand[None]):
     """Stores those whose id is not there yet, and deletes the oldest of the shard so that at most `records_max` stay."""
 
     records: Sequence[TrailEntry]
     records_max: int
 
 
-class ListTrail(Look[Sequence[TrailEntry]]):
+class ListTrail(ReadCommand[Sequence[TrailEntry]]):
     """The newest with `since` <= id < `before`, highest id first. '' is no bound."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     since: str
     before: str
     limit: int
 
 
-class PruneTrail(Change[int]):
+class PruneTrail(WriteCommand[int]):
     """Deletes the oldest with an id below `before`, at most `limit` of them; how many."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     before: str
     limit: int
 
 
 # --- failed attempts in groups: a call that ends attempts, or times claims out, counts them in its own transaction ------------
-class ListFailures(Look[Sequence[StoredFailures]]):
+class ListFailures(ReadCommand[Sequence[StoredFailures]]):
     """The groups of these queues, each with its failures by hour from that hour on, in no order."""
 
     queues: Sequence[str]
     from_hour: int
 
 
-class PruneFailures(Change[int]):
+class PruneFailures(WriteCommand[int]):
     """Deletes groups that failed last before that time, and counts of hours before that one: at most `limit` rows of each; how many."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     before_ms: int
     before_hour: int
     limit: int
@@ -421,60 +421,60 @@ class PruneFailures(Change[int]):
 
 # --- sweeps: each is bounded by `limit` rows, and one that can know there is nothing to do costs no I/O. Several servers may sweep at
 # once, and one is enough. With a limit of 0 a sweep does only what no other server can do for this one.
-class AdvanceDue(Change[int]):
+class AdvanceDue(WriteCommand[int]):
     """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many (none if a store
     counts by time, and has nothing to move)."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     now_ms: int
     limit: int
 
 
-class TimeOutClaims(Change[Sequence[Swept]]):
+class TimeOutClaims(WriteCommand[Sequence[Swept]]):
     """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last, or when it was the
     last of `quarantine_after` in a row of a task's job (0: any number). Also gives back claims of this server whose outcome it did not
     learn, whatever the limit."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     now_ms: int
     limit: int
     quarantine_after: int = 0
 
 
-class ExpireJobs(Change[Sequence[Swept]]):
+class ExpireJobs(WriteCommand[Sequence[Swept]]):
     """PENDING jobs past their expiry: FAILED, status `expired`."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     now_ms: int
     limit: int
 
 
-class CollectGarbage(Change[Sequence[Swept]]):
+class CollectGarbage(WriteCommand[Sequence[Swept]]):
     """Finished jobs past their time to live, what deleted queues left, old request keys and unique keys: at most `limit` rows."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     ttls: Sequence[TimeToLive]
     now_ms: int
     limit: int
 
 
 # --- samples for charts: they are no jobs, so no command looks at jobs, waits for their locks, or counts as a change of the shard ---
-class SaveSamples(Change[None]):
+class SaveSamples(WriteCommand[None]):
     """Stores each in the place of one with the same step, time, queue and origin, so that a repeat changes nothing."""
 
     samples: Sequence[StoredSample]
 
 
-class ListSamples(Look[Sequence[StoredSample]]):
+class ListSamples(ReadCommand[Sequence[StoredSample]]):
     """Returns those of these ranges, one range after the other. Each is of another step."""
 
     ranges: Sequence[SampleRange]
 
 
-class TrimSamples(Change[int]):
+class TrimSamples(WriteCommand[int]):
     """Deletes samples of a step before that time, the oldest first, at most about `limit`. How many."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     step_s: int
     before_ms: int
     limit: int
@@ -483,23 +483,23 @@ class TrimSamples(Change[int]):
 # --- the servers of a shard: which use it, and which of them owns each slice of its queues. Servers agree on owners by this and
 # nothing else. An answer may be old: ownership is for speed, and the transactions of the shard decide who has a job. Only `ChangeOwners`
 # compares and stores in one step.
-class Announce(Change[str]):
+class Announce(WriteCommand[str]):
     """Stores the address at which this server listens for the others (`host:port`; '' once it stops and owns nothing any more).
     Returns the secret that the shard keeps for all servers; the first call creates it."""
 
-    time_limit = TimeLimit.WORK
+    time_limit = CommandLimit.WORK
     address: str
 
 
-class ListMembers(Look[Sequence[Member]]):
+class ListMembers(ReadCommand[Sequence[Member]]):
     """The servers that use the shard now, this one among them, each once."""
 
 
-class ListOwners(Look[Owners]):
+class ListOwners(ReadCommand[Owners]):
     """Which servers own the slices of the shard's queues."""
 
 
-class ChangeOwners(Change[bool]):
+class ChangeOwners(WriteCommand[bool]):
     """Stores `owners` if `known` is what is stored; whether it was."""
 
     known: Owners
@@ -507,15 +507,15 @@ class ChangeOwners(Change[bool]):
 
 
 # --- what only a store has that several servers use (`SharedShard`) -----------------------------------------------------------
-class AskShardTime(Look[ShardTime]):
+class AskShardTime(ReadCommand[ShardTime]):
     """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
 
 
-class AskState(Look[Hashable | None]):
+class AskState(ReadCommand[Hashable | None]):
     """As long as it is the same, no server has changed anything, as of half a minute ago at most. None where that is not known."""
 
 
-class ListChangedQueues(Look[Sequence[str]]):
+class ListChangedQueues(ReadCommand[Sequence[str]]):
     """Queues in which other servers may have made jobs ready since the last call."""
 
 

@@ -100,7 +100,7 @@ class SharedShard(Shard, OfSeveralServers, Protocol):
     """One shard that several servers use at the same time."""
 
 
-class Begun(Protocol):
+class BegunBatch(Protocol):
     """A batch that is about to be carried out. `claim_follows`: a dequeue waits for its jobs and claims them within the next few turns of
     the loop; a transaction that holds both is worth waiting for."""
 
@@ -111,10 +111,10 @@ class Begun(Protocol):
     def claim_follows(self) -> bool: ...
 
 
-class Batch(Protocol):
+class WaitingBatch(Protocol):
     """Calls that wait, and become a command when their transaction begins."""
 
-    def begin(self) -> Begun | None:
+    def begin(self) -> BegunBatch | None:
         """Takes the calls that wait, and returns their command. Returns None if none waits: then it is not asked again."""
 
     def done(self, answer: Any) -> bool:
@@ -127,7 +127,7 @@ class Batch(Protocol):
 class InOrderShard(Shard, Protocol):
     """One whose commands see what every earlier command made, also before it is committed (`Capabilities.in_order`)."""
 
-    def join(self, batch: Batch) -> None:
+    def join(self, batch: WaitingBatch) -> None:
         """Carries out what waits in a batch, command after command until none waits: in later turns of the loop, each in one transaction
         with other calls."""
         ...

@@ -14,7 +14,7 @@ _LOOK_MS = 10_000
 
 
 def _add(service: Service) -> None:
-    runs = BulkRuns(service)
+    runs = BulkRuns(service, service.settings, lambda: service.identity.life)
     service.put(runs)
     service.periodic.append(Periodic("bulk-runs", _LOOK_MS, runs.look))
     service.closing.append(runs.close)

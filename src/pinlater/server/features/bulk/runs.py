@@ -61,6 +61,7 @@ from pinlater.server.operations.bulk import check_attempts
 from pinlater.server.operations.changes import AdministrativeChange, ChangeOutcome
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.job_queries import check_priority
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import END
 from pinlater.server.operations.service import Service
@@ -81,20 +82,26 @@ _TELLS_MAX = 60
 
 
 class BulkRuns:
-    """The bulk changes in the background."""
+    """The bulk changes in the background. `server`: the name of this one, which no other has."""
 
-    def __init__(self, service: Service, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        service: Service,
+        settings: JobSettings,
+        server: Callable[[], str],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self._shards = service.shards
         self._queue_cache = service.queue_cache
         self._job_queries = service.job_queries
         self._bulk = service.bulk
         self._claimed_jobs = service.claimed_jobs
         self._clock = service.clock
-        self._settings = service.settings
-        self._server: Callable[[], str] = lambda: service.identity.life  # a name that no other server has
+        self._settings = settings
+        self._server = server
         self._tell_end = service.changed
         self._records = BulkRecords(service.shards, service.metrics, service.clock)
-        self._space = CopySpace(self._records, service.clock, service.settings.max_undo_bytes)
+        self._space = CopySpace(self._records, service.clock, settings.max_undo_bytes)
         self._undo = BulkRestore(service.shards, service.bulk)
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Task[None]] = {}

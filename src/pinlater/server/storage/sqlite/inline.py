@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from msgspec.structs import astuple
 
-from pinlater.server.storage.interface import Batch
+from pinlater.server.storage.interface import WaitingBatch
 from pinlater.server.storage.sqlite.errors import is_outside_failure, translate
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.transaction import Transaction
@@ -36,13 +36,13 @@ class InlineWriter:
         self._connection = connection
         self._queue_cache = queue_cache
         self._transaction = Transaction(connection, queue_cache)
-        self._batches: list[tuple[Batch, Works]] = []
+        self._batches: list[tuple[WaitingBatch, Works]] = []
 
     async def carry_out(self, work: Work[T]) -> T:
         """Returns the result of `work`, or what memory knows without it."""
         return self._carry_out(work)
 
-    def join(self, batch: Batch, works: Works) -> None:
+    def join(self, batch: WaitingBatch, works: Works) -> None:
         """Carries out what waits in a batch, from the next turn of the loop on."""
         if not self._batches:
             asyncio.get_running_loop().call_soon(self._turn)

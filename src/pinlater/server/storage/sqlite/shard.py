@@ -17,7 +17,7 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage import commands
-from pinlater.server.storage.interface import Batch
+from pinlater.server.storage.interface import WaitingBatch
 from pinlater.server.storage.relational import bulk, in_hand
 from pinlater.server.storage.relational import reading as relational_reading
 from pinlater.server.storage.relational import samples as sample_rows
@@ -247,7 +247,7 @@ class SqliteShard(RelationalShard):
 
     # --- what waits in lanes ------------------------------------------------------------------------------------------------
 
-    def join(self, batch: Batch) -> None:
+    def join(self, batch: WaitingBatch) -> None:
         """Carries out a batch of one of the lanes."""
         self._open.writer.join(batch, _WORKS)
 

@@ -39,7 +39,7 @@ from msgspec.structs import astuple
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.server.storage.commands import Command
-from pinlater.server.storage.interface import Batch
+from pinlater.server.storage.interface import WaitingBatch
 from pinlater.server.storage.sqlite.checkpointer import LOOKS_AN_INTERVAL, Checkpointer
 from pinlater.server.storage.sqlite.commit_thread import CommitThread
 from pinlater.server.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
@@ -114,7 +114,7 @@ class _BatchCall:
     __slots__ = ("alone", "answer", "batch", "refuse", "work", "works")
     future = None
 
-    def __init__(self, batch: Batch, works: Works) -> None:
+    def __init__(self, batch: WaitingBatch, works: Works) -> None:
         self.batch = batch
         self.works = works
         self.work = _NO_WORK
@@ -186,7 +186,7 @@ class Writer:
         self._schedule()
         return await future
 
-    def join(self, batch: Batch, works: Works) -> None:
+    def join(self, batch: WaitingBatch, works: Works) -> None:
         """Carries out what waits in a batch, which is asked for its command when a transaction is about to begin."""
         self._check_accepts()
         self._queue(_BatchCall(batch, works))
