@@ -28,7 +28,7 @@ from bench.servers import PinLaterServer, ServerFailed, wait_a_moment
 from bench.stores import BenchmarkStore
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.history import KEPT_MS
-from pinlater.server.history.sample import QueueSample, pack
+from pinlater.server.features.history.sample import QueueSample, pack
 from pinlater.server.storage.commands import SaveSamples, create_queues
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.values import StoredSample

@@ -18,6 +18,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.job import HandedOutJob, Outcome
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import Caller, DequeueResult
 from pinlater.server.telemetry.metrics import Metrics
@@ -59,7 +60,7 @@ class StubOperations:
 
 async def serve() -> None:
     """Until SIGTERM."""
-    server = ThriftServer(cast(Service, StubOperations()), ThriftSettings(port=0), Metrics(), SystemClock())
+    server = ThriftServer(cast(Service, StubOperations()), ThriftSettings(port=0), Metrics(), SystemClock(), METHODS)
     await server.start()
     print(f"ready thrift_port={server.port}", flush=True)
     stop = asyncio.Event()

@@ -39,6 +39,12 @@ async def open_core(
     return core
 
 
+async def run_periodic(core: Core, name: str) -> None:
+    """One turn of the periodic work that a feature has added."""
+    [work] = [each for each in core.service.periodic if each.name == name]
+    await work.run()
+
+
 async def listen(core: Core) -> ThriftServer:
     """A started Thrift listener, on a free port."""
     server = thrift_server(core)

@@ -10,9 +10,11 @@ import pytest
 from pinlater.client import AsyncClient, AuditEntry
 from pinlater.client.errors import AccessDenied, PasswordInvalid, PinLaterError, TokenInvalid, TokenRequired
 from pinlater.domain.access import Role
-from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditFilter
+from pinlater.domain.audit import AuditFilter
 from pinlater.domain.caller_address import shown_address
+from pinlater.domain.caller_names import ADMIN_PASSWORD, NO_TOKEN
 from pinlater.domain.clock import ManualClock
+from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from tests.access.conftest import GuardedServer
 from tests.assembly import listen, open_core
@@ -27,7 +29,7 @@ def client_of(guarded: GuardedServer, token: str) -> AsyncClient:
 
 async def entries(guarded: GuardedServer, **wanted: object) -> Sequence[AuditEntry]:
     """All that the server has, whatever rights that needs."""
-    return (await guarded.core.service.audit.read(AuditFilter(**wanted))).entries  # type: ignore[arg-type]
+    return (await guarded.core.service.of(AuditTrail).read(AuditFilter(**wanted))).entries  # type: ignore[arg-type]
 
 
 async def test_an_entry_names_the_token_its_roles_and_its_address(guarded: GuardedServer) -> None:
@@ -170,7 +172,7 @@ async def test_a_token_of_some_queues_reads_the_entries_of_these_only(guarded: G
     async with client_of(guarded, guarded.token(Role.OPERATE, name="mail_all")) as client:
         for queue in ("mail_new", "other"):
             await client.pause_queue(queue)
-    guarded.core.service.audit.note(
+    guarded.core.service.of(AuditTrail).buffer.add(
         AuditEntry("", 0, "tokens file", (), "", "", "tokenAdded", "", "{}", None, "ok", "")
     )
     async with client_of(guarded, guarded.token(Role.OPERATE, queues=["mail*"])) as client:

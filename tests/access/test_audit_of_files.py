@@ -6,20 +6,35 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from pinlater.domain.access import Role, digest_of
+from pinlater.domain.audit import AuditEntry
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.file_authors import FileAuthor
+from pinlater.server.features.audit.trail import entry_for
 from pinlater.server.main.file_changes import (
     changed_ms,
-    limit_entries,
-    server_set_entries,
-    shard_entries,
-    token_entries,
+    limit_changes,
+    server_set_changes,
+    shard_changes,
+    token_changes,
 )
 from pinlater.server.sharding.reload import MapChange
 
 NOW_MS = 1_800_000_000_000
+
+
+def token_entries(*changed: Any) -> list[AuditEntry]:
+    return [entry_for(change) for change in token_changes(*changed)]
+
+
+def shard_entries(*changed: Any) -> list[AuditEntry]:
+    return [entry_for(change) for change in shard_changes(*changed)]
+
+
+def limit_entries(*changed: Any) -> list[AuditEntry]:
+    return [entry_for(change) for change in limit_changes(*changed)]
 
 
 def token(name: str, *roles: Role, secret: str = "pinlater_x", expires_at_ms: int | None = None) -> Token:
@@ -111,13 +126,13 @@ def test_a_file_that_changes_many_limits_is_one_entry() -> None:
 
 
 def test_another_number_of_servers_is_an_entry() -> None:
-    [entry] = server_set_entries(3, 2, NOW_MS)
+    [entry] = map(entry_for, server_set_changes(3, 2, NOW_MS))
     assert (entry.who, entry.operation, json.loads(entry.arguments)) == (
         "server set",
         "serverSetChanged",
         {"servers": 2, "before": 3},
     )
-    assert server_set_entries(3, 3, NOW_MS) == server_set_entries(None, None, NOW_MS) == []
+    assert server_set_changes(3, 3, NOW_MS) == server_set_changes(None, None, NOW_MS) == []
 
 
 def test_the_time_of_a_change_is_that_of_its_file_unless_that_can_not_be(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pinlater.client import (
 from pinlater.client.errors import BodiesMasked
 from pinlater.domain.access import METHOD_ROLES, Role, allowed
 from pinlater.domain.body_masks import BodyMasks
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.features.all import METHODS
 from pinlater.wire.codec import Reply
 from pinlater.wire.generated import structs as types
 from pinlater.wire.methods import METHODS_BY_NAME

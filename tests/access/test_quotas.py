@@ -24,7 +24,7 @@ from pinlater.server.access.quotas import (
 )
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.access.tokens import Token, parse_tokens, tokens_text
-from pinlater.server.main.file_changes import token_entries
+from pinlater.server.main.file_changes import token_changes
 from pinlater.server.thrift.connection_use import ConnectionUse
 
 SECRET = "pinlater_secret"
@@ -245,8 +245,8 @@ def test_a_file_with_a_wrong_quota_is_refused_as_a_whole(field: str, value: obje
 
 
 def test_a_changed_quota_is_in_the_audit() -> None:
-    [entry] = token_entries([TOKEN], [TOKEN._replace(quota=OwnQuota(polls=5))], 1)
-    assert (entry.operation, entry.shown_arguments()["max_polls"]) == ("tokenChanged", "5")
+    [change] = token_changes([TOKEN], [TOKEN._replace(quota=OwnQuota(polls=5))], 1)
+    assert (change.operation, change.fields["max_polls"]) == ("tokenChanged", 5)
 
 
 def test_settings_with_quotas_need_a_file_of_tokens_and_bytes_that_a_server_can_work_with() -> None:

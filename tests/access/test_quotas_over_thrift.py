@@ -17,7 +17,7 @@ from pinlater.client.errors import QuotaExceeded
 from pinlater.domain.access import Role
 from pinlater.domain.job import JobState
 from pinlater.server.access.quotas import OwnQuota, Quota
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.features.all import METHODS
 from pinlater.tls.settings import TlsSettings
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import structs as types

@@ -10,10 +10,11 @@ from unittest.mock import patch
 import pytest
 
 from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder
+from pinlater.domain.bulk import BulkAction, BulkOrder
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.features.all import METHODS
+from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.methods import METHODS_BY_NAME
 from tests import structs as types
@@ -263,7 +264,7 @@ async def test_only_operators_see_what_a_database_says_of_a_failure(guarded: Gua
     shard.health.failed(secret, "refused")
     shard.fullness.refused(secret)
     with patch.object(guarded.core.service.job_queries, "scan_page", side_effect=ShardConnectionFailed(secret)):
-        await guarded.core.service.bulk_runs.start(BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED), "ops")
+        await guarded.core.service.of(BulkRuns).start(BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED), "ops")
         guarded.clock.advance(seconds=2)
         caller = await TokenSender.connect(guarded)
         token = guarded.token(role, queues=["mail*"])

@@ -9,7 +9,7 @@ import pytest
 from pinlater.client import AsyncClient
 from pinlater.client.errors import AccessDenied
 from pinlater.domain.access import Role
-from pinlater.domain.audit import is_user_name
+from pinlater.domain.caller_names import is_user_name
 from pinlater.wire.generated import structs as types
 from tests.access.conftest import GuardedServer
 from tests.access.test_audit_of_callers import entries

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from pinlater.client import AsyncClient, AuditEntry, BulkAction, BulkOrder, BulkRun, JobState
 from pinlater.domain.access import Role
+from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.wire.generated import structs as types
 from tests.access.conftest import GuardedServer
 from tests.access.test_audit_of_callers import entries
@@ -19,7 +20,7 @@ async def run_by(guarded: GuardedServer, token: str, source: str) -> tuple[BulkR
     """A run to its end, and the entry of this."""
     async with AsyncClient(guarded.address, token=token, source=source, wait_for_servers=False) as client:
         started = await client.start_bulk_run(BulkOrder("other", BulkAction.DELETE, JobState.PENDING))
-    await ended(guarded.core.service.bulk_runs, started)
+    await ended(guarded.core.service.of(BulkRuns), started)
     [entry] = await entries(guarded, operation="bulkRun")
     return started, entry
 

@@ -14,6 +14,7 @@ from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, 
 from pinlater.domain.access import Role
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
+from pinlater.server.features.workers.workers import Workers
 from pinlater.server.operations.values import Caller as WorkerCaller
 from pinlater.worker import Worker
 from tests import structs as types
@@ -46,7 +47,7 @@ async def test_waiting_dequeues_of_other_queues_are_not_shown(guarded: GuardedSe
 
 
 async def test_workers_and_lost_claims_of_other_queues_are_not_shown(guarded: GuardedServer) -> None:
-    registry = guarded.core.service.workers
+    registry = guarded.core.service.of(Workers).registry
     one, other = WorkerCaller("one", process=1), WorkerCaller("other", process=2)
     registry.asked(one, "mail_new")
     registry.asked(one, "other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.clock import ManualClock
+from pinlater.server.features.history.keeper import HistoryKeeper
 from pinlater.server.main.core import Core
 from tests.console.caller import Caller
 
@@ -14,7 +15,7 @@ async def a_minute(core: Core, clock: ManualClock) -> None:
     clock.advance(seconds=60)
     await core.sweeps.advance_due()
     await core.rates.sample()
-    await core.history.keep()
+    await core.service.of(HistoryKeeper).keep()
 
 
 async def test_a_queue_has_its_points_and_marks(caller: Caller, core: Core, clock: ManualClock) -> None:

@@ -17,6 +17,7 @@ from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.endpoints import workers
 from pinlater.domain.clock import ManualClock
+from pinlater.server.features.workers.workers import Workers
 from pinlater.server.main.core import Core
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.thrift.server import ThriftServer
@@ -247,7 +248,7 @@ async def test_50_000_sources_leave_a_bounded_answer_that_says_what_it_lacks(
 ) -> None:
     from pinlater.server.operations.values import Caller as WorkerCaller
 
-    registry = three.cores[0].service.workers
+    registry = three.cores[0].service.of(Workers).registry
     for number in range(50_000):
         registry.asked(WorkerCaller(f"hostile {number} " + "x" * 200, process=1), "mail")
     answer = await three.answer()

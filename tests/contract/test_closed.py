@@ -29,7 +29,6 @@ from pinlater.server.storage.commands import (
 )
 from pinlater.server.storage.values import (
     NO_OWNERS,
-    AuditRecord,
     ClaimCall,
     ClaimOrder,
     ClaimRef,
@@ -49,6 +48,7 @@ from pinlater.server.storage.values import (
     SampleRange,
     StoredSample,
     TimeToLive,
+    TrailEntry,
     UniqueRef,
 )
 from tests.contract.desk import QUEUE, Desk
@@ -71,7 +71,7 @@ ARGUMENTS: dict[Any, object] = {
     Place: Place(QUEUE, 1, 0, 1, due_by_ms=0, limit=10),
     Purge: Purge(QUEUE, JobState.FAILED, 1, 10),
     Requeue: Requeue(QUEUE, 1, 1, 0, 10),
-    Sequence[AuditRecord]: [AuditRecord("1", b"{}")],
+    Sequence[TrailEntry]: [TrailEntry("1", b"{}")],
     Sequence[JobAck]: [JobAck(KEY, succeeded=True)],
     Sequence[JobCheckpoint]: [JobCheckpoint(KEY, "worker")],
     Sequence[ClaimOrder]: [ClaimOrder(QUEUE, [ClaimCall(1, Holder("job", "worker", "token"))], 1_000)],

@@ -19,15 +19,15 @@ from asyncmy.errors import OperationalError
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.server.storage.commands import (
-    AddAudit,
+    AddToTrail,
     AdvanceDue,
     ConfigureQueue,
     CountJobs,
     DeleteQueues,
     DeleteWithCopies,
     ExpireJobs,
-    ListAudit,
     ListFailures,
+    ListTrail,
     ListUniqueQueues,
     NoteMap,
     PeekJobs,
@@ -37,7 +37,6 @@ from pinlater.server.storage.commands import (
     create_queues,
 )
 from pinlater.server.storage.values import (
-    AuditRecord,
     ClaimCall,
     ClaimOrder,
     CopiesOf,
@@ -47,6 +46,7 @@ from pinlater.server.storage.values import (
     JobKey,
     RestoreOrder,
     StoredSample,
+    TrailEntry,
 )
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, unique
 from tests.contract.stores import SERVERS, make_store, needs_server
@@ -164,7 +164,7 @@ async def live(desk: Desk) -> list[Pair]:
         await desk.put(queue=queue)
     await desk.shard.submit(DeleteQueues(["dropped"], desk.now, desk.now))
     await desk.shard.submit(NoteMap("{}", desk.now))
-    await desk.shard.submit(AddAudit([AuditRecord("1", b"{}")], 10))
+    await desk.shard.submit(AddToTrail([TrailEntry("1", b"{}")], 10))
     await desk.shard.submit(SaveSamples([StoredSample(60, desk.now, QUEUE, "server", b"s")]))
     return pairs
 
@@ -174,7 +174,7 @@ async def look(desk: Desk, pairs: Sequence[Pair]) -> dict[bytes, JobState]:
     await desk.shard.submit(PeekJobs(QUEUE, 100, desk.now, 10**6))
     await desk.shard.submit(CountJobs())
     await desk.shard.submit(ListFailures([QUEUE], 0))
-    await desk.shard.submit(ListAudit("", "~", 10))
+    await desk.shard.submit(ListTrail("", "~", 10))
     await desk.shard.submit(ListUniqueQueues())
     for state in JobState:
         await desk.scan(state)

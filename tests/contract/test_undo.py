@@ -17,7 +17,7 @@ from pinlater.server.storage.commands import (
 )
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
-    UNDONE_STEP_S,
+    RESTORED_STEP_S,
     CopiesOf,
     DeletedWithCopies,
     JobCheckpoint,
@@ -335,4 +335,4 @@ async def test_old_copies_are_forgotten(desk: Desk) -> None:
     assert await desk.shard.submit(TrimSamples(COPIES_STEP_S, desk.now + 1, 100)) == 1
     assert await restore_all(desk) == []
     if desk.shard.capabilities.kind != "redis":
-        assert await desk.shard.submit(ListSamples([SampleRange(UNDONE_STEP_S, 0, 10**15, [RUN.run])]))
+        assert await desk.shard.submit(ListSamples([SampleRange(RESTORED_STEP_S, 0, 10**15, [RUN.run])]))

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import cast
 
@@ -14,6 +15,7 @@ import pytest_asyncio
 
 from pinlater.domain.clock import ManualClock
 from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.features.all import OPERATIONS
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.service import front_service
 from pinlater.server.front.store_connection import StoreConnection
@@ -22,6 +24,7 @@ from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.telemetry.metrics import Metrics
 from tests.assembly import open_core
 from tests.service.conftest import HASH, ServiceUnderTest
 
@@ -45,13 +48,14 @@ class FrontAndStore:
         self.path = path
         self.front_standstill = Standstill(core.shards.clock.monotonic, math.inf)
         self.store = TakingConnection(path, 3, self.front_standstill)
-        self.service: Service = front_service(self.store)
+        self.service: Service = front_service(self.store, OPERATIONS, Metrics(), core.shards.clock, Random(1))
         self.fronts = self._listener()
         self.still_runs = True
 
     def _listener(self) -> FrontListener:
         return FrontListener(
             self.core.service,
+            OPERATIONS,
             self.core.dispatcher.stop_waiting,
             lambda: self.still_runs,
             UNTAKEN_BYTES_MAX,

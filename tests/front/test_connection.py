@@ -14,16 +14,17 @@ from pinlater.domain.audit import AuditEntry, AuditFilter
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import Draining, OutcomeUnknown, RequestTooOld, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.features.all import METHODS, OPERATIONS
+from pinlater.server.features.audit.buffer import AuditBuffer
+from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.server.features.explain.explain import Explain
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
-from pinlater.server.front.operations import OPERATIONS
 from pinlater.server.front.store_connection import StoreProcessFailed
 from pinlater.server.link import side
-from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.values import Caller
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, EnqueueRequest, FrontProcess, Job, JobFilter
 from tests.front.conftest import FrontAndStore, until
 
@@ -51,15 +52,19 @@ async def pending(pair: FrontAndStore) -> int:
 def test_every_operation_that_a_handler_calls_is_forwarded() -> None:
     subjects = {inspect.getmodule(served.handle) for served in METHODS.values()}
     handlers = "".join(inspect.getsource(subject) for subject in subjects if subject is not None)
-    called = set(re.findall(r"await service\.((?:\w+\.)?\w+)\(", handlers))
-    assert called | {"audit.keep"} == {operation.path for operation in OPERATIONS}
+    called = set(re.findall(r"await service\.(?:of\((\w+)\)|(\w+))\.(\w+)\(", handlers))
+    forwarded = {
+        ("" if operation.group.attribute else operation.group.kind.__name__, operation.group.attribute, operation.name)
+        for operation in OPERATIONS
+    }
+    assert called | {("AuditTrail", "", "keep")} == forwarded
 
 
 async def test_entries_of_the_audit_reach_the_store_process_and_wait_while_it_is_gone(pair: FrontAndStore) -> None:
-    buffer = AuditBuffer(lambda entries: pair.service.audit.keep(entries), Metrics(), ManualClock(), Random(1))
+    buffer = AuditBuffer(lambda entries: pair.service.of(AuditTrail).keep(entries), Metrics(), ManualClock(), Random(1))
     buffer.add(AuditEntry("", 0, "ops", ("admin",), "cli", "::1", "pauseQueue", "q", "{}", 3, "ok", ""))
     await buffer.flush()
-    [found] = (await pair.service.audit.read(AuditFilter(queue="q"))).entries
+    [found] = (await pair.service.of(AuditTrail).read(AuditFilter(queue="q"))).entries
     assert (found.who, tuple(found.roles), found.jobs) == ("ops", ("admin",), 3)
     assert found.server == pair.core.service.identity.address
     pair.fronts.close()
@@ -335,7 +340,7 @@ async def test_arguments_that_do_not_fit_their_types_reach_their_own_caller_only
 
 async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pair: FrontAndStore) -> None:
     """Its socket is still there."""
-    other = FrontListener(pair.core.service, pair.core.dispatcher.stop_waiting, lambda: True, 1_000)
+    other = FrontListener(pair.core.service, OPERATIONS, pair.core.dispatcher.stop_waiting, lambda: True, 1_000)
     await other.open_local(pair.path)
     other.close()
     assert isinstance(next(iter(pair.core.shards)).unguarded, MemoryShard)
@@ -343,6 +348,6 @@ async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pa
 
 async def test_an_explanation_is_the_same_through_a_front(pair: FrontAndStore) -> None:
     descriptor = await enqueue(pair)
-    there = await pair.core.service.explaining.explain("q", descriptor)
-    here = await pair.service.explaining.explain("q", descriptor)
+    there = await pair.core.service.of(Explain).explain("q", descriptor)
+    here = await pair.service.of(Explain).explain("q", descriptor)
     assert here == there

@@ -11,7 +11,9 @@ import pytest_asyncio
 
 from pinlater.domain.clock import ManualClock
 from pinlater.server.config.settings import Settings
-from pinlater.server.history.settings import HistorySettings
+from pinlater.server.features.history.keeper import HistoryKeeper
+from pinlater.server.features.history.queries import HistoryQueries
+from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.main.core import Core
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
@@ -67,7 +69,7 @@ class World:
             for server in self.servers:
                 await server.sweeps.advance_due()
                 await server.rates.sample()
-                await server.history.keep()
+                await server.service.of(HistoryKeeper).keep()
 
     async def samples(self, step_s: int = 60, shard: str = "1") -> Sequence[StoredSample]:
         found: Sequence[StoredSample] = await self.stores[shard].within.submit(
@@ -107,7 +109,7 @@ async def history(
 ) -> QueueHistoryResponse:
     now_ms = server.clock.now_ms()
     request = QueueHistoryRequest([queue], now_ms - minutes * MINUTE_MS, step_s=step_s)
-    return await server.service.history.queue_history(request)
+    return await server.service.of(HistoryQueries).queue_history(request)
 
 
 async def points(

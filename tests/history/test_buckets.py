@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.history.buckets import bucket_of, coarsened, middle_of, percentiles
-from pinlater.server.history.sample import QueueSample, Total, pack, unpack
+from pinlater.server.features.history.buckets import bucket_of, coarsened, middle_of, percentiles
+from pinlater.server.features.history.sample import QueueSample, Total, pack, unpack
 from pinlater.server.telemetry.histogram import VALUE_MAX, Histogram
 
 VALUES = st.integers(0, VALUE_MAX)

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from pinlater.domain.errors import InvalidArgument, QueueNotFound
-from pinlater.server.history.sample import QueueSample, pack
+from pinlater.server.features.history.queries import HistoryQueries
+from pinlater.server.features.history.sample import QueueSample, pack
 from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import StoredSample
 from pinlater.wire.generated.structs import DeployMark, QueueHistoryRequest
@@ -49,7 +50,7 @@ async def test_many_queues_cost_one_statement(world: World) -> None:
     await world.minutes()
     before = Counter(world.stores["1"].calls)
 
-    found = await server.service.history.queue_history(QueueHistoryRequest(names, START_MS, None, 600))
+    found = await server.service.of(HistoryQueries).queue_history(QueueHistoryRequest(names, START_MS, None, 600))
 
     assert world.stores["1"].calls - before == {ListSamples: 1}
     assert [(each.queue, each.points[0].enqueued) for each in found.queues] == [(name, 1) for name in names]
@@ -67,7 +68,7 @@ async def test_the_step_follows_the_range(world: World) -> None:
 async def test_a_range_and_its_points_are_bounded(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    read = server.service.history.queue_history
+    read = server.service.of(HistoryQueries).queue_history
     for names, from_ms, until_ms, step_s in (
         (["q"], START_MS, START_MS - 1, None),
         (["q"], START_MS - MINUTE_MS, None, 61),
@@ -84,7 +85,7 @@ async def test_a_range_and_its_points_are_bounded(world: World) -> None:
 async def test_a_missing_queue_is_an_error_alone_and_left_out_among_others(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    read = server.service.history.queue_history
+    read = server.service.of(HistoryQueries).queue_history
     with pytest.raises(QueueNotFound):
         await read(QueueHistoryRequest(["gone"], START_MS - MINUTE_MS))
     found = await read(QueueHistoryRequest(["gone", "q", "q"], START_MS - MINUTE_MS))
@@ -95,7 +96,7 @@ async def test_marks_come_with_the_queues_that_they_are_for(world: World) -> Non
     server = await world.start_server()
     for name in ("q", "other"):
         await server.service.queues.create_queue(name)
-    add = server.service.history.add_mark
+    add = server.service.of(HistoryQueries).add_mark
     world.clock.advance(ms=5 * MINUTE_MS)
     await add("v2 of all", START_MS + 1)
     await add("v3 of q", START_MS + 2, "q")
@@ -116,7 +117,7 @@ async def test_marks_come_with_the_queues_that_they_are_for(world: World) -> Non
 async def test_marks_are_checked_and_bounded(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    add = server.service.history.add_mark
+    add = server.service.of(HistoryQueries).add_mark
     for text, at_ms in (
         ("", None),
         ("x" * 201, None),

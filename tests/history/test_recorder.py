@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.errors import OutcomeUnknown, StoreFull
+from pinlater.server.features.history.keeper import HistoryKeeper
 from pinlater.server.storage.commands import SaveSamples
 from tests.history.conftest import MINUTE_MS, START_MS, World, ack, claim, enqueue, points
 
@@ -82,8 +83,8 @@ async def test_a_minute_is_one_batch_and_comes_once(world: World) -> None:
         await server.service.queues.create_queue(name)
         await enqueue(server, queue=name)
     await world.minutes()
-    await server.history.keep()
-    await server.history.keep()
+    await server.service.of(HistoryKeeper).keep()
+    await server.service.of(HistoryKeeper).keep()
 
     assert world.stores["1"].calls[SaveSamples] == 1
     assert [sample.queue for sample in await world.samples()] == ["a", "b", "c"]
@@ -129,7 +130,7 @@ async def test_a_server_that_stops_stores_the_minute_that_has_begun(world: World
     await server.service.queues.create_queue("q")
     await world.minutes()
     await enqueue(server, 3)
-    await server.history.stop()
+    await server.service.of(HistoryKeeper).stop()
 
     assert [sample.at_ms for sample in await world.samples()] == [START_MS + MINUTE_MS]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
+from pinlater.server.features.history.queries import HistoryQueries
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main.app import App
 from pinlater.server.thrift.settings import ThriftSettings
@@ -23,7 +24,7 @@ async def test_a_server_that_is_restarted_shows_what_its_former_run_did(tmp_path
         core = app.core
         await core.service.queues.create_queue("q")
         now_ms = core.clock.now_ms()
-        found = await core.service.history.queue_history(QueueHistoryRequest(["q"], now_ms - 10 * MINUTE_MS))
+        found = await core.service.of(HistoryQueries).queue_history(QueueHistoryRequest(["q"], now_ms - 10 * MINUTE_MS))
         [history] = found.queues
         assert sum(point.succeeded for point in history.points) == expected
         assert sum(point.runs.number for point in history.points if point.runs) == expected

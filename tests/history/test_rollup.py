@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.history.rollup import Rollup
+from pinlater.server.features.history.keeper import HistoryKeeper
+from pinlater.server.features.history.rollup import Rollup
 from pinlater.server.storage.commands import ListSamples, SaveSamples, TrimSamples
 from tests.history.conftest import MINUTE_MS, START_MS, World, ack, claim, enqueue, points
 
@@ -77,7 +78,7 @@ async def test_a_window_that_failed_is_made_again(world: World) -> None:
     world.stores["1"].fails(ListSamples, error=ShardConnectionFailed("gone"))
     world.clock.advance(ms=MINUTE_MS)
     try:
-        await server.history.keep()
+        await server.service.of(HistoryKeeper).keep()
     except ShardConnectionFailed:
         await world.minutes(2)
 
@@ -87,7 +88,7 @@ async def test_a_window_that_failed_is_made_again(world: World) -> None:
 async def test_a_server_leaves_shards_to_the_one_that_sweeps_them(world: World) -> None:
     server = await world.start_server()
     await server.service.queues.create_queue("q")
-    server.history.leave_to_others(lambda: {"1"})
+    server.sweeps.swept_by_others = lambda: {"1"}
     await busy(world, 24)
 
     assert not await world.samples(600)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pinlater.cli.main import main
+from pinlater.server.features import all as features
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift import methods
 from pinlater.server.thrift.methods.record import ServedMethod
 
 BUSY_S = 3.0  # beyond what the slowest machine is allowed
-_PLAIN = methods.METHODS["getServerInfo"]
+_PLAIN = features.METHODS["getServerInfo"]
 
 
 async def busy(service: Service, call: Any) -> Any:
@@ -24,5 +24,5 @@ async def busy(service: Service, call: Any) -> Any:
 
 
 if __name__ == "__main__":
-    cast("dict[str, ServedMethod]", methods.METHODS)["getServerInfo"] = replace(_PLAIN, handle=busy)
+    cast("dict[str, ServedMethod]", features.METHODS)["getServerInfo"] = replace(_PLAIN, handle=busy)
     main()

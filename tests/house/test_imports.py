@@ -26,6 +26,7 @@ FORBIDDEN_FOR_CLIENTS = (
     "pinlater.server.config",
     "pinlater.server.main.core",
     "pinlater.server.dispatch",
+    "pinlater.server.features",
     "pinlater.server.http",
     "pinlater.server.maintenance",
     "pinlater.server.main.cluster",

@@ -15,6 +15,7 @@ import pytest
 
 from bench.servers import PinLaterServer, pinlater_server
 from pinlater.domain.audit import AuditFilter
+from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.main.app import App
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import SettableClocks
@@ -105,8 +106,8 @@ async def test_changed_limits_and_server_sets_are_in_the_audit(run: Run, tmp_pat
     await look(app, "files")
     servers.write_text("a:1\n")
     await look(app, "files")
-    await app.core.service.audit.buffer.flush()
-    found = (await app.core.service.audit.read(AuditFilter())).entries
+    await app.core.service.of(AuditTrail).buffer.flush()
+    found = (await app.core.service.of(AuditTrail).read(AuditFilter())).entries
     assert {
         (entry.who, entry.operation, entry.queue) for entry in found if entry.who in {"limits file", "server set"}
     } == {

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pinlater.client import AsyncClient, JobExplanation
-from pinlater.server.operations import explain
+from pinlater.server.features.explain import explain
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import SUCCEEDED, Wire

@@ -13,7 +13,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnection
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.commands import (
-    AddAudit,
+    AddToTrail,
     Announce,
     CollectGarbage,
     ConfigureQueue,
@@ -22,13 +22,13 @@ from pinlater.server.storage.commands import (
     DeleteQueues,
     DeleteWithCopies,
     ExpireJobs,
-    ListAudit,
     ListChangedQueues,
     ListSamples,
+    ListTrail,
     ListUniqueQueues,
     NoteMap,
     PeekJobs,
-    PruneAudit,
+    PruneTrail,
     SaveSamples,
     ScanJobs,
     TimeOutClaims,
@@ -36,13 +36,13 @@ from pinlater.server.storage.commands import (
     create_queues,
 )
 from pinlater.server.storage.values import (
-    AuditRecord,
     CopiesOf,
     InsertRequest,
     JobKey,
     Page,
     SampleRange,
     StoredSample,
+    TrailEntry,
     raise_error,
 )
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob, unique
@@ -81,7 +81,7 @@ async def live(desk: Desk) -> Life:
     await desk.shard.submit(DeleteQueues(["gone"], desk.now))
     await desk.shared.submit(Announce("127.0.0.1:9010"))
     await desk.shard.submit(NoteMap("{}", desk.now))
-    await desk.shard.submit(AddAudit([AuditRecord("1", b"{}")], 10))
+    await desk.shard.submit(AddToTrail([TrailEntry("1", b"{}")], 10))
     await desk.shard.submit(SaveSamples([StoredSample(60, desk.now, QUEUE, "server", b"s")]))
     await desk.shard.submit(DeleteWithCopies([await desk.put(b"deleted")], JobState.PENDING, _RUN, desk.now))
     bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
@@ -105,7 +105,7 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
         await desk.shard.submit(CountJobs())
         await desk.shard.submit(ListUniqueQueues())
         await desk.shared.submit(ListChangedQueues())
-        await desk.shard.submit(ListAudit("", "", 10))
+        await desk.shard.submit(ListTrail("", "", 10))
         await desk.shard.submit(ListSamples([SampleRange(60, 0, 2 * desk.now)]))
 
 
@@ -120,7 +120,7 @@ async def look_after(desk: Desk) -> None:
         await desk.shard.submit(TimeOutClaims(desk.now, ALL))
         await desk.shard.submit(ExpireJobs(desk.now, ALL))
         await desk.collect(succeeded_ms=100 * TIMEOUT_MS, failed_ms=100 * TIMEOUT_MS)
-        await desk.shard.submit(PruneAudit("0", ALL))
+        await desk.shard.submit(PruneTrail("0", ALL))
         await desk.shard.submit(TrimSamples(60, 0, ALL))
         await desk.shared.submit(ListChangedQueues())
 

@@ -10,19 +10,21 @@ from typing import ClassVar
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.audit import AuditEntry, AuditFilter, AuditOutcome
+from pinlater.domain.audit import AuditEntry, AuditFilter
+from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, OutcomeUnknown, ShardConnectionFailed
+from pinlater.server.features.audit.buffer import ENTRIES_A_WRITE, FLUSH_MS, LOST, WAITING_MAX, AuditBuffer
+from pinlater.server.features.audit.settings import AuditSettings
+from pinlater.server.features.audit.trail import AuditTrail, entry_for, packed, unpacked
 from pinlater.server.main.core import Core
-from pinlater.server.operations.audit_buffer import ENTRIES_A_WRITE, FLUSH_MS, LOST, WAITING_MAX, AuditBuffer
-from pinlater.server.operations.audit_settings import AuditSettings
-from pinlater.server.operations.audit_trail import packed, unpacked
-from pinlater.server.storage.commands import AddAudit, ListAudit
+from pinlater.server.operations.changes import AdministrativeChange, ChangeOutcome
+from pinlater.server.storage.commands import AddToTrail, ListTrail
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
-from pinlater.server.storage.values import AuditRecord
+from pinlater.server.storage.values import TrailEntry
 from pinlater.server.telemetry.metrics import Metrics
-from tests.assembly import open_core
+from tests.assembly import open_core, run_periodic
 
 DAY_MS = 86_400_000
 
@@ -36,20 +38,20 @@ class FailingShard(MemoryShard):
         self.stores_first = False
         self.reads_fail = False
 
-    async def _add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+    async def _add_to_trail(self, records: Sequence[TrailEntry], records_max: int) -> None:
         if self.failure is None or self.stores_first:
-            await MemoryShard.table[AddAudit](self, records, records_max)
+            await MemoryShard.table[AddToTrail](self, records, records_max)
         if self.failure is not None:
             raise self.failure
 
-    async def _list_audit(self, since: str, before: str, limit: int) -> list[AuditRecord]:
+    async def _list_trail(self, since: str, before: str, limit: int) -> list[TrailEntry]:
         if self.reads_fail:
             raise ShardConnectionFailed("gone")
-        found: list[AuditRecord] = await MemoryShard.table[ListAudit](self, since, before, limit)
+        found: list[TrailEntry] = await MemoryShard.table[ListTrail](self, since, before, limit)
         return found
 
     table: ClassVar[Table] = MemoryShard.table | dict(
-        [entry_of(AddAudit)(_add_audit), entry_of(ListAudit)(_list_audit)]
+        [entry_of(AddToTrail)(_add_to_trail), entry_of(ListTrail)(_list_trail)]
     )
 
 
@@ -58,12 +60,12 @@ class TwoShards:
 
     def __init__(self, core: Core, clock: ManualClock, shards: Sequence[FailingShard]) -> None:
         self.core = core
-        self.trail = core.service.audit
+        self.trail = core.service.of(AuditTrail)
         self.clock = clock
         self.shards = shards
 
-    async def put(self, *entries: AuditEntry) -> None:
-        for each in entries:
+    async def put(self, *changes: AdministrativeChange) -> None:
+        for each in changes:
             self.clock.advance(ms=1)
             self.trail.note(each)
             await self.trail.buffer.flush()
@@ -73,15 +75,19 @@ class TwoShards:
         return [found.operation for found in (await self.trail.read(AuditFilter(**wanted))).entries]  # type: ignore[arg-type]
 
     async def on_shards(self) -> list[int]:
-        return [len(await MemoryShard.table[ListAudit](shard, "", "", 1_000)) for shard in self.shards]
+        return [len(await MemoryShard.table[ListTrail](shard, "", "", 1_000)) for shard in self.shards]
 
     @property
     def lost(self) -> int:
         return dict(self.core.metrics.snapshot().counters).get(LOST, 0)
 
 
-def entry(operation: str = "pauseQueue", who: str = "ops", queue: str = "q") -> AuditEntry:
-    return AuditEntry("", 0, who, ("operate",), "cli", "10.0.0.1", operation, queue, '{"a": 1}', 3, "ok", "")
+def change(operation: str = "pauseQueue", who: str = "ops", queue: str = "q") -> AdministrativeChange:
+    return AdministrativeChange(operation, queue, {"a": 1}, NamedCaller(who, ("operate",)), "cli", "10.0.0.1", jobs=3)
+
+
+def entry(operation: str = "pauseQueue") -> AuditEntry:
+    return entry_for(change(operation))
 
 
 @pytest_asyncio.fixture
@@ -93,7 +99,7 @@ async def pair() -> AsyncIterator[TwoShards]:
 
 
 async def test_an_entry_is_read_as_it_was_noted_with_its_id_time_and_server(pair: TwoShards) -> None:
-    await pair.put(entry())
+    await pair.put(change())
 
     [found] = (await pair.trail.read(AuditFilter())).entries
 
@@ -102,7 +108,7 @@ async def test_an_entry_is_read_as_it_was_noted_with_its_id_time_and_server(pair
 
 
 async def test_an_entry_that_is_not_written_yet_is_read_too(pair: TwoShards) -> None:
-    pair.trail.note(entry("createQueue"))
+    pair.trail.note(change("createQueue"))
 
     assert await pair.operations() == ["createQueue"]
     assert await pair.on_shards() == [0, 0]
@@ -113,7 +119,7 @@ async def test_noting_writes_nothing_and_a_flush_without_entries_asks_no_shard(p
         shard.failure = AssertionError("a shard was asked")
 
     assert await pair.trail.buffer.flush() is None
-    pair.trail.note(entry())
+    pair.trail.note(change())
     assert await pair.on_shards() == [0, 0]
     for shard in pair.shards:
         shard.failure = None
@@ -121,7 +127,7 @@ async def test_noting_writes_nothing_and_a_flush_without_entries_asks_no_shard(p
 
 async def test_entries_of_all_shards_are_merged_newest_first(pair: TwoShards) -> None:
     names = [f"op{number}" for number in range(30)]
-    await pair.put(*(entry(name) for name in names))
+    await pair.put(*(change(name) for name in names))
 
     assert await pair.operations() == names[::-1]
     assert min(await pair.on_shards()) > 0
@@ -130,7 +136,7 @@ async def test_entries_of_all_shards_are_merged_newest_first(pair: TwoShards) ->
 @pytest.mark.parametrize("failure", [ShardConnectionFailed("out"), OutcomeUnknown("lost")])
 async def test_while_a_shard_fails_the_other_one_keeps_the_entries(pair: TwoShards, failure: Exception) -> None:
     pair.shards[0].failure = failure
-    await pair.put(*(entry(f"op{number}") for number in range(10)))
+    await pair.put(*(change(f"op{number}") for number in range(10)))
 
     assert await pair.on_shards() == [0, 10]
     assert pair.lost == 0
@@ -139,7 +145,7 @@ async def test_while_a_shard_fails_the_other_one_keeps_the_entries(pair: TwoShar
 async def test_an_entry_whose_answer_was_lost_is_on_two_shards_and_is_read_once(pair: TwoShards) -> None:
     for shard in pair.shards:
         shard.failure, shard.stores_first = OutcomeUnknown("lost"), True
-    await pair.put(entry())
+    await pair.put(change())
     assert await pair.on_shards() == [1, 1]
     for shard in pair.shards:
         shard.failure = None
@@ -154,7 +160,7 @@ async def test_with_all_shards_out_entries_wait_and_are_stored_when_a_shard_is_b
     for shard in pair.shards:
         shard.failure = ShardConnectionFailed("out")
     with caplog.at_level(logging.INFO):
-        pair.trail.note(entry())
+        pair.trail.note(change())
         pauses = [await pair.trail.buffer.flush() for _ in range(12)]
         pair.shards[1].failure = None
         assert await pair.trail.buffer.flush() is None
@@ -173,7 +179,7 @@ async def test_entries_beyond_the_buffer_are_counted_and_the_earlier_ones_stay(p
     for shard in pair.shards:
         shard.failure = ShardConnectionFailed("out")
     for number in range(WAITING_MAX + 3):
-        pair.trail.note(entry(f"op{number}"))
+        pair.trail.note(change(f"op{number}"))
     assert pair.lost == 3
     for shard in pair.shards:
         shard.failure = None
@@ -184,7 +190,7 @@ async def test_entries_beyond_the_buffer_are_counted_and_the_earlier_ones_stay(p
 
 
 async def test_a_server_that_stops_writes_what_waits(pair: TwoShards) -> None:
-    pair.trail.note(entry())
+    pair.trail.note(change())
     await pair.trail.buffer.close()
 
     assert sum(await pair.on_shards()) == 1
@@ -193,7 +199,7 @@ async def test_a_server_that_stops_writes_what_waits(pair: TwoShards) -> None:
 async def test_what_a_stopping_server_can_not_store_is_counted_as_lost(pair: TwoShards) -> None:
     for shard in pair.shards:
         shard.failure = ShardConnectionFailed("out")
-    pair.trail.note(entry())
+    pair.trail.note(change())
     await pair.trail.buffer.close()
 
     assert pair.lost == 1
@@ -214,9 +220,9 @@ async def test_one_write_has_a_bounded_number_of_entries() -> None:
 
 
 async def test_filters_choose_by_queue_caller_operation_and_time(pair: TwoShards) -> None:
-    await pair.put(entry("a", "ops", "q"))
+    await pair.put(change("a", "ops", "q"))
     at_ms = pair.clock.now_ms()
-    await pair.put(entry("b", "bob", "q"), entry("c", "ops", "other"))
+    await pair.put(change("b", "bob", "q"), change("c", "ops", "other"))
 
     assert await pair.operations(queue="q") == ["b", "a"]
     assert await pair.operations(who="ops") == ["c", "a"]
@@ -230,14 +236,14 @@ async def test_filters_choose_by_queue_caller_operation_and_time(pair: TwoShards
 
 @pytest.mark.parametrize("text", ['a"b\\c', "größer 🙂", "\x00\u2028", "x" * 200])
 async def test_a_filter_finds_texts_that_json_writes_in_another_way(pair: TwoShards, text: str) -> None:
-    await pair.put(entry("a", text, text), entry(text, "ops", "q"))
+    await pair.put(change("a", text, text), change(text, "ops", "q"))
 
     assert await pair.operations(queue=text, who=text) == ["a"]
     assert await pair.operations(operation=text) == [text]
 
 
 async def test_pages_follow_each_other_without_gap_and_repeat(pair: TwoShards) -> None:
-    await pair.put(*(entry(f"op{number}", queue="q" if number % 3 else "other") for number in range(40)))
+    await pair.put(*(change(f"op{number}", queue="q" if number % 3 else "other") for number in range(40)))
     found: list[str] = []
     continuation = ""
     for _ in range(100):
@@ -256,7 +262,7 @@ async def test_a_page_that_finds_nothing_among_many_entries_ends_with_a_continua
         packed(entry("rare" if not number else "common")._replace(id=f"{number:013d}-{number:014x}", at_ms=number))
         for number in range(6_000)
     ]
-    await MemoryShard.table[AddAudit](pair.shards[0], records, 10_000)
+    await MemoryShard.table[AddToTrail](pair.shards[0], records, 10_000)
 
     first = await pair.trail.read(AuditFilter(operation="rare"))
     second = await pair.trail.read(AuditFilter(operation="rare", continuation=first.continuation))
@@ -266,7 +272,7 @@ async def test_a_page_that_finds_nothing_among_many_entries_ends_with_a_continua
 
 
 async def test_a_page_says_that_a_shard_is_missing(pair: TwoShards) -> None:
-    await pair.put(*(entry(f"op{number}") for number in range(20)))
+    await pair.put(*(change(f"op{number}") for number in range(20)))
     pair.shards[0].reads_fail = True
 
     page = await pair.trail.read(AuditFilter())
@@ -290,10 +296,10 @@ async def test_a_continuation_that_no_server_gave_is_refused(pair: TwoShards, co
 
 
 async def test_old_entries_are_pruned_on_every_shard(pair: TwoShards) -> None:
-    await pair.put(*(entry(f"old{number}") for number in range(10)))
+    await pair.put(*(change(f"old{number}") for number in range(10)))
     pair.clock.advance(ms=31 * DAY_MS)
-    await pair.put(entry("new"))
-    await pair.core.sweeps.prune_audit()
+    await pair.put(change("new"))
+    await run_periodic(pair.core, "audit-garbage")
 
     assert await pair.operations() == ["new"]
     assert sum(await pair.on_shards()) == 1
@@ -303,10 +309,10 @@ async def test_with_no_entries_allowed_nothing_is_stored() -> None:
     shard = FailingShard("1")
     shard.failure = AssertionError("a shard was asked")
     core = await open_core(shard, clock=ManualClock(), audit=AuditSettings(max_entries=0))
-    core.service.audit.note(entry())
-    await core.service.audit.buffer.flush()
+    core.service.of(AuditTrail).note(change())
+    await core.service.of(AuditTrail).buffer.flush()
 
-    assert (await core.service.audit.read(AuditFilter())).entries == []
+    assert (await core.service.of(AuditTrail).read(AuditFilter())).entries == []
     await core.close()
 
 
@@ -320,10 +326,10 @@ def test_an_entry_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"null", b"\xff", b'{"at_ms":"x"}', b'{"at_ms":1,"roles":5}'])
 def test_an_entry_that_can_not_be_read_says_so_and_hides_no_other(content: bytes) -> None:
-    found = unpacked(AuditRecord("0000000000005-00", content))
+    found = unpacked(TrailEntry("0000000000005-00", content))
 
     assert (found.at_ms, found.operation) == (5, "(unreadable)")
 
 
 def test_outcomes_are_words() -> None:
-    assert [outcome.value for outcome in AuditOutcome] == ["ok", "refused", "failed", "unknown"]
+    assert [outcome.value for outcome in ChangeOutcome] == ["ok", "refused", "failed", "unknown"]

@@ -9,6 +9,7 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import BodyTooLarge, PinLaterError
+from pinlater.server.features.status.status import Status
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.sqlite.memory import MemoryShard
@@ -78,4 +79,4 @@ async def test_longer_bodies_are_refused_before_anything_is_stored(
     with pytest.raises(PinLaterError, match=r"at most 100 \(shard 1: its cupboard\)") as refused:
         await world.service.claimed_jobs.checkpoint(CALLER, CheckpointBatch("q", [item]))
     assert refused.value.detail == "BODY_TOO_LARGE"
-    assert (await world.service.server_info()).max_body_bytes == 100
+    assert (await world.service.of(Status).server_info()).max_body_bytes == 100

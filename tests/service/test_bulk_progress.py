@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState, progress_in_words, unreachable
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkState, progress_in_words, unreachable
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.wording import about
-from pinlater.server.operations.bulk_estimate import left_ms, percent_of
-from pinlater.server.operations.bulk_runs import BulkRuns
-from pinlater.server.operations.bulk_steps import STALE_MS
+from pinlater.server.features.bulk.estimate import left_ms, percent_of
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.bulk.steps import STALE_MS
 from tests.service.conftest import ServiceUnderTest
 from tests.service.test_bulk_runs import (
     DELETE,

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.audit import AuditCaller, AuditFilter
-from pinlater.domain.bulk_runs import (
+from pinlater.domain.audit import AuditFilter
+from pinlater.domain.bulk import (
     BULK_KEPT_MS,
     BULK_RUNNING_MAX,
     BULKS_OF_QUEUE_MAX,
@@ -21,6 +21,7 @@ from pinlater.domain.bulk_runs import (
     BulkRun,
     BulkState,
 )
+from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import (
     InvalidArgument,
@@ -31,11 +32,12 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import TASK_HEADER, JobState
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.server.history.rollup import BULK_STEP_S
+from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
+from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
-from pinlater.server.operations.bulk_runs import BulkRuns
-from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import ScannedPage
 from pinlater.server.storage.commands import SaveSamples
@@ -70,20 +72,9 @@ def bulk_runs_on(
 ) -> BulkRuns:
     """Bulk runs with other pauses, which the service has from now on."""
     service = world.service
-    service.bulk_runs = BulkRuns(
-        service.shards,
-        service.queue_cache,
-        service.job_queries,
-        service.bulk,
-        service.claimed_jobs,
-        world.metrics,
-        world.clock,
-        settings,
-        lambda: server,
-        service.audit.note,
-        pause,
-    )
-    return service.bulk_runs
+    runs = BulkRuns(service, settings, lambda: server, pause)
+    service.put(runs)
+    return runs
 
 
 def tasks_of_runs() -> list[asyncio.Task[object]]:
@@ -286,8 +277,8 @@ async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: Bu
 
 async def test_its_end_is_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
-    run = await ended(bulk, await bulk.start(DELETE, "shown", "worker-7", AuditCaller("ops", ["operate"])))
-    page = await world.service.audit.read(AuditFilter("q"))
+    run = await ended(bulk, await bulk.start(DELETE, "shown", "worker-7", NamedCaller("ops", ["operate"])))
+    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
     [entry] = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert (entry.who, entry.source, list(entry.roles)) == ("ops", "worker-7", ["operate"])
     assert (entry.jobs, entry.outcome) == (3, "ok")
@@ -431,14 +422,14 @@ class Servers:
 
     async def stored(self, run: BulkRun) -> BulkRun:
         """The run as it is kept now."""
-        [found] = [each for each in await self.cores[0].service.bulk_runs.runs() if each.id == run.id]
+        [found] = [each for each in await self.cores[0].service.of(BulkRuns).runs() if each.id == run.id]
         return found
 
     async def ends_in_the_audit(self, run: BulkRun) -> int:
         """How often its end is there."""
         for core in self.cores:
-            await core.service.audit.buffer.flush()
-        page = await self.cores[0].service.audit.read(AuditFilter("q", operation="bulkRun"))
+            await core.service.of(AuditTrail).buffer.flush()
+        page = await self.cores[0].service.of(AuditTrail).read(AuditFilter("q", operation="bulkRun"))
         return sum(run.id in entry.arguments for entry in page.entries)
 
     async def until_changed(self, run: BulkRun, number: int) -> None:
@@ -453,7 +444,7 @@ async def servers() -> AsyncIterator[Servers]:
     servers = Servers(ManualClock(), MemoryShard())
     yield servers
     for core in servers.cores:
-        await core.service.bulk_runs.close()
+        await core.service.of(BulkRuns).close()
 
 
 async def test_what_another_server_ended_is_not_begun_again(servers: Servers) -> None:

@@ -9,16 +9,18 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.audit import AuditCaller, AuditFilter
-from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.audit import AuditFilter
+from pinlater.domain.bulk import RESTORABLE_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.server.history.rollup import BULK_STEP_S
-from pinlater.server.operations.bulk_records import BulkRecords
-from pinlater.server.operations.bulk_runs import BulkRuns
-from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
+from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.server.features.bulk.records import BulkRecords
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
+from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.commands import Command, DeleteWithCopies, ListSamples, RestoreJobs, SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
@@ -71,7 +73,7 @@ async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk
     before = await world.service.job_queries.lookup(LookupRequest(names, True))
     run = await deleted(bulk, DELETE._replace(criteria=JobCriteria(error="boom")))
     assert await states(world, names) == []
-    assert run.undo_until_ms == run.started_ms + UNDO_MS
+    assert run.undo_until_ms == run.started_ms + RESTORABLE_MS
 
     undone = await ended(bulk, await bulk.start(undo(run), "boss"))
 
@@ -152,7 +154,7 @@ async def test_what_cannot_be_undone_is_refused_at_once(world: ServiceUnderTest,
     run = await deleted(bulk)
     with pytest.raises(QueueNotFound):
         await bulk.start(undo(run)._replace(queue="none"), "ops")
-    world.clock.advance(ms=UNDO_MS + 1_000)
+    world.clock.advance(ms=RESTORABLE_MS + 1_000)
     with pytest.raises(InvalidArgument, match="more than a day ago"):
         await bulk.start(undo(run), "ops")
 
@@ -202,8 +204,8 @@ async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: BulkRu
 async def test_both_ends_are_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk)
-    undone = await ended(bulk, await bulk.start(undo(run), "boss", "vm-1", AuditCaller("boss")))
-    page = await world.service.audit.read(AuditFilter("q"))
+    undone = await ended(bulk, await bulk.start(undo(run), "boss", "vm-1", NamedCaller("boss")))
+    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
     entries = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert sorted((entry.who, entry.jobs) for entry in entries) == [("boss", 3), ("no token", 3)]
     [entry] = [entry for entry in entries if entry.who == "boss"]
@@ -219,7 +221,7 @@ async def test_beyond_the_space_of_copies_nothing_is_deleted() -> None:
     core = await open_core(MemoryShard(), clock=clock, jobs=JobSettings(max_undo_bytes=0))
     await core.service.queues.create_queue("q")
     small = ServiceUnderTest(clock, core.service, core.dispatcher, core.metrics, core.standstill)
-    runs = small.service.bulk_runs
+    runs = small.service.of(BulkRuns)
     names = await failed(small, 3)
     run = await deleted(runs)
     assert (run.state, run.changed) == (BulkState.FAILED, 0)
@@ -378,7 +380,7 @@ async def test_copies_that_a_crash_left_uncounted_can_be_restored(servers: Serve
     await other.look()
     run = await ended(other, run)
     assert (run.state, run.changed, "may be missing" in run.detail) == (BulkState.DONE, 0, True)
-    assert run.undo_until_ms == run.started_ms + UNDO_MS
+    assert run.undo_until_ms == run.started_ms + RESTORABLE_MS
     assert (await ended(other, await other.start(undo(run), "ops"))).changed == PAGE_JOBS
     assert await states(servers.world(), names) == ["FAILED"] * PAGE_JOBS
     servers.clock.advance(seconds=11)

@@ -10,7 +10,7 @@ from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.traffic import SERVERS_MAX as COUNTED_MAX
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
-from pinlater.server.operations.cluster_status import SERVERS_MAX, SHARDS_MAX, members_of, status_alone, status_of
+from pinlater.server.features.status.cluster_status import SERVERS_MAX, SHARDS_MAX, members_of, status_alone, status_of
 from pinlater.server.storage.values import Member
 from pinlater.wire.generated.structs import ClusterShard, ClusterStatus, ForwardedCalls
 

@@ -20,7 +20,8 @@ from pinlater.domain.failures import (
     FailureKind,
 )
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.history.rollup import MUTES_STEP_S
+from pinlater.server.features.failures.groups import FailureQueries
+from pinlater.server.features.history.rollup import MUTES_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, ListFailures, ListSamples, SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
@@ -35,7 +36,7 @@ from pinlater.server.storage.values import (
     StoredFailures,
     StoredSample,
 )
-from tests.assembly import open_core
+from tests.assembly import open_core, run_periodic
 
 
 class BreakableShard(MemoryShard):
@@ -95,7 +96,7 @@ async def test_a_group_is_the_sum_over_the_shards(pair: TwoShards) -> None:
     pair.clock.advance(ms=HOUR_MS)
     await pair.fails(1, "OSError", 3)
     await pair.fails(1, "ValueError")
-    found = await pair.core.service.failures.failure_groups(["q"])
+    found = await pair.core.service.of(FailureQueries).list_groups(["q"])
     one, other = found.groups
     assert (one.error_type, one.failures, one.first_ms, one.last_ms) == ("OSError", 5, first_ms, pair.clock.now_ms())
     assert one.sample_descriptor == "q:s2:p1:5"
@@ -108,14 +109,14 @@ async def test_a_shard_that_does_not_answer_makes_the_answer_incomplete(pair: Tw
     await pair.fails(0, "OSError")
     await pair.fails(1, "OSError")
     pair.shards[1].broken = True
-    found = await pair.core.service.failures.failure_groups(["q", "none"])
+    found = await pair.core.service.of(FailureQueries).list_groups(["q", "none"])
     assert (found.incomplete, [group.failures for group in found.groups]) == (True, [1])
 
 
 async def test_the_groups_of_many_queues_are_read_in_pieces(pair: TwoShards) -> None:
     await pair.fails(0, "OSError")
     names = [f"none{number}" for number in range(QUEUES_MAX - 1)]
-    found = await pair.core.service.failures.failure_groups([*names, "q"])
+    found = await pair.core.service.of(FailureQueries).list_groups([*names, "q"])
     assert [group.failures for group in found.groups] == [1]
     assert 0 < pair.shards[0].most_queues < 10
 
@@ -125,32 +126,32 @@ async def test_those_with_the_most_failures_of_a_day_come_first_and_old_ones_are
     pair.clock.advance(ms=2 * 24 * HOUR_MS)
     await pair.fails(0, "New")
     await pair.fails(1, "Often", 2)
-    found = await pair.core.service.failures.failure_groups(["q"])
+    found = await pair.core.service.of(FailureQueries).list_groups(["q"])
     assert [group.error_type for group in found.groups] == ["Often", "New", "Old"]
     pair.clock.advance(ms=GROUP_KEPT_MS - HOUR_MS)
-    found = await pair.core.service.failures.failure_groups(["q"])
+    found = await pair.core.service.of(FailureQueries).list_groups(["q"])
     assert {group.error_type for group in found.groups} == {"Often", "New"}
-    await pair.core.sweeps.prune_failures()
+    await run_periodic(pair.core, "failures-garbage")
     assert len(await pair.shards[0].submit(ListFailures(["q"], 0))) == 1
 
 
 async def test_a_request_names_a_bounded_number_of_queues(pair: TwoShards) -> None:
     for names in ([], ["q"] * (QUEUES_MAX + 1)):
         with pytest.raises(InvalidArgument):
-            await pair.core.service.failures.failure_groups(names)
+            await pair.core.service.of(FailureQueries).list_groups(names)
     with pytest.raises(QueueNotFound):
-        await pair.core.service.failures.failure_groups(["none"])
-    assert (await pair.core.service.failures.failure_groups(["q"])).groups == []
+        await pair.core.service.of(FailureQueries).list_groups(["none"])
+    assert (await pair.core.service.of(FailureQueries).list_groups(["q"])).groups == []
 
 
 async def shown(pair: TwoShards) -> list[tuple[str, int]]:
     """The types of the errors in their order, with the ends of their mutes."""
-    found = await pair.core.service.failures.failure_groups(["q"])
+    found = await pair.core.service.of(FailureQueries).list_groups(["q"])
     return [(group.error_type, group.muted_until_ms or 0) for group in found.groups]
 
 
 async def mute(pair: TwoShards, error_type: str, until_ms: int | None = None) -> None:
-    await pair.core.service.failures.mute("q", FailureKind("", error_type, "").group, until_ms)
+    await pair.core.service.of(FailureQueries).mute("q", FailureKind("", error_type, "").group, until_ms)
 
 
 async def test_a_muted_group_comes_last_and_still_counts(pair: TwoShards) -> None:
@@ -214,7 +215,7 @@ async def test_a_mute_can_be_ended_after_any_number_of_changes(pair: TwoShards) 
 
 
 async def test_what_cannot_be_muted_is_refused(pair: TwoShards) -> None:
-    failures = pair.core.service.failures
+    failures = pair.core.service.of(FailureQueries)
     for name in ("", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "0123456789abcde\n"):
         with pytest.raises(InvalidArgument, match="16 hexadecimal digits"):
             await failures.mute("q", name)

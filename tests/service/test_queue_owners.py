@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pinlater.domain.slices import SLICES
-from pinlater.server.operations.cluster_status import SHARDS_MAX
-from pinlater.server.operations.queue_owners import KnownServer, queue_owners
+from pinlater.server.features.status.cluster_status import SHARDS_MAX
+from pinlater.server.features.status.queue_owners import KnownServer, queue_owners
 from pinlater.wire.generated.structs import OwnedShard, OwningServer, QueueOwners
 
 A, B = OwningServer("id of a", "a:9010"), OwningServer("id of b")

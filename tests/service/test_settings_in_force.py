@@ -9,6 +9,7 @@ import pytest
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WaitingDequeues
+from pinlater.server.features.workers.workers import Workers
 from pinlater.server.operations.values import Caller
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import DequeueRequest
@@ -67,11 +68,11 @@ async def test_waiting_dequeues_are_told_by_queue_and_source_and_only_while_they
     async with asyncio.timeout(30):
         while world.dispatcher.waiting() < len(polls):
             await asyncio.sleep(0)
-    assert await world.service.waiting_dequeues() == [
+    assert await world.service.of(Workers).waiting_dequeues() == [
         WaitingDequeues("other", "w-1", 1),
         WaitingDequeues("q", "w-1", 2),
         WaitingDequeues("q", "w-2", 1),
     ]
     world.dispatcher.drain()
     await asyncio.gather(*polls)
-    assert await world.service.waiting_dequeues() == []
+    assert await world.service.of(Workers).waiting_dequeues() == []

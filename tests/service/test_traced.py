@@ -9,8 +9,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pinlater.domain.trace_headers import TRACEPARENT
+from pinlater.server.features.all import METHODS
 from pinlater.server.telemetry.tracing import Tracing
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.traced import traced
 from pinlater.wire.generated import structs as types
 from pinlater.wire.generated.structs import EnqueueRequest, Job

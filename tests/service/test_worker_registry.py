@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
-from pinlater.server.operations.values import Caller
-from pinlater.server.operations.worker_registry import (
+from pinlater.server.features.all import METHODS
+from pinlater.server.features.status.status import Status
+from pinlater.server.features.workers.registry import (
     KEPT_S,
     QUEUES_MAX,
     TEXT_CHARS_MAX,
@@ -18,7 +19,8 @@ from pinlater.server.operations.worker_registry import (
     HourCount,
     WorkerRegistry,
 )
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.features.workers.workers import Workers
+from pinlater.server.operations.values import Caller
 from pinlater.wire.codec import encode_reply
 from pinlater.wire.generated.structs import (
     Ack,
@@ -226,7 +228,7 @@ def test_a_number_that_means_nothing_counts_as_not_said(turned: Turned, number: 
 
 
 async def known(world: ServiceUnderTest) -> dict[int, WorkerStatus]:
-    return {status.process: status for status in (await world.service.workers_here(100)).workers}
+    return {status.process: status for status in (await world.service.of(Workers).workers_here(100)).workers}
 
 
 async def test_a_dequeue_is_heard_and_its_jobs_are_counted(world: ServiceUnderTest) -> None:
@@ -266,7 +268,7 @@ async def test_what_the_server_says_of_itself_and_who_waits(world: ServiceUnderT
     async with asyncio.timeout(30):
         while not world.dispatcher.waiting():
             await asyncio.sleep(0)
-    [found] = await world.service.known_workers(everywhere=True)
+    [found] = await world.service.of(Workers).known_workers(everywhere=True)
     assert [(each.queue, each.source, each.number) for each in found.waiting] == [("q", "w", 1)]
     assert (found.server_id, found.servers, found.forgotten) == (world.service.identity.life, 1, 0)
     assert (found.up_ms, found.now_ms) == (5_000, world.clock.now_ms())
@@ -279,7 +281,7 @@ async def test_the_time_that_numbers_go_back_is_not_that_of_a_clock_which_was_se
 ) -> None:
     monkeypatch.setattr(world.service.identity, "started_at_ms", 0)
     world.clock.advance(seconds=5)
-    [found] = await world.service.known_workers(everywhere=False)
+    [found] = await world.service.of(Workers).known_workers(everywhere=False)
     assert found.up_ms == 5_000
 
 
@@ -287,8 +289,8 @@ async def test_servers_that_start_or_stop_are_not_among_those_that_should_answer
     world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = [ClusterServer("a:1"), ClusterServer("b:1"), ClusterServer("", "host-7")]
-    monkeypatch.setattr(world.service, "cluster_status", lambda: ClusterStatus("a:1", servers, []))
-    [found] = await world.service.known_workers(everywhere=False)
+    monkeypatch.setattr(world.service.of(Status), "cluster_status", lambda: ClusterStatus("a:1", servers, []))
+    [found] = await world.service.of(Workers).known_workers(everywhere=False)
     assert found.servers == 2
 
 
@@ -296,8 +298,8 @@ async def test_an_answer_has_the_workers_that_were_heard_last_and_says_how_many_
     world: ServiceUnderTest,
 ) -> None:
     for number in range(5):
-        world.service.workers.asked(Caller(f"w{number}"), "q")
-    found = await world.service.workers_here(2)
+        world.service.of(Workers).registry.asked(Caller(f"w{number}"), "q")
+    found = await world.service.of(Workers).workers_here(2)
     assert ([status.source for status in found.workers], found.forgotten) == (["w4", "w3"], 3)
 
 
@@ -305,10 +307,10 @@ async def test_what_other_servers_know_comes_after_what_this_one_knows(world: Se
     async def elsewhere() -> Sequence[ServerWorkers]:
         return [ServerWorkers([WorkerStatus("there")], (), "other", 2, 0, 0)]
 
-    world.service.workers_elsewhere = elsewhere
-    world.service.workers.asked(NEW, "q")
-    assert len(await world.service.known_workers(everywhere=False)) == 1
-    found = await world.service.known_workers(everywhere=True)
+    world.service.of(Workers).elsewhere = elsewhere
+    world.service.of(Workers).registry.asked(NEW, "q")
+    assert len(await world.service.of(Workers).known_workers(everywhere=False)) == 1
+    found = await world.service.of(Workers).known_workers(everywhere=True)
     assert [[status.source for status in each.workers] for each in found] == [["w"], ["there"]]
 
 
@@ -320,7 +322,7 @@ async def test_an_answer_about_hostile_workers_of_many_servers_fits_a_frame(worl
     async def elsewhere() -> Sequence[ServerWorkers]:
         return [ServerWorkers([hostile] * 2_000, (), f"other {number}", 6, 0, 0) for number in range(5)]
 
-    world.service.workers_elsewhere = elsewhere
+    world.service.of(Workers).elsewhere = elsewhere
     found = await METHODS["getWorkers"].handle(world.service, SimpleNamespace(everywhere=True))
     assert sum(len(each.workers) + each.forgotten for each in found) == 10_000
     assert len(encode_reply(METHODS_BY_NAME["getWorkers"], 1, found)) < FRAME_BYTES_MAX

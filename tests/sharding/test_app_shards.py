@@ -13,6 +13,7 @@ import pytest
 from pinlater.domain.errors import StoreFull
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
+from pinlater.server.features.status.status import Status
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main import file_watch
 from pinlater.server.main.app import App
@@ -106,7 +107,7 @@ async def test_the_address_for_other_servers_is_logged_as_the_status_names_it(
         await app.start()
     try:
         [line] = [record for record in caplog.records if record.message == "other servers reach this one"]
-        assert (await app.core.service.cluster()).address == line.__dict__["address"]
+        assert (await app.core.service.of(Status).cluster()).address == line.__dict__["address"]
     finally:
         await app.stop(0)
 
@@ -189,6 +190,6 @@ async def test_a_shard_that_holds_shorter_bodies_changes_what_the_server_takes(
     server: App, stores: FaultyShards
 ) -> None:
     stores["3"].capabilities = stores["3"].capabilities._replace(body_bytes_max=1_000)
-    before = (await server.core.service.server_info()).max_body_bytes
+    before = (await server.core.service.of(Status).server_info()).max_body_bytes
     await server.core.change_shards(stores.desired("1", "2", "3"))
-    assert (await server.core.service.server_info()).max_body_bytes == 1_000 < before
+    assert (await server.core.service.of(Status).server_info()).max_body_bytes == 1_000 < before

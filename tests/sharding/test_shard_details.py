@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.storage.commands import InsertJobs, ListAudit
+from pinlater.server.features.status.status import Status
+from pinlater.server.storage.commands import InsertJobs, ListTrail
 from pinlater.wire.generated.structs import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardMemory, ShardSize
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
@@ -22,11 +23,11 @@ def of(status: ClusterStatus, name: str) -> ShardDetails:
 
 
 async def details_of(server: ShardedServer, name: str) -> ShardDetails:
-    return of(await server.within(0, server.service.cluster()), name)
+    return of(await server.within(0, server.service.of(Status).cluster()), name)
 
 
 def lane_of(server: ShardedServer, name: str, kind: str) -> ShardLane:
-    lanes = server.service.shard_reports.lane_minute.of(server.lanes(name))
+    lanes = server.service.of(Status).shard_reports.lane_minute.of(server.lanes(name))
     return next(lane for lane in lanes if lane.kind == kind)
 
 
@@ -69,9 +70,9 @@ async def test_a_shard_that_is_back_says_since_when_and_why_it_was_gone(server: 
 
 @on_shards()
 async def test_a_single_failure_is_told_though_the_shard_stays_in_use(server: ShardedServer) -> None:
-    server.store("1").fails(ListAudit, error=ShardConnectionFailed("reset"))
+    server.store("1").fails(ListTrail, error=ShardConnectionFailed("reset"))
     with pytest.raises(ShardConnectionFailed):
-        await server.lanes("1").store.submit(ListAudit("", "~", 1))
+        await server.lanes("1").store.submit(ListTrail("", "~", 1))
     details = await details_of(server, "1")
     assert (details.probing, details.failure, details.failed_at_ms) == (False, "reset", server.clock.now_ms())
 
@@ -130,7 +131,7 @@ async def test_a_store_that_answers_claims_from_memory_says_how_many_and_others_
 @on_shards()
 async def test_a_store_that_hangs_delays_an_answer_once_and_a_little(server: ShardedServer) -> None:
     hung = server.store("1").hangs("size")
-    status = await server.within(600, server.service.cluster())
+    status = await server.within(600, server.service.of(Status).cluster())
     assert (of(status, "1").size, of(status, "2").size.late) == (ShardSize(late=True), None)
     assert of(status, "2").size.at_ms is not None
     assert (await details_of(server, "1")).size.late
@@ -142,7 +143,7 @@ async def test_a_store_that_hangs_delays_an_answer_once_and_a_little(server: Sha
 @on_shards()
 async def test_a_look_at_sizes_does_not_count_for_the_health_of_a_shard(server: ShardedServer) -> None:
     server.store("1").hangs("size")
-    await server.within(600, server.service.cluster())
+    await server.within(600, server.service.of(Status).cluster())
     await server.pass_time(10_000)
     assert server.lanes("1").healthy
     assert server.lanes("1").health.failure == ""
@@ -165,7 +166,7 @@ async def test_a_size_from_hours_ago_is_not_shown_as_that_of_now(server: Sharded
     """No operator has looked meanwhile."""
     await details_of(server, "1")
     server.clock.advance(seconds=7_200)
-    status = await server.within(600, server.service.cluster())
+    status = await server.within(600, server.service.of(Status).cluster())
     assert of(status, "1").size.at_ms == server.clock.now_ms()
 
 
@@ -182,29 +183,29 @@ async def test_operators_cost_each_store_one_call_in_half_a_minute(server: Shard
     for store in server.stores.values():
         store.calls.clear()
     for _ in range(10):
-        status = await server.within(0, server.service.cluster())
+        status = await server.within(0, server.service.of(Status).cluster())
     assert [shard.details is None for shard in status.shards] == [False] * len(MANY)
     assert [dict(store.calls) for store in server.stores.values()] == [{"size": 1}] * len(MANY)
     server.clock.advance(seconds=30)
-    await server.within(0, server.service.cluster())
+    await server.within(0, server.service.of(Status).cluster())
     await server.turns()
     assert [dict(store.calls) for store in server.stores.values()] == [{"size": 2}] * len(MANY)
 
 
 @on_shards()
 async def test_a_shard_that_has_left_the_map_is_forgotten(server: ShardedServer) -> None:
-    await server.within(0, server.service.cluster())
+    await server.within(0, server.service.of(Status).cluster())
     hung = server.store("3").hangs("size")
     server.clock.advance(seconds=30)
-    await server.within(0, server.service.cluster())
+    await server.within(0, server.service.of(Status).cluster())
     await server.replace(server.desired("1"), server.desired("2"))
     server.clock.advance(ms=server.settings.removal_grace_ms)
     await server.turns()
     await server.core.shard_map.tidy()
     hung.release()
-    status = await server.within(600, server.service.cluster())
+    status = await server.within(600, server.service.of(Status).cluster())
     assert [shard.name for shard in status.shards] == ["1", "2"]
-    assert server.service.shard_reports.sizes.of("3") == ShardSize()
+    assert server.service.of(Status).shard_reports.sizes.of("3") == ShardSize()
 
 
 # --- drain ----------------------------------------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ async def test_a_lane_tells_what_waits_what_is_under_way_and_for_how_long(server
 
 @on_shards(shards=["1"])
 async def test_a_minute_of_calls_has_their_mean_and_that_of_the_slowest_five_seconds(server: ShardedServer) -> None:
-    minute = server.service.shard_reports.lane_minute
+    minute = server.service.of(Status).shard_reports.lane_minute
     for ms in (200, 400):
         held = server.store("1").hangs(InsertJobs)
         call = asyncio.ensure_future(server.enqueue(b"x"))
@@ -355,7 +356,7 @@ async def test_a_minute_of_calls_has_their_mean_and_that_of_the_slowest_five_sec
 
 @on_shards()
 async def test_a_shard_that_has_moved_begins_a_new_minute(server: ShardedServer) -> None:
-    minute = server.service.shard_reports.lane_minute
+    minute = server.service.of(Status).shard_reports.lane_minute
     await server.put("1")
     minute.sample()
     del server.stores["1"]

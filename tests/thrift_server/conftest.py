@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from pinlater.domain.clock import ManualClock, SystemClock
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.connection import ThriftConnection
@@ -106,7 +107,7 @@ class ThriftServerUnderTest:
     def __init__(self, settings: ThriftSettings, clock: SystemClock | ManualClock) -> None:
         self.operations = FakeOperations()
         self.metrics = Metrics()
-        self.server = WatchedListener(cast(Service, self.operations), settings, self.metrics, clock)
+        self.server = WatchedListener(cast(Service, self.operations), settings, self.metrics, clock, METHODS)
         self._clients: list[Client] = []
 
     async def connect(self, host: str = "127.0.0.1") -> Client:

@@ -8,12 +8,18 @@ from copy import deepcopy
 from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
-from pinlater.domain.job import HandedOutJob, JobState, Outcome
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
+from pinlater.domain.job import (
+    HandedOutJob,
+    JobState,
+    Outcome,
+)
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.queue import Queue, QueueConfig
 from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.features.audit.trail import entry_for
+from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.values import DequeueResult
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import AckResult, Enqueued
@@ -197,7 +203,7 @@ ANSWERS: dict[str, Any] = {
         2,
         True,
     ),
-    "failure_groups": structs.FailuresResponse(
+    "list_groups": structs.FailuresResponse(
         [
             structs.FailureGroup(
                 "emails",
@@ -290,7 +296,7 @@ class FakeOperations:
         self.answers = deepcopy(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
-        ) = self.explaining = self.audit = self.history = self.failures = self.bulk_runs = self
+        ) = self
         self.noted: list[AuditEntry] = []
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []
@@ -298,8 +304,12 @@ class FakeOperations:
         self.cancelled: list[str] = []
         self.before: Callable[..., Awaitable[None]] | None = None
 
-    def note(self, entry: AuditEntry) -> None:
-        self.noted.append(entry)
+    def of(self, kind: type) -> FakeOperations:
+        del kind
+        return self
+
+    def changed(self, change: AdministrativeChange) -> None:
+        self.noted.append(entry_for(change))
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         self.undelivered_calls.append((queue, claimed))

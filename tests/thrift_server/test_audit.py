@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PasswordInvalid, QueueNotFound, ShardConnectionFailed
-from pinlater.server.thrift.audit import logger
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.features.all import METHODS
+from pinlater.server.thrift.administrative import logger
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import structs as types
@@ -25,7 +25,7 @@ from tests.thrift_server.fake_operations import Gate
 
 SECRET = "open sesame"
 HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \x1b[2J\u2028\u202e' + "x" * 10_000
-AUDITED = [name for name, served in METHODS.items() if served.audited is not None]
+AUDITED = [name for name, served in METHODS.items() if served.administrative is not None]
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",

@@ -13,8 +13,8 @@ from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.values import Caller, DequeueResult
-from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.generated.structs import JobFilter
 from tests import structs as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
@@ -58,7 +58,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getWorkers": ("known_workers", (True,), {}),
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (types.QueueHistoryRequest(["emails"], 1, 2, 60),), {}),
-    "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
+    "getFailures": ("list_groups", (["emails", "Ü"],), {}),
     "startBulkRun": ("start", (BULK_ORDER, ME.source, ME.source), {}),
     "stopBulkRun": ("stop", ("emails", "0123456789abcdef"), {}),
     "getBulkRuns": ("runs", (["emails", "Ü"],), {}),

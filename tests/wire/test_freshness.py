@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import ErrorCode
 from pinlater.domain.job import JobState, Outcome, UniqueScope
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.features.all import METHODS
 from pinlater.wire import freshness
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import SPECS

@@ -198,7 +198,7 @@ class ClusterStatus(NamedTuple):
 
 class CallerRights(NamedTuple):
     """What a server with access control lets the caller do. `token_name`: '' without a token. `roles`: their names, without those that
-    they include. `queues`: patterns, in which `*` is any text. `speaks_for_others`: the audit names the user that the token speaks for."""
+    they include. `queues`: patterns, in which `*` is any text. `speaks_for_others`: operators see the user that the token speaks for."""
 
     token_name: str
     roles: Sequence[str]

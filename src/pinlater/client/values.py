@@ -51,11 +51,11 @@ from pinlater.client.workers import WorkingProcess as WorkingProcess
 from pinlater.domain.audit import AuditEntry as AuditEntry
 from pinlater.domain.audit import AuditFilter as AuditFilter
 from pinlater.domain.audit import AuditPage as AuditPage
-from pinlater.domain.bulk_runs import BulkAction as BulkAction
-from pinlater.domain.bulk_runs import BulkOrder as BulkOrder
-from pinlater.domain.bulk_runs import BulkRun as BulkRun
-from pinlater.domain.bulk_runs import BulkRunList as BulkRunList
-from pinlater.domain.bulk_runs import BulkState as BulkState
+from pinlater.domain.bulk import BulkAction as BulkAction
+from pinlater.domain.bulk import BulkOrder as BulkOrder
+from pinlater.domain.bulk import BulkRun as BulkRun
+from pinlater.domain.bulk import BulkRunList as BulkRunList
+from pinlater.domain.bulk import BulkState as BulkState
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome

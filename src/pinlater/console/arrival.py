@@ -25,8 +25,8 @@ from starlette.types import Scope
 
 from pinlater.console.forwarded_header import forwarded
 from pinlater.console.problems import RequestRefused, refused
-from pinlater.domain.audit import USER_RULE, is_user_name
 from pinlater.domain.caller_address import named_address
+from pinlater.domain.caller_names import USER_RULE, is_user_name
 from pinlater.domain.host_names import host_name
 from pinlater.domain.refusals import Refusals
 from pinlater.domain.trusted_proxies import CLIENT_HEADER, ClientRoute, TrustedProxies, checked_header

@@ -6,38 +6,12 @@ Pure. An entry's id begins with its time, so that ids sort as the entries came, 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from enum import Enum
 from typing import NamedTuple
 
 ENTRIES_A_PAGE_MAX = 500
-NO_TOKEN, UNKNOWN_TOKEN, ADMIN_PASSWORD = "no token", "unknown token", "admin password"
-"""Callers that are no token: the space keeps them apart from names of tokens."""
-USER_RULE = "1 to 100 letters, digits, and the characters _ . @ + - = : / \\"
-_USER = re.compile(r"[A-Za-z0-9_.@+=:/\\-]{1,100}", re.ASCII)
-_FOR = " for "
 _TIME_DIGITS = 13
 _LAST_MS = 10**_TIME_DIGITS - 1
-
-
-class AuditOutcome(str, Enum):  # noqa: UP042 - also the words of the wire, of commands and of pages
-    """What became of a change."""
-
-    OK = "ok"
-    REFUSED = "refused"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-
-
-class AuditCaller(NamedTuple):
-    """A caller: the name of its token, or a word for callers without a good one; and its roles."""
-
-    who: str
-    roles: Sequence[str] = ()
-
-
-WITHOUT_TOKEN = AuditCaller(NO_TOKEN)
 
 
 class AuditEntry(NamedTuple):
@@ -47,8 +21,8 @@ class AuditEntry(NamedTuple):
     (`203.0.113.9 through 10.0.0.7`), or the name of the machine of the command.
     `queue`: empty for a change of none.
 
-    `arguments`: a JSON object, without bodies and secrets. `jobs`: how many were changed, None where that is not counted. `outcome`: a word
-    of `AuditOutcome`; `detail`: the code of a refusal or failure, with what is finer. `server`: the one that carried it out.
+    `arguments`: a JSON object, without bodies and secrets. `jobs`: how many were changed, None where that is not counted. `outcome`: `ok`,
+    `refused`, `failed` or `unknown`; `detail`: the code of a refusal or failure, with what is finer. `server`: the one that carried it out.
     """
 
     id: str
@@ -106,16 +80,6 @@ class AuditPage(NamedTuple):
     entries: Sequence[AuditEntry]
     continuation: str = ""
     incomplete: bool = False
-
-
-def is_user_name(text: str) -> bool:
-    """Whether a text can be the name of a user that a caller speaks for. It has no spaces, commas, or characters beyond ASCII."""
-    return _USER.fullmatch(text) is not None
-
-
-def spoken_for(token_name: str, user: str) -> str:
-    """What the audit calls a caller that speaks for a user. A token's name has no space, so the texts of two callers never are the same."""
-    return f"{token_name}{_FOR}{user}"
 
 
 def entry_id(at_ms: int, number: int, random: int) -> str:

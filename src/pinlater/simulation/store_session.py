@@ -30,12 +30,12 @@ from pinlater.server.storage.commands import (
     ExpireJobs,
     FinishJobs,
     InsertJobs,
-    ListAudit,
     ListChangedQueues,
     ListMembers,
     ListOwners,
-    PruneAudit,
+    ListTrail,
     PruneFailures,
+    PruneTrail,
     ReleaseJobs,
     TimeOutClaims,
 )
@@ -323,13 +323,13 @@ class Session(CommandTable):
             return []
         return await self._carry_out(CollectGarbage(ttls, now_ms, limit))
 
-    async def _prune_audit(self, before: str, limit: int) -> int:
+    async def _prune_trail(self, before: str, limit: int) -> int:
         def look() -> Sequence[Any]:
-            return cast("Sequence[Any]", at_once(self.store.data.submit(ListAudit("", before, 1))))
+            return cast("Sequence[Any]", at_once(self.store.data.submit(ListTrail("", before, 1))))
 
-        if limit <= 0 or not await self._call(ListAudit, look):
+        if limit <= 0 or not await self._call(ListTrail, look):
             return 0
-        return await self._carry_out(PruneAudit(before, limit))
+        return await self._carry_out(PruneTrail(before, limit))
 
     async def _prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
         """Finds nothing: a simulation is shorter than failures are kept."""
@@ -358,7 +358,7 @@ class Session(CommandTable):
             entry_of(ExpireJobs)(_expire),
             entry_of(AdvanceDue)(_advance_due),
             entry_of(CollectGarbage)(_collect_garbage),
-            entry_of(PruneAudit)(_prune_audit),
+            entry_of(PruneTrail)(_prune_trail),
             entry_of(PruneFailures)(_prune_failures),
         ]
     )

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from pinlater.client.jobs import Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.job import UniqueKey, UniqueScope
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.methods import METHODS
 from pinlater.wire.generated import structs
 
 

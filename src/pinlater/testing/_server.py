@@ -12,13 +12,13 @@ from random import Random
 
 from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
+from pinlater.server.features.all import METHODS
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.methods.record import ServedMethod
 from pinlater.server.thrift.settings import ThriftSettings
 
@@ -54,9 +54,7 @@ class MemoryServer:
         random = Random(1)  # noqa: S311 - the same in each run, and guards nothing
         shards = [DesiredShard("1", MemoryShard)]
         self._core = core = await Core.open(shards, self._settings, Metrics(), self._clock, random)
-        self.answering = Answering(
-            core.service, self._settings.thrift, core.metrics, self._clock, methods=self._methods
-        )
+        self.answering = Answering(core.service, self._settings.thrift, core.metrics, self._clock, self._methods)
 
     async def sweep(self) -> None:
         """Does the periodic work of a server: claims time out, jobs expire or become due, old finished ones go."""

@@ -25,8 +25,8 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.client.values import ClaimedJob, JobInfo, JobState
 from pinlater.domain.passwords import hash_password
+from pinlater.server.features.all import METHODS
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.thrift.methods import METHODS
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._record import EnqueuedJobs

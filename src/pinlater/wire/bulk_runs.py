@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.wire.generated import structs

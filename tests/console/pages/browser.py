@@ -25,7 +25,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.link_urls import LinkUrls
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import AccessControl
-from pinlater.server.history.sample import QueueSample, pack
+from pinlater.server.features.history.sample import QueueSample, pack
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
 from pinlater.server.storage.commands import SaveSamples, create_queues

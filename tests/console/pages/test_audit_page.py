@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pinlater.client import AsyncClient, AuditEntry
 from pinlater.domain.access import Role
 from pinlater.domain.clock import ManualClock
+from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.main.core import Core
 from tests.console.pages.guarded import GuardedConsole
 from tests.console.pages.visitor import PageVisitor
@@ -50,7 +51,9 @@ def _iso(at_ms: int) -> str:
 async def test_changes_come_in_pages(visitor: PageVisitor, core: Core, clock: ManualClock) -> None:
     for number in range(120):
         clock.advance(ms=1)
-        core.service.audit.note(AuditEntry("", 0, "ops", (), "cli", "::1", f"op{number}", "mail", "{}", None, "ok", ""))
+        core.service.of(AuditTrail).buffer.add(
+            AuditEntry("", 0, "ops", (), "cli", "::1", f"op{number}", "mail", "{}", None, "ok", "")
+        )
     path, seen = "/audit?queue=mail", []
     while path:
         page = await visitor.page(path)

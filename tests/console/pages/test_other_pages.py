@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.client import AsyncClient, ClusterStatus, FrontProcess
+from pinlater.server.features.status.status import Status
 from pinlater.server.main.core import Core
 from pinlater.version import __version__
 from tests.console.pages.conftest import failed_job
@@ -30,7 +31,7 @@ async def test_failed_jobs_are_shown_with_their_errors_and_retried_from_there(
 async def test_each_page_says_that_the_network_reaches_a_server_without_access_control(
     visitor: PageVisitor, core: Core, access: str, warned: bool
 ) -> None:
-    core.service.access = access
+    core.service.of(Status).access = access
     for path in ("/", "/failed", "/workers", "/servers", "/queues/mail"):
         assert ("The server has no access control" in (await visitor.page(path)).text) is warned
 

@@ -12,6 +12,7 @@ from pinlater.client.errors import QueueNotFound
 from pinlater.console.pages.formats import visible
 from pinlater.console.pages.page import Action
 from pinlater.console.pages.routes import ACTIONS, PAGES
+from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.main.core import Core
 from tests.console.pages.conftest import stored
 from tests.console.pages.visitor import PageReader, PageVisitor
@@ -40,10 +41,16 @@ async def test_hostile_texts_of_the_audit_are_shown_as_text(
         await client.pause_queue(HOSTILE)
     fields = dict.fromkeys(("who", "source", "address", "operation", "queue", "outcome", "detail", "server"), HOSTILE)
     arguments = json.dumps({HOSTILE: HOSTILE})
-    core.service.audit.note(AuditEntry(id="", at_ms=0, roles=(HOSTILE,), arguments=arguments, jobs=None, **fields))
-    core.service.audit.note(AuditEntry("", 0, HOSTILE, (), HOSTILE, "", "pauseQueue", "mail", "{}", None, "ok", ""))
+    core.service.of(AuditTrail).buffer.add(
+        AuditEntry(id="", at_ms=0, roles=(HOSTILE,), arguments=arguments, jobs=None, **fields)
+    )
+    core.service.of(AuditTrail).buffer.add(
+        AuditEntry("", 0, HOSTILE, (), HOSTILE, "", "pauseQueue", "mail", "{}", None, "ok", "")
+    )
     await client.pause_queue("mail")
-    core.service.audit.note(AuditEntry("", 0, HOSTILE, (), HOSTILE, "", "pauseQueue", "mail", "{}", None, "ok", ""))
+    core.service.of(AuditTrail).buffer.add(
+        AuditEntry("", 0, HOSTILE, (), HOSTILE, "", "pauseQueue", "mail", "{}", None, "ok", "")
+    )
     for path in ("/audit", f"/audit?queue={quote(HOSTILE)}", f"/audit?who={quote(HOSTILE)}", "/queues/mail"):
         answer = await visitor.get(path, accept="text/html")
         page = answer.body.decode()

@@ -10,6 +10,7 @@ from pinlater.console.endpoints import jobs
 from pinlater.console.pages.page import job_path
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import UnknownMethod
+from pinlater.server.features.history.keeper import HistoryKeeper
 from pinlater.server.main.core import Core
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageReader, PageVisitor
@@ -140,7 +141,7 @@ async def minutes(core: Core, clock: ManualClock, count: int) -> None:
         clock.advance(seconds=60)
         await core.sweeps.advance_due()
         await core.rates.sample()
-        await core.history.keep()
+        await core.service.of(HistoryKeeper).keep()
 
 
 async def test_charts_show_the_history_of_the_queue_with_its_marks(

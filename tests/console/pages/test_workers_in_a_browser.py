@@ -14,6 +14,7 @@ from playwright.async_api import expect
 
 from pinlater.client import Ack, AsyncClient, Job, WorkerInfo, WorkingProcess
 from pinlater.domain.job import TASK_HEADER
+from pinlater.server.features.workers.workers import Workers
 from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
 
 pytestmark = [
@@ -57,7 +58,7 @@ async def kill(browsed: BrowsedConsole, address: str) -> None:
     await browsed.client.enqueue("images", [Job(b"x", claim_timeout_ms=1_000, headers={TASK_HEADER: "resize"})])
     async with AsyncClient(address, source="resizer-7", token="", wait_for_servers=False) as one:
         await one.dequeue("images", 1, process=WorkingProcess(5, INFO._replace(host="resizer-7")))
-    registry = browsed.core.service.workers
+    registry = browsed.core.service.of(Workers).registry
     async with asyncio.timeout(30):
         while ("resizer-7", 0) not in registry._entries:
             await browsed.core.sweeps.time_out_claims()

@@ -9,6 +9,7 @@ from pinlater.console.pages import workers
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.failures import PROCESS_DIED
 from pinlater.domain.job import TASK_HEADER
+from pinlater.server.features.workers.workers import Workers
 from pinlater.server.main.core import Core
 from pinlater.worker import ProcessDied
 from pinlater.worker._attempts.endings import type_name
@@ -62,7 +63,7 @@ async def test_processes_that_share_a_name_are_told(
 
 
 async def test_what_is_not_known_is_said(visitor: PageVisitor, core: Core) -> None:
-    registry = core.service.workers
+    registry = core.service.of(Workers).registry
     registry._forgotten.add(48_000, registry._monotonic())
     text = (await visitor.page("/workers")).text
     assert "Incomplete." in text

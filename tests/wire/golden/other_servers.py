@@ -7,6 +7,8 @@ from copy import deepcopy
 
 from pinlater.domain.servers import ServerFacts
 from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
+from pinlater.server.features.status.status import Status
+from pinlater.server.features.workers.workers import Workers
 from pinlater.server.operations.service import Service
 from pinlater.wire.generated import structs
 
@@ -90,9 +92,9 @@ async def _workers() -> Sequence[ServerWorkers]:
 
 def tell_of_others(service: Service) -> None:
     """Lets the service answer this."""
-    service.shard_reports.details = _details  # type: ignore[method-assign]
-    service.cluster_status = lambda: deepcopy(_STATUS)
-    service.front_processes = lambda: _FRONTS
-    service.workers_elsewhere = _workers
-    service.server_id = "0-19b76daa400-0"
-    service.queue_owners = lambda: _OWNERS
+    service.of(Status).shard_reports.details = _details  # type: ignore[method-assign]
+    service.of(Status).cluster_status = lambda: deepcopy(_STATUS)
+    service.of(Status).front_processes = lambda: _FRONTS
+    service.of(Workers).elsewhere = _workers
+    service.of(Status).server_id = "0-19b76daa400-0"
+    service.of(Status).queue_owners = lambda: _OWNERS

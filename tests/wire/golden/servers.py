@@ -24,6 +24,10 @@ from pinlater.domain.clock import ManualClock
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.quotas import NO_QUOTA, Quota
 from pinlater.server.access.tokens import Token
+from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.server.features.bulk.runs import BulkRuns
+from pinlater.server.features.history.keeper import HistoryKeeper
+from pinlater.server.features.status.status import Status
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
@@ -95,7 +99,7 @@ class GoldenServer:
         self._stores = stores
         self._closing = False
         self._pausing = 0
-        core.service.bulk_runs._sleep = self._pause
+        core.service.of(BulkRuns)._sleep = self._pause
 
     async def _pause(self, seconds: float) -> None:
         """Until the clock has gone on by that much."""
@@ -124,13 +128,13 @@ class GoldenServer:
 
     async def _sample(self) -> None:
         """The server counts the jobs of the shards in reach, and keeps the minute for the history."""
-        self._core.service.shard_reports.lane_minute.sample()
+        self._core.service.of(Status).shard_reports.lane_minute.sample()
         await self._core.rates.sample()
-        await self._core.history.keep()
+        await self._core.service.of(HistoryKeeper).keep()
 
     async def _write_audit(self) -> None:
         """The audit's entries go to the store."""
-        await self._core.service.audit.buffer.flush()
+        await self._core.service.of(AuditTrail).buffer.flush()
 
     async def _break(self, shard: str) -> None:
         """Each call of the shard fails from now on, and the server has noticed it."""
@@ -166,14 +170,14 @@ class GoldenServer:
         now_ms = self._clock.now_ms()
         async with asyncio.timeout(_DEADLINE_S):
             while not any(
-                run.ended_ms is None and run.news_ms == now_ms for run in await self._core.service.bulk_runs.runs()
+                run.ended_ms is None and run.news_ms == now_ms for run in await self._core.service.of(BulkRuns).runs()
             ):
                 await asyncio.sleep(0.001)
 
     async def _finish_runs(self) -> None:
         """Until all bulk runs have ended."""
         async with asyncio.timeout(_DEADLINE_S):
-            while any(run.ended_ms is None for run in await self._core.service.bulk_runs.runs()):
+            while any(run.ended_ms is None for run in await self._core.service.of(BulkRuns).runs()):
                 await asyncio.sleep(0.001)
 
     async def _drain(self) -> None:
@@ -237,8 +241,8 @@ async def _start(
         thrift=thrift or ThriftSettings(port=0),
         **settings,
     )
-    core.service.facts = lambda: OWN_FACTS
-    core.service.access = "insecure" if access is None else "tokens"
+    core.service.of(Status).facts = lambda: OWN_FACTS
+    core.service.of(Status).access = "insecure" if access is None else "tokens"
     if tells is not None:
         tells(core.service)
     server = thrift_server(core, access=None if access is None else access(clock))

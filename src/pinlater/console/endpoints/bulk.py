@@ -20,7 +20,7 @@ from pinlater.console.shapes.bulk import (
     UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Nothing
-from pinlater.domain.bulk_runs import state_for
+from pinlater.domain.bulk import state_for
 
 SAMPLES = 10
 _FITTING_MAX = 10_000

@@ -31,7 +31,7 @@ from pinlater.console.shapes.bulk import (
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
 from pinlater.domain.body_text import text_of_regex
-from pinlater.domain.bulk_runs import (
+from pinlater.domain.bulk import (
     EXPECTED_MAX,
     RATE_MAX,
     RATE_MIN,

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from pinlater.console.shapes.fields import AnswerShape, Attempts, OfPriority, RequestShape, State
 from pinlater.console.shapes.jobs import ComparedJobs, JobItem
-from pinlater.domain.bulk_runs import EXPECTED_MAX, RATE_MAX, RATE_MIN
+from pinlater.domain.bulk import EXPECTED_MAX, RATE_MAX, RATE_MIN
 
 ActionName = Literal["retry", "delete", "cancel"]
 JobsPerSecond = Annotated[

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pinlater.domain.access import ALL_QUEUES, Role, allowed, digest_of, matches, needed_for
-from pinlater.domain.audit import NO_TOKEN, USER_RULE, is_user_name, spoken_for
 from pinlater.domain.body_masks import NO_MASKS, BodyMasks
+from pinlater.domain.caller_names import NO_TOKEN, USER_RULE, is_user_name, spoken_for
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
 from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX
 from pinlater.domain.refusals import Refusals
@@ -81,7 +81,7 @@ class Grant:
         )
 
     def who(self, user: str | None) -> str:
-        """What the audit calls a caller that says it asks for `user`, which counts only if the token may speak for others.
+        """The name of a caller that says it asks for `user`, which counts only if the token may speak for others.
 
         Raises AccessDenied for what is no name of a user.
         """

@@ -1,4 +1,5 @@
-"""The users whose commands changed a file of tokens or shards: kept in a second file next to it, which servers read for the audit.
+"""The users whose commands changed a file of tokens or shards: kept in a second file next to it, which servers read when they take
+over the file.
 
 Each of its entries names the tokens or shards of one change, and has digests of the file before and after. It counts only while entries
 without a gap lead to the file as it is: a change by hand breaks the chain, so that no earlier user is taken for its author.

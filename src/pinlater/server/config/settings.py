@@ -7,10 +7,10 @@ PINLATER_SERVICE_, and Kubernetes sets such variables in every pod beside a Serv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -18,10 +18,10 @@ from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.history.settings import HistorySettings
+from pinlater.server.features.audit.settings import AuditSettings
+from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
-from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.database_settings import DatabaseSettings
@@ -135,6 +135,12 @@ class Settings:
     audit: AuditSettings = field(default_factory=AuditSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+
+    @property
+    def tables(self) -> Sequence[Any]:
+        """The tables, each of another class."""
+        values = [getattr(self, each.name) for each in fields(self)]
+        return [value for value in values if is_dataclass(value)]
 
     @property
     def database(self) -> DatabaseSettings:

@@ -17,7 +17,7 @@ from msgspec import Raw
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld
 from pinlater.server.front import messages
 from pinlater.server.front.messages import StoreState, Undelivered
-from pinlater.server.front.operations import DEQUEUE, OPERATIONS, Operation
+from pinlater.server.front.operations import Operation
 from pinlater.server.front.stepping import Stepping
 from pinlater.server.link.answering import AnsweringSide, Listener
 from pinlater.server.link.messages import (
@@ -39,8 +39,8 @@ _LAST_CALL_S = 0.25
 
 
 class FrontListener(Listener["_Front"]):
-    """`stop_waiting(tasks)`: dequeues that run in these tasks wait no longer. `still_runs()`: False where this process stood still.
-    `too_old(began_s)`: whether no call may be begun that a front made then.
+    """`operations`: what fronts may ask for. `stop_waiting(tasks)`: dequeues that run in these tasks wait no longer. `still_runs()`: False
+    where this process stood still. `too_old(began_s)`: whether no call may be begun that a front made then.
 
     `untaken_bytes_max`: of answers that one front has not taken. `taken` counts calls since the start.
     """
@@ -48,6 +48,7 @@ class FrontListener(Listener["_Front"]):
     def __init__(
         self,
         service: Service,
+        operations: Sequence[Operation],
         stop_waiting: Callable[[Collection[asyncio.Task[Any]]], None],
         still_runs: Callable[[], bool],
         untaken_bytes_max: int,
@@ -56,6 +57,7 @@ class FrontListener(Listener["_Front"]):
         super().__init__(still_runs)
         self.too_old = too_old
         self.service = service
+        self.operations = operations
         self.stop_waiting = stop_waiting
         self.untaken_bytes_max = untaken_bytes_max
         self.state = StoreState(True)
@@ -143,9 +145,10 @@ class _Front(AnsweringSide[Undelivered]):
     def _begin(self, part: Part, share_bytes: int) -> None:
         del share_bytes
         number = part.number
-        if not 0 <= part.kind < len(OPERATIONS):
+        operations = self._listener.operations
+        if not 0 <= part.kind < len(operations):
             raise BadMessage(f"a call of unknown operation {part.kind}")
-        operation = OPERATIONS[part.kind]
+        operation = operations[part.kind]
         self._listener.taken += 1
         self._calls_taken += 1
         if self._listener.too_old(part.sent_ms / 1000):
@@ -157,7 +160,7 @@ class _Front(AnsweringSide[Undelivered]):
             self._answer(number, operation, (), None, error)
             return
         coroutine = operation.begin(self._listener.service, arguments)
-        if operation.is_quick or (operation is DEQUEUE and not arguments[1].wait_ms):
+        if operation.is_quick or (operation.hands_out and not arguments[1].wait_ms):
             Stepping(coroutine, partial(self._answer, number, operation, arguments)).begin()
             return
         task = self._tasks[number] = self._loop.create_task(coroutine)
@@ -192,7 +195,7 @@ class _Front(AnsweringSide[Undelivered]):
             logger.error("request failed", exc_info=error, extra={"operation": operation.path})
             message = messages.bug(number)
         else:
-            if operation is DEQUEUE and result.claimed:
+            if operation.hands_out and result.claimed:
                 claims = Undelivered(arguments[1].queue, result.claimed)
             try:
                 message = PartAnswer(number, Raw(messages.encoded(result)), {})

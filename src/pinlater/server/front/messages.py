@@ -1,6 +1,6 @@
 """What a front process and the store process say to each other over their link (`server.link.messages`).
 
-Of a call the kind is the place of the operation in `OPERATIONS`, the items are its arguments, and the answers are its result. Both are
+Of a call the kind is the place of the operation in their table, the items are its arguments, and the answers are its result. Both are
 processes of one supervisor, so both run the same version, and the folder of the socket keeps all others away.
 """
 

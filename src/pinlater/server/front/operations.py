@@ -1,42 +1,56 @@
 """The operations that a front process forwards, as a table: each with a way to encode its arguments and its result.
 
-The types come from the signatures of the operations, so a new operation needs its name here and nothing else. Both sides are processes of
-one supervisor, which run the same version: an operation is known by its place in the table.
+The types come from the signatures of the operations, so a new operation needs its name here, or in its feature, and nothing else. Both
+sides are processes of one supervisor, which run the same version: an operation is known by its place in the table.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.bulk import Bulk
-from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
-from pinlater.server.operations.explain import Explain
-from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.job_queries import JobQueries
-from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings_in_force import QueueSettings
 
 
+class Forwarded(NamedTuple):
+    """The operations of one class: names of methods that change something, and of those that only look.
+
+    `attribute`: where a service has its object; without one, `Service.of` finds it.
+    """
+
+    kind: type
+    changes: Sequence[str] = ()
+    looks: Sequence[str] = ()
+    attribute: str = ""
+
+    def method(self, name: str) -> Callable[[Service], Callable[..., Any]]:
+        """Returns a function from a service to its method of this name."""
+        if self.attribute:
+            return attrgetter(f"{self.attribute}.{name}")
+        return lambda service: getattr(service.of(self.kind), name)
+
+
 class Operation(NamedTuple):
-    """One operation. `path`: where a service has it. `defaults`: of its last parameters. `only_looks`: it changes nothing.
+    """One operation. `group`: where a service has it. `defaults`: of its last parameters. `only_looks`: it changes nothing.
 
     `may_take_long`: it waits or searches, and ends if its caller has gone. `is_quick`: it runs without a task (`stepping`).
-    `of_service(service)`: the method to call.
+    `hands_out`: its result has jobs. `of_service(service)`: the method to call.
     """
 
     number: int
-    path: str
+    group: Forwarded
+    name: str
     parameters: Sequence[str]
     positional: int
     defaults: Mapping[str, object]
@@ -45,7 +59,13 @@ class Operation(NamedTuple):
     only_looks: bool
     may_take_long: bool
     is_quick: bool
+    hands_out: bool
     of_service: Callable[[Service], Callable[..., Any]]
+
+    @property
+    def path(self) -> str:
+        """The operation, for the log."""
+        return f"{self.group.attribute or self.group.kind.__name__}.{self.name}"
 
     def bind(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a call, in the order of the parameters."""
@@ -63,89 +83,51 @@ class Operation(NamedTuple):
         return method(*arguments[:positional], **named)  # type: ignore[no-any-return]
 
 
-# By group, which is the attribute of `Service`; '' for the service itself.
-_TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
-    ("enqueuing", Enqueue, ("enqueue",)),
-    ("dequeuing", Dequeue, ("dequeue",)),
-    ("claimed_jobs", ClaimedJobs, ("acknowledge", "checkpoint", "heartbeat", "release", "cancel")),
-    ("job_queries", JobQueries, ("lookup", "find_unique_key", "count", "count_jobs", "scan")),
-    ("bulk", Bulk, ("retry_failed", "run_jobs", "change_priority", "delete_jobs", "delete_jobs_by_descriptor")),
-    ("bulk_runs", BulkRuns, ("start", "stop", "runs", "list_runs")),
-    (
-        "queues",
-        Queues,
-        (
-            "create_queue",
-            "delete_queue",
-            "queue_names",
-            "configure_queue",
-            "queue_config",
-            "set_paused",
-            "queue_stats",
-        ),
+_JOBS_AND_QUEUES = (
+    Forwarded(Enqueue, ("enqueue",), attribute="enqueuing"),
+    Forwarded(Dequeue, ("dequeue",), attribute="dequeuing"),
+    Forwarded(ClaimedJobs, ("acknowledge", "checkpoint", "heartbeat", "release", "cancel"), attribute="claimed_jobs"),
+    Forwarded(JobQueries, looks=("lookup", "find_unique_key", "count", "count_jobs", "scan"), attribute="job_queries"),
+    Forwarded(
+        Bulk,
+        ("retry_failed", "run_jobs", "change_priority", "delete_jobs", "delete_jobs_by_descriptor"),
+        attribute="bulk",
     ),
-    ("queue_settings", QueueSettings, ("in_force",)),
-    ("history", HistoryQueries, ("queue_history", "add_mark")),
-    ("failures", FailureQueries, ("failure_groups", "mute")),
-    ("explaining", Explain, ("explain",)),
-    ("audit", AuditTrail, ("keep", "read")),
-    ("", Service, ("waiting_dequeues", "known_workers", "cluster", "owners", "server_info")),
-)
-_ONLY_LOOK = frozenset(
-    {
-        "lookup",
-        "find_unique_key",
-        "count",
-        "count_jobs",
-        "scan",
-        "queue_names",
-        "runs",
-        "list_runs",
-        "queue_config",
-        "queue_stats",
-        "in_force",
-        "explain",
-        "read",
-        "queue_history",
-        "failure_groups",
-        "waiting_dequeues",
-        "known_workers",
-        "cluster",
-        "owners",
-        "server_info",
-    }
+    Forwarded(
+        Queues,
+        ("create_queue", "delete_queue", "configure_queue", "set_paused"),
+        ("queue_names", "queue_config", "queue_stats"),
+        "queues",
+    ),
+    Forwarded(QueueSettings, looks=("in_force",), attribute="queue_settings"),
 )
 _MAY_TAKE_LONG = frozenset({"dequeue", "scan", "count", "count_jobs", "delete_jobs"})
 _QUICK = frozenset({"enqueue", "acknowledge", "heartbeat"})
 
 
-def _operations() -> Sequence[Operation]:
-    found: list[Operation] = []
-    for group, kind, names in _TABLE:
-        for name in names:
-            path = f"{group}.{name}" if group else name
-            found.append(_operation(len(found), path, name, getattr(kind, name)))
-    return tuple(found)
+def operations(features: Iterable[Forwarded]) -> Sequence[Operation]:
+    """The table: the operations on jobs and queues, and those of features."""
+    places = [(one, name) for one in (*_JOBS_AND_QUEUES, *features) for name in (*one.changes, *one.looks)]
+    return tuple(_operation(number, one, name) for number, (one, name) in enumerate(places))
 
 
-def _operation(number: int, path: str, name: str, method: Callable[..., Any]) -> Operation:
+def _operation(number: int, group: Forwarded, name: str) -> Operation:
+    method = getattr(group.kind, name)
     types = get_type_hints(method)
     _, *parameters = inspect.signature(method).parameters.values()
     arguments: Any = tuple[tuple(types[each.name] for each in parameters)] if parameters else tuple[()]  # type: ignore[misc]
     return Operation(
         number,
-        path,
+        group,
+        name,
         [each.name for each in parameters],
         sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters),
         {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty},
         msgspec.msgpack.Decoder(arguments),
         msgspec.msgpack.Decoder(types["return"]),
-        name in _ONLY_LOOK,
+        name in group.looks,
         name in _MAY_TAKE_LONG,
         name in _QUICK,
-        attrgetter(path),
+        name == "dequeue",
+        group.method(name),
     )
-
-
-OPERATIONS = _operations()
-DEQUEUE = next(operation for operation in OPERATIONS if operation.path == "dequeuing.dequeue")

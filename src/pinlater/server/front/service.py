@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pinlater.domain.audit import AuditEntry
-from pinlater.server.front.operations import OPERATIONS, Operation
+from pinlater.domain.clock import Clock
+from pinlater.server.front.operations import Operation
 from pinlater.server.front.store_connection import StoreConnection
+from pinlater.server.operations.parts import Parts
 from pinlater.server.operations.service import Service
+from pinlater.server.telemetry.metrics import Metrics
 
 
-def front_service(connection: StoreConnection, note: Callable[[AuditEntry], None] = lambda _: None) -> Service:
-    """What handlers and the Thrift listener call as a `Service`: it has the operations of the table, and no other part of one.
-
-    `note`: takes entries of the audit, which `audit.keep` sends to the store process.
+def front_service(
+    connection: StoreConnection, operations: Iterable[Operation], metrics: Metrics, clock: Clock, random: Random
+) -> Service:
+    """What handlers and the Thrift listener call as a `Service`: it has these operations, and no other part of one but the lists of
+    `Parts`.
     """
-    service = SimpleNamespace(dequeuing=SimpleNamespace(undelivered=connection.undelivered))
-    for operation in OPERATIONS:
-        group, _, name = operation.path.rpartition(".")
-        place = service if not group else service.__dict__.setdefault(group, SimpleNamespace())
-        setattr(place, name, _forwarded(connection, operation))
-    service.audit.note = note
+    service = Parts(metrics, clock, random)
+    groups: dict[type, SimpleNamespace] = {}
+    for operation in operations:
+        group = groups.setdefault(operation.group.kind, SimpleNamespace())
+        setattr(group, operation.name, _forwarded(connection, operation))
+        if operation.hands_out:
+            group.undelivered = connection.undelivered
+        if operation.group.attribute:
+            setattr(service, operation.group.attribute, group)
+        else:
+            service.put(group, operation.group.kind)
     return cast(Service, service)
 
 

@@ -13,7 +13,7 @@ from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, Requ
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.front import messages
 from pinlater.server.front.messages import StoreState, Undelivered
-from pinlater.server.front.operations import DEQUEUE, Operation
+from pinlater.server.front.operations import Operation
 from pinlater.server.link.asking import AskingSide
 from pinlater.server.link.messages import (
     FRAME_BYTES_MAX,
@@ -201,8 +201,8 @@ class _OperationCall:
 
     def answered(self, answer: PartAnswer) -> None:
         if self._future.done():  # the caller has gone
-            if self._operation is DEQUEUE and answer.failure is None:
-                result: DequeueResult = decoded(DEQUEUE.result, answer.answers)
+            if self._operation.hands_out and answer.failure is None:
+                result: DequeueResult = decoded(self._operation.result, answer.answers)
                 if result.claimed:
                     self._link.undelivered(self._arguments[1].queue, result.claimed)
         elif answer.failure is not None:

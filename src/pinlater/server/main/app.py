@@ -26,6 +26,9 @@ from pinlater.server.config.checks import access_of
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
+from pinlater.server.features.all import METHODS, OPERATIONS
+from pinlater.server.features.status.status import Status
+from pinlater.server.features.workers.workers import Workers
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
@@ -34,10 +37,10 @@ from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
 from pinlater.server.main.file_changes import (
     changed_ms,
-    limit_entries,
-    server_set_entries,
-    shard_entries,
-    token_entries,
+    limit_changes,
+    server_set_changes,
+    shard_changes,
+    token_changes,
 )
 from pinlater.server.main.file_watch import FileWatch, SharedLimits
 from pinlater.server.main.listener_files import ListenerFiles
@@ -54,7 +57,6 @@ from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
 from pinlater.server.thrift.guard import Guard
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.traced import traced
@@ -119,10 +121,10 @@ def thrift_server(
         served.settings.thrift,
         served.metrics,
         served.clock,
+        traced(METHODS, find_tracing()),
         shared_port=shared_port,
         standstill=served.standstill,
         other_connections=served.settings.http.max_connections + PLACES_FOR_CHECKS,
-        methods=traced(METHODS, find_tracing()),
         guard=None if access is None else Guard(access),
         certificate=certificate,
     )
@@ -176,7 +178,7 @@ class App:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having undone what it began."""
+        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having ended what it began."""
         async with contextlib.AsyncExitStack() as begun:
             if not self._one_of_many:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port, "http.port"):
@@ -196,7 +198,7 @@ class App:
             begun.pop_all()
         self.core.service.identity.port = self.thrift.port
         self._tell_clients()
-        self.core.service.access = access_of(self.settings)
+        self.core.service.of(Status).access = access_of(self.settings)
         self.runner.start()
         self.loop_lag.start()
         self._readiness.state = "ready"
@@ -262,10 +264,11 @@ class App:
         )
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
-        self.core.service.facts = self.cluster.facts = self._facts
+        status, workers = self.core.service.of(Status), self.core.service.of(Workers)
+        status.facts = self.cluster.facts = self._facts
         self.core.service.queues.waiting_elsewhere = self.cluster.waiting_elsewhere
-        self.core.service.workers_elsewhere = self.cluster.workers_elsewhere.ask
-        self.cluster.listener.workers = self.core.service.workers_here
+        workers.elsewhere = self.cluster.workers_elsewhere.ask
+        self.cluster.listener.workers = workers.workers_here
         self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
 
     def _facts(self) -> ServerFacts:
@@ -284,7 +287,7 @@ class App:
             address = await self.cluster.listen(host, 0 if self._one_of_many else port, reached_at, local_path)
         logger.info("other servers reach this one", extra={"address": address})
         self.cluster.show(self.metrics)
-        self.core.service.cluster_status = self.cluster.status
+        self.core.service.of(Status).cluster_status = self.cluster.status
 
     async def _hear_fronts(self) -> None:
         """Front processes of this one's store may ask from now on."""
@@ -294,13 +297,14 @@ class App:
         core = self.core
         fronts = self.fronts = FrontListener(
             core.service,
+            OPERATIONS,
             core.dispatcher.stop_waiting,
             core.standstill.still_runs,
             self.settings.thrift.max_buffered_bytes,
             core.standstill.too_old,
         )
         core.standstill.listeners.append(lambda _: fronts.abort_connections())
-        core.service.front_processes = fronts.processes
+        core.service.of(Status).front_processes = fronts.processes
         self.metrics.gauge(
             "front-connections",
             lambda: len(fronts.connections),
@@ -313,12 +317,12 @@ class App:
         """Lets clients that know the owners of queues find this server."""
         if not self._told_apart or self.cluster.address is None:
             return
-        service, settings = self.core.service, self.settings
-        service.server_id = service.identity.life
+        status, settings = self.core.service.of(Status), self.settings
+        status.server_id = self.core.service.identity.life
         reached_at = self.cluster.address.rpartition(":")[0]
         address = settings.advertised_thrift_address or f"{reached_at}:{self.thrift.port}"
-        self.cluster.for_clients = OwningServer(service.server_id, address)
-        service.queue_owners = self.cluster.owners
+        self.cluster.for_clients = OwningServer(status.server_id, address)
+        status.queue_owners = self.cluster.owners
 
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
@@ -334,7 +338,6 @@ class App:
         await self.cluster.end_calls(0.0)
         self.loop_lag.stop()
         await self.runner.stop()
-        await self.core.history.stop()
         await self.listener_files.note_uses()
         self.cluster.close()
         await self.core.close()
@@ -422,24 +425,21 @@ class App:
         logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(after.limits)})
         limits_ms = await self._changed_ms(self.settings.queue_limits_file)
         servers_ms = await self._changed_ms(self.settings.server_set_file)
-        for entry in (
-            *limit_entries(before.limits, after.limits, limits_ms),
-            *server_set_entries(before.servers, after.servers, servers_ms),
-        ):
-            self.core.service.audit.note(entry)
+        self.core.service.changed(
+            *limit_changes(before.limits, after.limits, limits_ms),
+            *server_set_changes(before.servers, after.servers, servers_ms),
+        )
 
     async def _shards_reloaded(self) -> None:
         change = await self.core.change_shards(self._desired())
         path = self.settings.store.shard_file
         authors = await asyncio.to_thread(authors_of, path)
-        for entry in shard_entries(change, await self._changed_ms(path), authors):
-            self.core.service.audit.note(entry)
+        self.core.service.changed(*shard_changes(change, await self._changed_ms(path), authors))
 
     async def _tokens_changed(self, before: Sequence[Token], after: Sequence[Token]) -> None:
         path = self.settings.access.tokens_file
         authors = await asyncio.to_thread(authors_of, path)
-        for entry in token_entries(before, after, await self._changed_ms(path), authors):
-            self.core.service.audit.note(entry)
+        self.core.service.changed(*token_changes(before, after, await self._changed_ms(path), authors))
 
     async def _changed_ms(self, path: Path | None) -> int:
         return await asyncio.to_thread(changed_ms, path, self.clock.now_ms())

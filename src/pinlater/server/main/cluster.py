@@ -33,8 +33,8 @@ from pinlater.server.cluster.peers import Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest, bit_of
 from pinlater.server.dispatch.peer_wakes import PeerWakes
-from pinlater.server.operations.cluster_status import status_of
-from pinlater.server.operations.queue_owners import KnownServer, queue_owners
+from pinlater.server.features.status.cluster_status import status_of
+from pinlater.server.features.status.queue_owners import KnownServer, queue_owners
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NO_OWNER, Claimed

@@ -15,13 +15,12 @@ from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.history.history import HistoryKeeper
+from pinlater.server.features.all import FEATURES, KNOWN_TO_CLIENTS
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.gauges import show_shards
 from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
@@ -101,8 +100,7 @@ class Core:
             settings.jobs,
             self.rates.per_second,
             self.standstill,
-            settings.audit,
-            ShardReports(shards, clock, self.rates.jobs_of, self.rates.drains.of),
+            KNOWN_TO_CLIENTS,
         )
         self.sweeps = Sweeps(
             shards,
@@ -111,11 +109,12 @@ class Core:
             metrics,
             clock,
             settings.maintenance,
-            settings.audit.ttl_ms,
             settings.jobs.quarantine_after,
-            self.service.workers.timed_out,
         )
-        self.history = HistoryKeeper(shards, metrics, lambda: self.rates.counts, clock, identity.life, settings.history)
+        for part in (self.rates, self.sweeps, *settings.tables):
+            self.service.put(part)
+        for feature in FEATURES:
+            feature.add(self.service)
         self._connect_shards()
         metrics.labels["store"] = first.capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
@@ -148,7 +147,6 @@ class Core:
     async def close(self) -> None:
         """Answers waiting dequeues, then closes the shards."""
         await self.service.close()
-        await self.service.audit.buffer.close()
         await self.shard_monitor.close()
         await self.dispatcher.close()
         await self.shards.close()

@@ -1,21 +1,19 @@
-"""Entries of the audit for what a server takes over from its files: tokens, shards, limits of queues, and the set of servers.
+"""Administrative changes that a server takes over from its files: tokens, shards, limits of queues, and the set of servers.
 
-Several processes and servers may read one file. Their entries of one change have the same id, made of the time of the file and of the
-change, so that the change is kept once. An entry names the user whose command changed the file, if the command has noted it, and else
-the file. Weakness: a change that comes while no server runs leaves no entry, and a change and its undoing within a second leave none
-either.
+Several processes and servers may read one file. They tell of one change with the time of the file, so that listeners can see that it is the
+same. A change names the user whose command changed the file, if the command has noted it, and else the file. Weakness: nothing tells of a
+change that comes while no server runs, or of one that is taken back within a second.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 
-from pinlater.domain.audit import AuditEntry, AuditOutcome, entry_id
+from pinlater.domain.caller_names import NamedCaller
 from pinlater.server.access.tokens import Token, quota_fields
 from pinlater.server.config.file_authors import FileAuthor
+from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.sharding.reload import MapChange
 
 TOKENS_FILE, SHARD_FILE, LIMITS_FILE, SERVER_SET_FILE = "tokens file", "shard file", "limits file", "server set"
@@ -44,28 +42,28 @@ def changed_ms(path: Path | None, now_ms: int) -> int:
     return at_ms if now_ms - _AGE_MS_MAX <= at_ms <= now_ms else now_ms
 
 
-def token_entries(
+def token_changes(
     before: Sequence[Token], after: Sequence[Token], at_ms: int, authors: Mapping[str, FileAuthor] = {}
-) -> list[AuditEntry]:
+) -> list[AdministrativeChange]:
     """What is different, in the order of the names. A token never comes with its secret or its digest. `authors`: by names of tokens."""
     old, new = {token.name: token for token in before}, {token.name: token for token in after}
     found = []
     for name in sorted(old.keys() | new.keys()):
         if name not in old:
-            found.append(_entry(TOKENS_FILE, authors.get(name), TOKEN_ADDED, at_ms, _shown(new[name])))
+            found.append(_change(TOKENS_FILE, authors.get(name), TOKEN_ADDED, at_ms, _shown(new[name])))
         elif name not in new:
-            found.append(_entry(TOKENS_FILE, authors.get(name), TOKEN_REMOVED, at_ms, _shown(old[name])))
+            found.append(_change(TOKENS_FILE, authors.get(name), TOKEN_REMOVED, at_ms, _shown(old[name])))
         elif old[name] != new[name]:
             renewed = {"new_secret": True} if old[name].digest != new[name].digest else {}
             shown = {**_shown(new[name]), **renewed}
-            found.append(_entry(TOKENS_FILE, authors.get(name), TOKEN_CHANGED, at_ms, shown))
+            found.append(_change(TOKENS_FILE, authors.get(name), TOKEN_CHANGED, at_ms, shown))
     return found
 
 
-def shard_entries(change: MapChange, at_ms: int, authors: Mapping[str, FileAuthor] = {}) -> list[AuditEntry]:
+def shard_changes(change: MapChange, at_ms: int, authors: Mapping[str, FileAuthor] = {}) -> list[AdministrativeChange]:
     """What a server did to its map of shards. Shards are told by their names: addresses have users in them. `authors`: by these names."""
     return [
-        _entry(
+        _change(
             SHARD_FILE,
             authors.get(shard),
             operation,
@@ -77,13 +75,13 @@ def shard_entries(change: MapChange, at_ms: int, authors: Mapping[str, FileAutho
     ]
 
 
-def limit_entries(before: Mapping[str, float], after: Mapping[str, float], at_ms: int) -> list[AuditEntry]:
-    """Which queues have another limit in jobs a second, None for none, by their names; one entry for all if there are over a hundred."""
+def limit_changes(before: Mapping[str, float], after: Mapping[str, float], at_ms: int) -> list[AdministrativeChange]:
+    """Which queues have another limit in jobs a second, None for none, by their names; one change for all if there are over a hundred."""
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     if len(changed) > _LIMITS_MAX:
-        return [_entry(LIMITS_FILE, None, LIMITS_CHANGED, at_ms, {"queues": len(changed)})]
+        return [_change(LIMITS_FILE, None, LIMITS_CHANGED, at_ms, {"queues": len(changed)})]
     return [
-        _entry(
+        _change(
             LIMITS_FILE,
             None,
             LIMIT_CHANGED,
@@ -95,11 +93,11 @@ def limit_entries(before: Mapping[str, float], after: Mapping[str, float], at_ms
     ]
 
 
-def server_set_entries(before: int | None, after: int | None, at_ms: int) -> list[AuditEntry]:
+def server_set_changes(before: int | None, after: int | None, at_ms: int) -> list[AdministrativeChange]:
     """How many servers share the limits of the queues, if that is another number."""
     if before == after:
         return []
-    return [_entry(SERVER_SET_FILE, None, SERVERS_CHANGED, at_ms, {"servers": after, "before": before})]
+    return [_change(SERVER_SET_FILE, None, SERVERS_CHANGED, at_ms, {"servers": after, "before": before})]
 
 
 def _shown(token: Token) -> Mapping[str, object]:
@@ -112,14 +110,8 @@ def _shown(token: Token) -> Mapping[str, object]:
     return {**shown, **quota_fields(token.quota)}
 
 
-def _entry(
+def _change(
     file: str, author: FileAuthor | None, operation: str, at_ms: int, fields: Mapping[str, object], queue: str = ""
-) -> AuditEntry:
-    arguments = json.dumps(fields)
-    change = " ".join(text for text in (operation, arguments, queue) if text)
-    digest = int.from_bytes(blake2b(change.encode("utf-8", "replace"), digest_size=7).digest())
-    name = entry_id(at_ms, digest >> 32, digest)
+) -> AdministrativeChange:
     who, source, address = (file, "", "") if author is None else (author.user, file, author.host)
-    return AuditEntry(
-        name, at_ms, who, (), source, address, operation, queue, arguments, None, AuditOutcome.OK.value, ""
-    )
+    return AdministrativeChange(operation, queue, fields, NamedCaller(who), source, address, at_ms=at_ms)

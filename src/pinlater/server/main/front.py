@@ -10,11 +10,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from pinlater.domain.audit import AuditEntry
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.config.checks import access_of
 from pinlater.server.config.settings import Settings
+from pinlater.server.features.all import FEATURES, OPERATIONS
 from pinlater.server.front.service import front_service
 from pinlater.server.front.store_connection import StoreConnection
 from pinlater.server.http.server import Readiness
@@ -22,7 +22,6 @@ from pinlater.server.main.app import listening, thrift_server
 from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.until_event import ends_before
 from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
-from pinlater.server.operations.audit_buffer import FLUSH_MS, AuditBuffer
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import TICK_S, Metrics
@@ -47,19 +46,23 @@ class FrontApp:
         self._cut_off = asyncio.Event()
         self.standstill = Standstill(self.clock.monotonic, settings.thrift.standstill_s)
         self.store = StoreConnection(store_path, number, self.standstill)
-        self.audit = AuditBuffer(self._keep, self.metrics, self.clock, Random())  # noqa: S311 - tells entries apart, guards nothing
-        self.service = front_service(self.store, self.audit.add if settings.audit.stores else lambda _: None)
+        random = Random()  # noqa: S311 - spreads load and tells changes apart, guards nothing
+        self.service = front_service(self.store, OPERATIONS, self.metrics, self.clock, random)
+        for table in settings.tables:
+            self.service.put(table)
+        for feature in FEATURES:
+            feature.add_to_front(self.service)
         files = self.listener_files
         self.thrift = thrift_server(self, shared_port=True, access=files.access, certificate=files.certificate)
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(self.metrics)
-        self.runner = MaintenanceRunner(self._periodic(), self.metrics, Random())  # noqa: S311 - spreads load, guards nothing
+        self.runner = MaintenanceRunner(self._periodic(), self.metrics, random)
         self._show()
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Waits until the store process is ready, and listens. Raises OSError, having undone what it began."""
+        """Waits until the store process is ready, and listens. Raises OSError, having ended what it began."""
         self.store.start()
         try:
             await self.store.connected.wait()
@@ -87,7 +90,7 @@ class FrontApp:
         self.loop_lag.stop()
         await self.runner.stop()
         await self.listener_files.note_uses()
-        await self.audit.close()
+        await self.service.close()
         await self.store.stop()
         self._state = "stopped"
         logger.info("stopped")
@@ -103,13 +106,9 @@ class FrontApp:
     def _periodic(self) -> Sequence[Periodic]:
         return [
             Periodic("metrics", round(TICK_S * 1000), self._tick),
-            Periodic("audit", FLUSH_MS, self.audit.flush),
+            *self.service.periodic,
             *self.listener_files.periodic(),
         ]
-
-    async def _keep(self, entries: Sequence[AuditEntry]) -> None:
-        """The store process stores them."""
-        await self.service.audit.keep(entries)
 
     async def _tick(self) -> None:
         await self.metrics.tick_in_turns(self.clock.monotonic())

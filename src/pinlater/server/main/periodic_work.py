@@ -6,18 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from pinlater.domain.history import MINUTE_MS
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
-from pinlater.server.main.file_changes import shard_entries
+from pinlater.server.main.file_changes import shard_changes
 from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import Periodic
-from pinlater.server.operations.audit_buffer import FLUSH_MS
 from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)
@@ -29,11 +27,6 @@ _HEARTBEAT_MS = 1_000
 # How often the queues are looked at while all other servers tell when they change some; and how often that is decided.
 _TOLD_LOOK_S = 30.0
 _LOOK_MS = 500
-# How often entries of the audit past their time are looked for.
-_PRUNE_MS = 60_000
-_PRUNE_FAILURES_MS = 600_000
-# How often bulk runs are looked for that no server carries out.
-_BULK_RUNS_MS = 10_000
 
 
 class PeriodicWork:
@@ -61,7 +54,6 @@ class PeriodicWork:
         cluster.queues_changed = core.service.queue_cache.another_changed
         core.service.queue_cache.changed_here = cluster.tell_queues_changed
         core.sweeps.swept_by_others = cluster.swept_by_others
-        core.history.leave_to_others(cluster.swept_by_others)
 
     def table(self) -> Sequence[Periodic]:
         """Each kind of work with its interval."""
@@ -72,24 +64,19 @@ class PeriodicWork:
             Periodic("expiry", every.expiry_interval_ms, sweeps.expire_jobs),
             Periodic("due", every.due_interval_ms, sweeps.advance_due),
             Periodic("garbage", every.garbage_interval_ms, sweeps.collect_garbage),
-            Periodic("audit", FLUSH_MS, core.service.audit.buffer.flush),
-            Periodic("audit-garbage", _PRUNE_MS, sweeps.prune_audit),
-            Periodic("failures-garbage", _PRUNE_FAILURES_MS, sweeps.prune_failures),
-            Periodic("bulk-runs", _BULK_RUNS_MS, core.service.bulk_runs.look),
             Periodic("samples", every.sample_interval_ms, core.rates.sample),
             Periodic("metrics", round(TICK_S * 1000), self._tick),
             Periodic("others", every.others_interval_ms, ChangePoller(core.shards, core.dispatcher).look),
             Periodic("store", every.refresh_interval_ms, self._look_at_store),
             Periodic("clock", every.file_interval_ms, self._clock_watch.look),
         ]
-        if core.history.is_on:
-            work.append(Periodic("history", MINUTE_MS, core.history.keep))
         if not all(shard.trusted for shard in core.shards):
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
             work.append(Periodic("life", _HEARTBEAT_MS, self._send_heartbeats))
             work.append(Periodic("queues", min(_LOOK_MS, every.refresh_interval_ms), self._look_at_queues))
         if any(shard.unguarded.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
+        work += core.service.periodic
         work += self._listener_files.periodic()
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))
@@ -110,8 +97,7 @@ class PeriodicWork:
         if not all(shard.trusted for shard in core.shards):
             change = await core.shard_map.tidy()
             authors = await asyncio.to_thread(authors_of, core.settings.store.shard_file) if change.removed else {}
-            for entry in shard_entries(change, core.clock.now_ms(), authors):
-                core.service.audit.note(entry)
+            core.service.changed(*shard_changes(change, core.clock.now_ms(), authors))
             core.service.body_limit.look()
             await core.shards.unique.learn(list(core.shards))
 
@@ -139,5 +125,4 @@ class PeriodicWork:
             self._core.limits_changed()
 
     async def _tick(self) -> None:
-        self._core.service.shard_reports.lane_minute.sample()
         await self._core.metrics.tick_in_turns(self._core.clock.monotonic())

@@ -18,11 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Periodic(NamedTuple):
-    """One piece of work. `run` does a bounded part of it and returns the seconds until its next turn, or None for the interval."""
+    """One piece of work. `run` does a bounded part of it and returns the seconds until its next turn, or None for the interval. `finish` is
+    called once when the runner has stopped.
+    """
 
     name: str
     interval_ms: int
     run: Callable[[], Awaitable[float | None]]
+    finish: Callable[[], Awaitable[None]] | None = None
 
 
 class MaintenanceRunner:
@@ -43,8 +46,12 @@ class MaintenanceRunner:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if not tasks:
+            return
+        await asyncio.wait(tasks)
+        for one in self._work:
+            if one.finish is not None:
+                await one.finish()
 
     async def _repeat(self, one: Periodic) -> None:
         interval = one.interval_ms / 1000

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from functools import partial
 
-from pinlater.domain.audit import first_id_at
 from pinlater.domain.clock import Clock
-from pinlater.domain.failures import GROUP_KEPT_MS, HOUR_MS, HOURS_KEPT
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.maintenance.runner import Periodic
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
@@ -25,8 +25,6 @@ from pinlater.server.storage.commands import (
     AdvanceDue,
     CollectGarbage,
     ExpireJobs,
-    PruneAudit,
-    PruneFailures,
     TimeOutClaims,
 )
 from pinlater.server.storage.values import JobKey, Swept, TimeToLive
@@ -42,8 +40,7 @@ Sweep = Callable[[ShardLanes, int], Awaitable[int]]
 
 
 class Sweeps:
-    """The bounded pieces of work that `MaintenanceRunner` runs. `lost_claims` is told of claims that timed out: a queue, and their sources
-    by the descriptor of the job."""
+    """The bounded pieces of work that `MaintenanceRunner` runs."""
 
     def __init__(
         self,
@@ -53,9 +50,7 @@ class Sweeps:
         metrics: Metrics,
         clock: Clock,
         settings: MaintenanceSettings,
-        audit_ttl_ms: int,
         quarantine_after: int,
-        lost_claims: Callable[[str, Mapping[str, str]], None],
     ) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
@@ -63,9 +58,9 @@ class Sweeps:
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
-        self._audit_ttl_ms = audit_ttl_ms
         self._quarantine_after = quarantine_after
-        self._lost_claims = lost_claims
+        self.lost_claims: Callable[[str, Mapping[str, str]], None] = lambda queue, sources: None
+        """Is told of claims that timed out: a queue, and their sources by the descriptor of the job."""
         self._batch = settings.sweep_batch
         self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
         self.swept_by_others: Callable[[], Set[str]] = frozenset
@@ -94,7 +89,7 @@ class Sweeps:
         logger.info("claims timed out", extra={"queue": row.queue, "retried": row.retried, "failed": row.failed})
         if row.ended:
             ended = {JobKey(row.queue, row.priority, id_).on(shard): source for id_, source in row.ended.items()}
-            self._lost_claims(row.queue, ended)
+            self.lost_claims(row.queue, ended)
         if row.retried:
             self._dispatcher.wakeups.jobs_ready(row.queue, row.retried, past_owner=True)
 
@@ -133,24 +128,9 @@ class Sweeps:
 
         return await self._pause_after("garbage", sweep, self._settings.batch_max)
 
-    async def prune_audit(self) -> float | None:
-        """Deletes entries of the audit past their time to live."""
-
-        async def sweep(shard: ShardLanes, limit: int) -> int:
-            return await shard.store.submit(PruneAudit(first_id_at(self._clock.now_ms() - self._audit_ttl_ms), limit))
-
-        return await self._pause_after("audit", sweep, self._settings.batch_max)
-
-    async def prune_failures(self) -> float | None:
-        """Deletes groups of failures that are too old, and counts of hours that are shown no more."""
-
-        async def sweep(shard: ShardLanes, limit: int) -> int:
-            now_ms = self._clock.now_ms()
-            return await shard.store.submit(
-                PruneFailures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
-            )
-
-        return await self._pause_after("failures", sweep, self._settings.batch_max)
+    def periodic(self, work: str, interval_ms: int, sweep: Sweep) -> Periodic:
+        """The periodic work of a sweep on all shards."""
+        return Periodic(work, interval_ms, partial(self._pause_after, work, sweep, self._settings.batch_max))
 
     async def _pause_after(self, work: str, sweep: Sweep, limit: int) -> float | None:
         """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""

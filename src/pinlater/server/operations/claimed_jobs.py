@@ -27,13 +27,13 @@ from pinlater.server.operations.addressing import (
     on_unknown_shards,
 )
 from pinlater.server.operations.body_limit import BodyLimit
+from pinlater.server.operations.claim_events import ClaimEvents
 from pinlater.server.operations.identity import kept_source
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller
-from pinlater.server.operations.worker_registry import WorkerRegistry
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.commands import CancelJobs
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
@@ -76,9 +76,8 @@ class ClaimedJobs:
         clock: Clock,
         settings: JobSettings,
         body_limit: BodyLimit,
-        workers: WorkerRegistry,
     ) -> None:
-        self._workers = workers
+        self.events = ClaimEvents()
         self._shards = shards
         self._queue_cache = queue_cache
         self._dispatcher = dispatcher
@@ -95,7 +94,7 @@ class ClaimedJobs:
         parts = await self.parse(batch)
         if self._queue_cache.get(batch.queue) is None:
             await self._queue_cache.require(batch.queue)
-        self._workers.reported(caller)
+        self.events.reported(caller)
         return await self.carry_out(caller, batch, parts)
 
     async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
@@ -140,7 +139,7 @@ class ClaimedJobs:
             stale = await pairs_in_turns(items, answers, lambda some, of: self._count_acks(batch.queue, some, of))
         if stale:
             self._metrics.queue(batch.queue).stale_claim += len(stale)
-            self._workers.late(caller, batch.queue, len(stale))
+            self.events.late(caller, batch.queue, len(stale))
             _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
         return await ack_results(descriptors, answers)
 
@@ -215,7 +214,7 @@ class ClaimedJobs:
         for item in items:
             self._check_checkpoint(item, now_ms)
 
-        self._workers.reported(caller)
+        self.events.reported(caller)
         source = kept_source(caller.source)
 
         def order(item: Checkpoint, key: JobKey) -> JobCheckpoint:
@@ -288,7 +287,7 @@ class ClaimedJobs:
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
         if caller is not None:
-            self._workers.renewed(caller, queue)
+            self.events.renewed(caller, queue)
         answers = await self._tell(
             queue,
             descriptors,
@@ -310,7 +309,7 @@ class ClaimedJobs:
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
         if caller is not None:
-            self._workers.reported(caller)
+            self.events.reported(caller)
         answers = await self._tell(
             queue,
             descriptors,
@@ -337,7 +336,7 @@ class ClaimedJobs:
     def _note_late(self, caller: Caller, queue: str, answers: Sequence[Acked | PinLaterError]) -> None:
         late = sum([not isinstance(acked, PinLaterError) and acked.outcome is Outcome.STALE_CLAIM for acked in answers])
         if late:
-            self._workers.late(caller, queue, late)
+            self.events.late(caller, queue, late)
 
     async def cancel(
         self, queue: str, descriptors: Sequence[str], only_state: JobState | None = None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, Unavailable, adding
 from pinlater.domain.job import Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.operations.claim_events import ClaimEvents
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller, DequeueResult
-from pinlater.server.operations.worker_registry import Asking, WorkerRegistry
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, content_bytes
 from pinlater.server.storage.commands import PeekJobs
@@ -41,9 +42,8 @@ class Dequeue:
         metrics: Metrics,
         clock: Clock,
         settings: JobSettings,
-        workers: WorkerRegistry,
     ) -> None:
-        self._workers = workers
+        self.events = ClaimEvents()
         self._shards = shards
         self._queue_cache = queue_cache
         self._dispatcher = dispatcher
@@ -79,7 +79,7 @@ class Dequeue:
             return DequeueResult(await self._peek(request, limit, bytes_max), results)
         if limit <= 0:
             return DequeueResult((), results)
-        asking = self._workers.asked(caller, queue.name)
+        asking = self.events.asked(caller, queue.name)
         claim = ClaimRequest(
             queue.name,
             ClaimCall(limit, self._identity.holder(caller.source, self._clock.now_ms()), max(0, bytes_max)),
@@ -92,14 +92,14 @@ class Dequeue:
             self._note_jobs(asking, claimed)
         return DequeueResult(claimed, results)
 
-    def _note_jobs(self, asking: Asking, claimed: Sequence[FromShard]) -> None:
+    def _note_jobs(self, asking: Any, claimed: Sequence[FromShard]) -> None:
         number = deadline_ms = 0
         for _, jobs, _ in claimed:
             number += len(jobs)
             for job in jobs:
                 if job.claim_deadline_ms > deadline_ms:
                     deadline_ms = job.claim_deadline_ms
-        self._workers.handed_out(asking, number, max(0, deadline_ms - self._clock.now_ms()))
+        self.events.handed_out(asking, number, max(0, deadline_ms - self._clock.now_ms()))
 
     async def _claim(self, request: ClaimRequest) -> list[FromShard]:
         metrics = self._metrics.queue(request.queue)

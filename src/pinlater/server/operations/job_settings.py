@@ -43,7 +43,7 @@ class JobSettings:
     max_backlog: int | None = None
     """Most PENDING jobs in a queue that sets no limit of its own; beyond it enqueues are rejected."""
     max_undo_bytes: Annotated[int, Meta(ge=0, le=2**50)] = 256 * 1024 * 1024
-    """About the most that the copies take, on each shard, of jobs that bulk runs have deleted. A run that would exceed it fails. 0: only
+    """About the most that the copies take, on each shard, of jobs that bulk deletes have deleted. A run that would exceed it fails. 0: only
     deletes for good are possible."""
     max_queues: int = 10_000
     """Most queues; createQueue of one more is refused."""

@@ -202,7 +202,7 @@ class Queues:
     async def _next_version(self, name: str) -> str:
         """Later than every version that a shard in reach has, also if their servers' clocks are ahead of this one's.
 
-        Raises `RequestTooOld` if the call has stood still: it must not undo, or do to another queue, what came since.
+        Raises `RequestTooOld` if the call has stood still: it must not take back, or do to another queue, what came since.
         """
         began_s = self._clock.monotonic()
         await self._queue_cache.refresh()

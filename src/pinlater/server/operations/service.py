@@ -1,90 +1,37 @@
-"""The service: the operations of a caller, put together. Transports call them; it knows no transport."""
+"""The service: the operations of a caller on jobs and queues, put together. Transports call them; it knows no transport."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
-from pinlater.domain.servers import DELETES_QUEUES, ServerFacts
-from pinlater.domain.workers import ServerWorkers, WaitingDequeues, cut_to
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.operations.audit_settings import AuditSettings
-from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.bulk import Bulk
-from pinlater.server.operations.bulk_runs import BulkRuns
+from pinlater.server.operations.claim_events import ClaimEvents
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
-from pinlater.server.operations.cluster_status import members_of, put_facts, status_alone
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
-from pinlater.server.operations.explain import Explain
-from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.operations.long_lists import in_turns
+from pinlater.server.operations.parts import Parts
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.settings_in_force import QueueSettings
-from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.operations.worker_registry import WORKERS_MAX, WorkerRegistry
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.version import __version__
-from pinlater.wire.generated.structs import ClusterStatus, FrontProcess, QueueOwners, ServerInfo
-from pinlater.wire.limits import fit_i32
-
-_WORKERS_A_TURN = 250
-_WORKERS_BYTES_MAX = 8 * 1024 * 1024
-FEATURES = (
-    "long-poll",
-    "claim-tokens",
-    "heartbeat",
-    "release",
-    "cancel",
-    "headers",
-    "unique-keys",
-    "request-keys",
-    "expiry",
-    "attempts-history",
-    "queue-config",
-    "pause",
-    "queue-stats",
-    "paged-scan",
-    "per-item-errors",
-    "incomplete-counts",
-    "run-jobs",
-    "settings-in-force",
-    "waiting-dequeues",
-    "cluster",
-    "explain",
-    "queue-owners",
-    "audit",
-    "history",
-    "failures",
-    "bulk-runs",
-    "workers",
-    "incomplete-bulk-runs",
-    "scan-of-shard",
-)
 
 
-async def _no_other_server() -> Sequence[ServerWorkers]:
-    return ()
+class Service(Parts):
+    """One object for each group of operations. A transport calls them there: `service.enqueuing.enqueue(...)`. Those of features it finds
+    by their class: `service.of(Explain).explain(...)`.
 
-
-class Service:
-    """One object for each group of operations. A transport calls them there: `service.enqueuing.enqueue(...)`.
-
-    Every operation raises `PinLaterError` for an answer other than success. `cluster_status` says what `cluster` answers, `queue_owners`
-    what `owners` answers, where servers share the shards; `front_processes` lists the front processes of this one, if it has any. `facts`
-    says what others are told of this server. `workers_elsewhere` asks the other servers for the workers that they know.
+    Every operation raises `PinLaterError` for an answer other than success. `features`: what clients are told that this server can do.
     """
 
     def __init__(
@@ -98,127 +45,32 @@ class Service:
         settings: JobSettings,
         rates: Callable[[str], Rates],
         standstill: Standstill,
-        audit: AuditSettings,
-        shard_reports: ShardReports,
+        features: Sequence[str],
     ) -> None:
+        super().__init__(metrics, clock, shards.random)
         self.shards = shards
         self.dispatcher = dispatcher
+        self.passwords = passwords
         self.identity = identity
-        self.access = ""  # `ServerInfo.access`; set before it listens
-        self.server_id = ""  # `ServerInfo.server_id`
-        self._clock = clock
-        self._started_s = clock.monotonic()
-        self._passwords = passwords
-        self._settings = settings
+        self.settings = settings
+        self.features = features
         self.queue_cache = queue_cache = QueueCache(shards, dispatcher, clock, settings.max_queues)
         self.body_limit = body_limit = BodyLimit(shards, settings.max_body_bytes)
         self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
 
         self.queues = Queues(shards, queue_cache, dispatcher, passwords, metrics, clock, rates)
-        self.history = HistoryQueries(shards, queue_cache, metrics, clock)
-        self.failures = FailureQueries(shards, queue_cache, metrics, clock)
         self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
-        self.workers = workers = WorkerRegistry(clock.monotonic)
-        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit, workers)
-        self.dequeuing = Dequeue(
-            shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings, workers
-        )
+        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
+        self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
         self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
-        self.explaining = Explain(
-            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: members_of(self.cluster_status())
-        )
-        self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
-        self.queue_owners: Callable[[], QueueOwners] = lambda: QueueOwners((), ())
-        self.front_processes: Callable[[], Sequence[FrontProcess]] = tuple
-        self.facts: Callable[[], ServerFacts] = lambda: ServerFacts(__version__, identity.started_at_ms)
-        self.workers_elsewhere: Callable[[], Awaitable[Sequence[ServerWorkers]]] = _no_other_server
-        self.shard_reports = shard_reports
-        self.audit = AuditTrail(shards, metrics, clock, audit, lambda: identity.address)
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
-        self.bulk_runs = BulkRuns(
-            shards,
-            queue_cache,
-            self.job_queries,
-            self.bulk,
-            self.claimed_jobs,
-            metrics,
-            clock,
-            settings,
-            lambda: identity.life,
-            self.audit.note,
-        )
+
+    def hear_claims(self, events: ClaimEvents) -> None:
+        """Tells `events` what callers do about claims."""
+        self.claimed_jobs.events = self.dequeuing.events = events
 
     async def close(self) -> None:
-        """Leaves its bulk runs, ends the search processes, and the questions to shards under way. The shards are not its own."""
-        await self.bulk_runs.close()
-        await self.shard_reports.close()
+        """Closes the features, and ends the search processes. The shards are not its own."""
+        await super().close()
         await self.searches.close()
-
-    async def waiting_dequeues(self) -> Sequence[WaitingDequeues]:
-        """The dequeues that wait for jobs on this server, by queue and source."""
-        waiting = sorted(self.dispatcher.waiting_by_source().items())
-        return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
-
-    async def known_workers(self, everywhere: bool) -> Sequence[ServerWorkers]:
-        """The workers that this server heard lately, and what became of their claims here; then the same of other servers that answer it.
-
-        An answer that would be too long has the first workers of each server.
-        """
-        found = [await self.workers_here(WORKERS_MAX)]
-        if everywhere:
-            found += await self.workers_elsewhere()
-        share_bytes = _WORKERS_BYTES_MAX // len(found)
-        cut = []
-        for each in found:
-            cut.append(cut_to(each, share_bytes))
-            await asyncio.sleep(0)
-        return cut
-
-    async def workers_here(self, workers_max: int) -> ServerWorkers:
-        """The workers that this server heard lately, the last heard first, at most that number of them."""
-        now_ms = self._clock.now_ms()
-        known = self.workers.known()
-        return ServerWorkers(
-            await in_turns(known[:workers_max], self.workers.shown, _WORKERS_A_TURN),
-            await self.waiting_dequeues(),
-            self.identity.life,
-            members_of(self.cluster_status()),
-            now_ms,
-            round((self._clock.monotonic() - self._started_s) * 1000),
-            self.workers.forgotten + len(known[workers_max:]),
-        )
-
-    async def cluster(self) -> ClusterStatus:
-        """Which servers share the shards, and which of them owns what, as this server knows it."""
-        details, status, facts = await self.shard_reports.details(), self.cluster_status(), self.facts()
-        for server in status.servers:
-            if server.answers:
-                put_facts(server, facts)
-        for shard in status.shards:
-            shard.details = details.get(shard.name)
-        status.front_processes = self.front_processes() or None
-        return status
-
-    async def owners(self) -> QueueOwners:
-        """Which servers own queues, for clients that send their calls there."""
-        return self.queue_owners()
-
-    async def server_info(self) -> ServerInfo:
-        """This server's version, features and limits."""
-        settings = self._settings
-        return ServerInfo(
-            __version__,
-            (*FEATURES, DELETES_QUEUES) if self._passwords.configured else FEATURES,
-            next(iter(self.shards)).unguarded.capabilities.kind,
-            self._clock.now_ms(),
-            self.identity.started_at_ms,
-            settings.priority_levels,
-            fit_i32(self.body_limit.bytes),
-            fit_i32(settings.max_frame_bytes),
-            fit_i32(settings.max_jobs_per_request),
-            fit_i32(settings.max_descriptors_per_request),
-            fit_i32(settings.max_wait_ms),
-            self.access or None,
-            self.server_id or None,
-        )

@@ -135,7 +135,7 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
     The shard loses no queue.
     With `settings` False queues that it has keep theirs if it is not known which are newer (earlier servers kept no versions).
     If no other shard can be asked, a shard that was unreachable stays as it is: what this server remembers is older, and would bring back
-    deleted queues and undo changes of settings. Only a new shard gets that.
+    deleted queues and take back changes of settings. Only a new shard gets that.
     The shard takes no queue that it has deleted since it was made, so however old what was read here is, it brings none back.
 
     Weakness: a queue that was deleted from the others meanwhile is still there; the caller of the delete was told so.

@@ -26,7 +26,6 @@ from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Acked,
-    AuditRecord,
     Claimed,
     ClaimOrder,
     ClaimRef,
@@ -57,6 +56,7 @@ from pinlater.server.storage.values import (
     Swept,
     TimedKeys,
     TimeToLive,
+    TrailEntry,
     UniqueHeld,
     UniqueKeyPage,
     UniqueRef,
@@ -378,15 +378,15 @@ class NoteMap(WriteCommand[int]):
     now_ms: int
 
 
-# --- the audit: entries on any shard, with which no queue and no job has to do ------------------------------------------------
-class AddAudit(WriteCommand[None]):
+# --- the trail: a log of entries on any shard, with which no queue and no job has to do ----------------------------------------
+class AddToTrail(WriteCommand[None]):
     """Stores those whose id is not there yet, and deletes the oldest of the shard so that at most `records_max` stay."""
 
-    records: Sequence[AuditRecord]
+    records: Sequence[TrailEntry]
     records_max: int
 
 
-class ListAudit(ReadCommand[Sequence[AuditRecord]]):
+class ListTrail(ReadCommand[Sequence[TrailEntry]]):
     """The newest with `since` <= id < `before`, highest id first. '' is no bound."""
 
     time_limit = CommandLimit.WORK
@@ -395,7 +395,7 @@ class ListAudit(ReadCommand[Sequence[AuditRecord]]):
     limit: int
 
 
-class PruneAudit(WriteCommand[int]):
+class PruneTrail(WriteCommand[int]):
     """Deletes the oldest with an id below `before`, at most `limit` of them; how many."""
 
     time_limit = CommandLimit.WORK

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 BATCH_BYTES_MAX = 1024 * 1024
 """Bodies that one call deletes together; a longer one goes alone."""
 BATCH_JOBS_MAX = 1_000
+RESTORED_MARK = "undone"
+"""The name of what stores keep beside the copies of a run whose jobs were restored: an undo."""
 _PACKED_BYTES_MAX = 256 * 1024  # longer bodies are kept as they are: to pack one would hold up the event loop
 _JOB_BYTES = 200  # what a job takes beside its body, about
 

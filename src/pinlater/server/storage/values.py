@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
-from pinlater.domain.bulk_runs import UNDO_MS
+from pinlater.domain.bulk import RESTORABLE_MS
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, Outcome
@@ -132,7 +132,7 @@ class UniqueKeyPage(NamedTuple):
 
 
 class StoredFailures(NamedTuple):
-    """A group of failed attempts, as one shard counts it; see `structs.FailureGroup`. `hours`: by hours since 1970."""
+    """A group of failed attempts, as one shard counts it, as `domain.failures` says. `hours`: by hours since 1970."""
 
     queue: str
     name: str
@@ -147,15 +147,15 @@ class StoredFailures(NamedTuple):
     hours: Mapping[int, int]
 
 
-class AuditRecord(NamedTuple):
-    """An entry of the audit as a store keeps it. Ids begin with the time (`domain.audit`), and have no `|`."""
+class TrailEntry(NamedTuple):
+    """An entry of a log that the shards keep, each a part. Ids sort as the entries came, and have no `|`."""
 
     id: str
     content: bytes
 
 
-AUDIT_END = "~"
-"""Higher than every id of an entry of the audit."""
+TRAIL_END = "~"
+"""Higher than every id of an entry."""
 
 
 class TimedKeys(NamedTuple):
@@ -318,14 +318,14 @@ class Purge(NamedTuple):
     limit: int
 
 
-COPIES_STEP_S, UNDONE_STEP_S = 3, 4
-"""The steps of samples that are copies of deleted jobs, and of those that say that a run was undone on their shard."""
-COPIES_KEPT_MS = UNDO_MS + 3_600_000
-"""How long copies are kept: an hour longer than they are needed, so that an undo at the last moment finds them."""
+COPIES_STEP_S, RESTORED_STEP_S = 3, 4
+"""The steps of samples that are copies of deleted jobs, and of those that say that jobs of a run were restored on their shard."""
+COPIES_KEPT_MS = RESTORABLE_MS + 3_600_000
+"""How long copies are kept: an hour longer than they are needed, so that a run which restores jobs at the last moment finds them."""
 
 
 class CopiesOf(NamedTuple):
-    """The bulk run that deletes jobs, by its id (at most 16 characters) and its start: the jobs can be brought back by these."""
+    """The run that deletes jobs, by its id (at most 16 characters) and its start: the jobs can be brought back by these."""
 
     run: str
     started_ms: int
@@ -341,7 +341,7 @@ class DeletedWithCopies(NamedTuple):
 
 
 class RestoreOrder(NamedTuple):
-    """Bring back what a call deleted for a bulk run. `after`: behind the place where an earlier call ended; '' for the first."""
+    """Bring back what a call deleted for a run. `after`: behind the place where an earlier call ended; '' for the first."""
 
     queue: str
     copies: CopiesOf

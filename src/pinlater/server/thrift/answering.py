@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pinlater.domain.audit import WITHOUT_TOKEN, AuditCaller, AuditEntry
 from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import AccessDenied, AnswerTooLarge, PinLaterError, QuotaExceeded, code_of
+from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
-from pinlater.server.thrift import audit
+from pinlater.server.thrift import administrative
+from pinlater.server.thrift.administrative import Administrative, AdministrativeCall
 from pinlater.server.thrift.costs import MemoryBounds
 from pinlater.server.thrift.failures import (
     TooManyBytes,
@@ -31,7 +33,6 @@ from pinlater.server.thrift.failures import (
 )
 from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.methods.jobs import DequeueAnswer
 from pinlater.server.thrift.methods.record import Handler, ServedMethod
 from pinlater.server.thrift.quota_guard import CountedConnection, QuotaGuard
@@ -81,7 +82,7 @@ class MethodRoute:
     handle: Handler
     metrics: MethodMetrics
     may_wait_or_cost: bool  # its calls may wait, search, or need much memory
-    caller: AuditCaller = WITHOUT_TOKEN  # only of administrative calls
+    caller: NamedCaller = WITHOUT_TOKEN  # only of administrative calls
 
 
 class Answering:
@@ -97,10 +98,10 @@ class Answering:
         settings: ThriftSettings,
         metrics: Metrics,
         clock: Clock,
+        methods: Mapping[str, ServedMethod],
         budget: ByteBudget | None = None,
         *,
         large_frames: LargeFrames | None = None,
-        methods: Mapping[str, ServedMethod] = METHODS,
         guard: Guard | None = None,
     ) -> None:
         self.budget = budget or ByteBudget(settings.max_buffered_bytes)
@@ -109,7 +110,7 @@ class Answering:
         self._metrics = metrics
         self._monotonic = clock.monotonic
         self._guard = guard
-        self.quotas = None if guard is None else QuotaGuard(guard.access, metrics, clock.monotonic)
+        self.quotas = None if guard is None else QuotaGuard(guard.access, metrics, clock.monotonic, methods)
         decoder = Decoder(settings.wire_limits)
         self._large_frames = large_frames
         self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES
@@ -153,12 +154,12 @@ class Answering:
             try:
                 handle = self._guard.admit(call, route.served, route.handle)
             except AccessDenied as error:
-                if route.served.audited is not None:
+                if route.served.administrative is not None:
                     route = replace(route, caller=self._guard.caller(call))
                 reply = await self._deny(self._guard, call, route, recipient, error)
                 recipient.active_at_s = self._monotonic()
                 return NO_ANSWER if call.oneway else reply
-            if route.served.audited is not None:
+            if route.served.administrative is not None:
                 route = replace(route, handle=handle, caller=self._guard.caller(call))
             elif handle is not route.handle:
                 route = replace(route, handle=handle)
@@ -211,7 +212,7 @@ class Answering:
         error = None if self.quotas is None else self.quotas.refusal(call, recipient, frame_bytes)
         if error is None:
             return NO_ANSWER
-        if route.served.audited is not None:
+        if route.served.administrative is not None:
             route = replace(route, caller=guard.caller(call))
         recipient.active_at_s = self._monotonic()
         return self._failed(call, route, recipient, error)
@@ -283,8 +284,8 @@ class Answering:
             reply = self._failed(call, route, recipient, error)
             undelivered = True
         except asyncio.CancelledError:
-            if route.served.audited is not None:
-                self._note(audit.interrupted(_audit_call(route.served.audited, call, route, recipient)))
+            if (shown := route.served.administrative) is not None:
+                self._tell(administrative.interrupted(_administrative(shown, call, route, recipient)))
             raise
         except Exception:
             logger.exception("request failed", extra={"method": method.name})
@@ -292,8 +293,8 @@ class Answering:
             reply = self._failed(call, route, recipient, unexpected())
             undelivered = True
         else:
-            if route.served.audited is not None:
-                self._note(audit.succeeded(_audit_call(route.served.audited, call, route, recipient), answer))
+            if (shown := route.served.administrative) is not None:
+                self._tell(administrative.succeeded(_administrative(shown, call, route, recipient), answer))
             if not route.served.hands_out:
                 return reply
             undelivered = recipient.gone or oneway
@@ -329,9 +330,9 @@ class Answering:
         }
         logger.warning(event, extra=about)
 
-    def _note(self, entry: AuditEntry | None) -> None:
-        if entry is not None:
-            self._service.audit.note(entry)
+    def _tell(self, change: AdministrativeChange | None) -> None:
+        if change is not None:
+            self._service.changed(change)
 
     def undelivered(self, answer: DequeueAnswer) -> None:
         """The kernel did not get all of this answer: its jobs go back, unspent."""
@@ -342,8 +343,8 @@ class Answering:
         if isinstance(error, AnswerTooLarge):
             event = "an answer is too long, so that its caller gets an error"
             self._warn_of_size(event, call, route, error.size_bytes, error.limit_bytes)
-        if route.served.audited is not None:
-            self._note(audit.refused(_audit_call(route.served.audited, call, route, recipient), error))
+        if (shown := route.served.administrative) is not None:
+            self._tell(administrative.refused(_administrative(shown, call, route, recipient), error))
         try:
             return encode_exception(call.method, call.seqid, declared_exception(error))
         except WireError:
@@ -413,5 +414,7 @@ def _counted_as(error: PinLaterError) -> str:
     return error.detail if isinstance(error, AccessDenied | QuotaExceeded) else code_of(error).name
 
 
-def _audit_call(audited: audit.Audited, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> audit.AuditCall:
-    return audit.AuditCall(audited, call.method.name, call.arguments, recipient.peer, recipient.host, route.caller)
+def _administrative(
+    shown: Administrative, call: DecodedCall, route: MethodRoute, recipient: Recipient
+) -> AdministrativeCall:
+    return AdministrativeCall(shown, call.method.name, call.arguments, recipient.peer, recipient.host, route.caller)

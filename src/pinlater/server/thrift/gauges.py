@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pinlater.domain.audit import NO_TOKEN
 from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.caller_names import NO_TOKEN
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.quotas import TokenUse
 from pinlater.server.telemetry.metrics import OVERFLOW, Metrics

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from pinlater.domain.access import FAILURE_TEXTS
-from pinlater.domain.audit import NO_TOKEN, UNKNOWN_TOKEN, AuditCaller
 from pinlater.domain.body_masks import BodyMasks
 from pinlater.domain.caller_address import shown_address
+from pinlater.domain.caller_names import NO_TOKEN, UNKNOWN_TOKEN, NamedCaller
 from pinlater.domain.errors import AccessDenied, BodiesMasked
 from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
@@ -84,18 +84,18 @@ class Guard:
             return _with_proof(context.source, f" (token {who})")
         return _with_proof(named_source(context), f" ({NO_TOKEN})" if self.access.has_tokens else "")
 
-    def caller(self, call: DecodedCall) -> AuditCaller:
-        """The caller, for the audit."""
+    def caller(self, call: DecodedCall) -> NamedCaller:
+        """The caller, by its names."""
         context = call.arguments.context
         try:
             grant = self.access.grant_of(context.auth_token)
         except AccessDenied:
-            return AuditCaller(UNKNOWN_TOKEN)
+            return NamedCaller(UNKNOWN_TOKEN)
         roles = tuple(role.value for role in grant.roles)
         try:
-            return AuditCaller(grant.who(context.on_behalf_of), roles)
+            return NamedCaller(grant.who(context.on_behalf_of), roles)
         except AccessDenied:  # what it says is no name of a user
-            return AuditCaller(grant.name, roles)
+            return NamedCaller(grant.name, roles)
 
     def refused(self, call: DecodedCall, host: str, error: AccessDenied) -> float:
         """Notes a refusal; after how many seconds it is to be answered.

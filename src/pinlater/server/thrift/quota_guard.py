@@ -11,7 +11,7 @@ that counts for the token of its latest request, or for none.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.errors import QuotaExceeded
@@ -20,7 +20,7 @@ from pinlater.server.access.control import AccessControl
 from pinlater.server.access.quotas import TokenUse
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.connection_use import ConnectionUse
-from pinlater.server.thrift.methods import METHODS
+from pinlater.server.thrift.methods.record import ServedMethod
 from pinlater.server.thrift.request_queue import QUEUED_BYTES
 from pinlater.wire.codec import DecodedCall, Decoder
 from pinlater.wire.context_token import token_of_call
@@ -54,8 +54,15 @@ class CallHead(NamedTuple):
 class QuotaGuard:
     """Guards the quotas of one listener. `monotonic`: seconds."""
 
-    def __init__(self, access: AccessControl, metrics: Metrics, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        access: AccessControl,
+        metrics: Metrics,
+        monotonic: Callable[[], float],
+        methods: Mapping[str, ServedMethod],
+    ) -> None:
         self._access = access
+        self._methods = methods
         self._metrics = metrics
         self._monotonic = monotonic
         self._header = Decoder().header
@@ -70,14 +77,16 @@ class QuotaGuard:
         if use is None or use.token is not token:
             use = connection.count_for(token, request_bytes)
         if (use.counts_for is not token or use.is_beyond) and not use.takes(
-            is_report=METHODS[call.method.name].is_report
+            is_report=self._methods[call.method.name].is_report
         ):
             if use.counts_for is None:
                 connection.end_when_answered()
             return self._connections_used_up(token)
         bound = token.quota.bytes_in_flight
         if bound and token.bytes_held > bound:
-            return self._refusal_for_bytes(token, use, request_bytes, is_report=METHODS[call.method.name].is_report)
+            return self._refusal_for_bytes(
+                token, use, request_bytes, is_report=self._methods[call.method.name].is_report
+            )
         return None
 
     def _refusal_for_bytes(
@@ -103,7 +112,7 @@ class QuotaGuard:
             return None
         secret = token_of_call(head, header.body_at)
         token = None if secret is None else self._access.use_of(secret)
-        served = METHODS.get(header.name.decode("latin-1"))
+        served = self._methods.get(header.name.decode("latin-1"))
         return None if token is None else CallHead(token, served is not None and served.is_report)
 
     def frame_refused(self, head: bytes, frame_bytes: int, connection: CountedConnection) -> QuotaExceeded | None:

@@ -21,7 +21,6 @@ from pinlater.server.thrift.connection import ThriftConnection
 from pinlater.server.thrift.gauges import show_quotas, show_thrift
 from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.large_frames import LargeFrames
-from pinlater.server.thrift.methods import METHODS
 from pinlater.server.thrift.methods.record import ServedMethod
 from pinlater.server.thrift.open_files import raise_file_limit
 from pinlater.server.thrift.settings import ThriftSettings
@@ -63,12 +62,12 @@ class ThriftServer:
         settings: ThriftSettings,
         metrics: Metrics,
         clock: Clock,
+        methods: Mapping[str, ServedMethod],
         *,
         shared_port: bool = False,
         budget: ByteBudget | None = None,
         standstill: Standstill | None = None,
         other_connections: int = 0,
-        methods: Mapping[str, ServedMethod] = METHODS,
         guard: Guard | None = None,
         certificate: CertificateSource | None = None,
     ) -> None:
@@ -79,7 +78,7 @@ class ThriftServer:
         self.monotonic = clock.monotonic
         self._large_frames = LargeFrames(settings.wire_limits)
         self.answering = Answering(
-            service, settings, metrics, clock, budget, large_frames=self._large_frames, methods=methods, guard=guard
+            service, settings, metrics, clock, methods, budget, large_frames=self._large_frames, guard=guard
         )
         self.budget = self.answering.budget
         self._connections: dict[ThriftConnection, None] = {}

@@ -1,6 +1,6 @@
 """How long a server waits before it changes a shard's owners again, where others change what it has changed.
 
-Two servers that see different servers as alive would each undo what the other has done, at every look. No I/O.
+Two servers that see different servers as alive would each take back what the other has done, at every look. No I/O.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _FORGET_S = 120.0
 
 @dataclass(slots=True)
 class _Own:
-    """This server's last change of a shard. `undone`: how many were changed again, one after the other."""
+    """This server's last change of a shard. `reversals`: how many were changed again, one after the other."""
 
     version: int
     at_s: float
-    undone: int = 0
+    reversals: int = 0
     wait_until_s: float = 0.0
 
 
@@ -46,10 +46,10 @@ class ChangeBackoff:
         own = self._own.get(shard)
         if own is None or version <= own.version:
             return
-        own.version = version  # one change is undone once
-        own.undone += 1
-        if own.undone > _FREE:
-            own.wait_until_s = self._monotonic() + min(_PAUSE_S_MAX, 2.0 ** (own.undone - _FREE - 1))
+        own.version = version  # one change is taken back once
+        own.reversals += 1
+        if own.reversals > _FREE:
+            own.wait_until_s = self._monotonic() + min(_PAUSE_S_MAX, 2.0 ** (own.reversals - _FREE - 1))
 
     def must_wait(self, shard: str) -> bool:
         """Whether this server is to leave the shard to the others for now."""

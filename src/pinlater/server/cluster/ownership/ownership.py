@@ -10,7 +10,7 @@ leave shards with more owners than a plan from nothing gives them.
 
 All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
 owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
-the others move back. A shard that no server has reached for a minute does not count. Servers that undo each other's changes all the
+the others move back. A shard that no server has reached for a minute does not count. Servers that take back each other's changes all the
 same wait longer each time (`change_backoff`).
 
 Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in

@@ -23,7 +23,7 @@ READ_ONLY = {1036, 1290, 1792, 1836, 3100}
 # Answers to a COMMIT that prove that nothing was committed: the conflict of two nodes, and a node that takes no commands. Every other
 # error leaves the outcome open. It may occur during the COMMIT (a failure of the binary log or of a replication plugin; 1180 on a Galera
 # node that loses the quorum meanwhile), or a proxy may say it: MaxScale answers 1290 if the server is lost while the COMMIT is under way.
-UNDONE = DEADLOCKS | {NODE_NOT_READY}
+ROLLED_BACK = DEADLOCKS | {NODE_NOT_READY}
 # a disk or a table space is full; the server can't write a file
 _FULL = {3, 1021, 1026, 1030, 1114, 3675}
 _TOO_MANY = {1040, 1203, 1226}

@@ -47,7 +47,7 @@ from pinlater.server.storage.mysql.errors import (
     NOT_NULL,
     QUEUE_GONE,
     READ_ONLY,
-    UNDONE,
+    ROLLED_BACK,
     is_ours,
     lacks_changes,
     translate,
@@ -218,8 +218,8 @@ class Transaction:
     def _leaves_open(self, error: Exception) -> bool:
         """Whether the transaction may have been carried out all the same."""
         if isinstance(error, DatabaseConnectionLost):
-            return code_of(error.__cause__) not in UNDONE
-        return code_of(error) not in (UNDONE if self._connection.unanswered == 1 else FAILED_BEFORE)
+            return code_of(error.__cause__) not in ROLLED_BACK
+        return code_of(error) not in (ROLLED_BACK if self._connection.unanswered == 1 else FAILED_BEFORE)
 
     async def _flush(self, more: list[bytes]) -> list[Result]:
         statements, self._waiting = [*self._waiting, *more], []

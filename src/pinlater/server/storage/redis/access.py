@@ -92,7 +92,7 @@ class Access(NamedTuple):
     async def write(self, changes: Changes, now_ms: int, queues: Queues, plain: object = False) -> Any:
         """What `change_jobs.lua` answers; {0} without asking if there is nothing to write. `queues` must still be so."""
         request = changes.request(queues, plain)
-        if not changes.moves() and not plain and not changes.undoes and not changes.writing.commands():
+        if not changes.moves() and not plain and not changes.restores and not changes.writing.commands():
             return [0]
         answer = await self.writer.run("change_jobs", now_ms, I64.pack(now_ms), request)
         if answer != [0]:

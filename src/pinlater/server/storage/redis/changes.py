@@ -133,7 +133,7 @@ class Changes(changes.Changes):
         self.held_keys: dict[tuple[bytes, str], bytes] = {}  # what was found under unique keys
         self.taken_keys: set[tuple[bytes, str]] = set()
         self.marks: list[tuple[bytes, str, int]] = []  # fields of hashes that must be there (1), or not (0)
-        self.undoes: str | None = None  # the bulk run whose deleted jobs come back
+        self.restores: tuple[str, str] | None = None  # the run whose deleted jobs come back, and the field that says so
         self.writing = Writing()
         self._finished_bytes = 0
         self._deleted_waiting: dict[bytes, int] = {}
@@ -183,7 +183,7 @@ class Changes(changes.Changes):
                 [(queue, key, held) for (queue, key), held in self.held_keys.items()],
                 self.writing.commands(),
                 self.marks,
-                self.undoes or False,
+                self.restores or False,
             )
         )
 

@@ -1,7 +1,7 @@
-"""Jobs that are deleted with copies, and brought back: a hash for each bulk run has the copies, by the place of the call that deleted them.
+"""Jobs that are deleted with copies, and brought back: a hash for each run has the copies, by the place of the call that deleted them.
 
 `cr` has the runs by the time of their newest copies, for the sweep: a key that expires could be evicted. A field of the hash says that
-the run was undone.
+jobs of the run were restored.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.transitions import PENDING
 from pinlater.server.storage.copied_records import brought_back, copy_of, restored
 from pinlater.server.storage.job_copies import (
+    RESTORED_MARK,
     JobCopy,
     first_that_fit,
     pack_copies,
@@ -40,7 +41,6 @@ from pinlater.server.storage.values import (
     RestoreOrder,
 )
 
-_UNDONE = "undone"
 _RUNS = b"cr"
 
 
@@ -64,7 +64,7 @@ async def delete(
         packed = await _take_out(access, changes, found[:number], of, now_ms)
         for other in found[number:]:
             del changes.loaded[other.ref]
-        changes.marks.append((_key(of), _UNDONE, 0))
+        changes.marks.append((_key(of), RESTORED_MARK, 0))
         answer = await access.write(changes, now_ms, names)
         if answer == [0]:
             return DeletedWithCopies(handled, number, len(packed))
@@ -91,7 +91,7 @@ async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
     for _ in range(TRIES):
         found = await access.readers.run("next_copies", order.copies.run, order.after)
         changes = Changes(now_ms)
-        changes.undoes = order.copies.run
+        changes.restores = order.copies.run, RESTORED_MARK
         if not found:
             await access.write(changes, now_ms, ())
             return Restored(None)

@@ -26,12 +26,12 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     n<line>  HASH   totals: e(nqueued) c(laimed) s(ucceeded) f(ailed) r(etried) l(ost) d(eleted while waiting)
     a        ZSET   changes that made jobs ready, by their number: queue and writer, the newest of each
     an       STRING the number of the newest of these
-    au       ZSET   entries of the audit, all with score 0: id, '|' and content
+    au       ZSET   entries of the trail, all with score 0: id, '|' and content
     g<moment> HASH  samples of all queues of a moment, which is a step (4 bytes) and a time (8): queue -> its samples by origin
     y<step>  ZSET   moments with samples of a step, by time: moment
-    b<run>   HASH   copies of the jobs that a bulk run deleted, by the place of the call that did
+    b<run>   HASH   copies of the jobs that a run deleted, by the place of the call that did
     l<run>   ZSET   these places, all with score 0
-    cr       ZSET   bulk runs with copies, by when the newest was made: run
+    cr       ZSET   runs with copies, by when the newest was made: run
     v<queue> HASH   its failures in groups, see `failures.py`
     fb       STRING bytes of finished jobs
     top      STRING the highest id that was stored (8 bytes)

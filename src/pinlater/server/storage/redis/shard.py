@@ -19,7 +19,6 @@ from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage import commands
 from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.redis import (
-    audit,
     bulk,
     claiming,
     copies,
@@ -29,6 +28,7 @@ from pinlater.server.storage.redis import (
     moving,
     reading,
     sweeping,
+    trail,
 )
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import samples as sample_rows
@@ -57,7 +57,6 @@ from pinlater.server.storage.table import entry_of
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
     Acked,
-    AuditRecord,
     Capabilities,
     Claimed,
     ClaimOrder,
@@ -69,6 +68,7 @@ from pinlater.server.storage.values import (
     StoredFailures,
     Swept,
     TimeToLive,
+    TrailEntry,
 )
 from pinlater.wire.generated.structs import ShardSize
 
@@ -351,13 +351,13 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         [since] = await self._opened.other.run("note_map", now_ms, shard_map)
         return int(since)
 
-    # --- audit --------------------------------------------------------------------------------------------------------------
+    # --- trail --------------------------------------------------------------------------------------------------------------
 
-    async def _add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
-        await audit.add(self._opened.other, records, records_max)
+    async def _add_to_trail(self, records: Sequence[TrailEntry], records_max: int) -> None:
+        await trail.add(self._opened.other, records, records_max)
 
-    async def _prune_audit(self, before: str, limit: int) -> int:
-        return await audit.prune(self._opened.other, self._opened.readers, before, limit) if limit > 0 else 0
+    async def _prune_trail(self, before: str, limit: int) -> int:
+        return await trail.prune(self._opened.other, self._opened.readers, before, limit) if limit > 0 else 0
 
     # --- failures -----------------------------------------------------------------------------------------------------------
 
@@ -465,7 +465,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             entry_of(commands.ListUniqueQueues)(_reads(reading.list_unique_queues)),
             entry_of(commands.ListUniqueKeys)(_reads(reading.list_unique_keys)),
             entry_of(commands.CountTimedKeys)(_reads(reading.timed_keys)),
-            entry_of(commands.ListAudit)(_reads(audit.read)),
+            entry_of(commands.ListTrail)(_reads(trail.read)),
             entry_of(commands.CheckpointJobs)(_on(_of_jobs, finishing.checkpoint, wakes=True)),
             entry_of(commands.ExtendClaims)(_on(_of_jobs, finishing.extend)),
             entry_of(commands.ReleaseJobs)(_on(_of_jobs, finishing.release, wakes=True)),
@@ -491,8 +491,8 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             entry_of(commands.FinishJobs)(_finish),
             entry_of(commands.ListChangedQueues)(_list_changed_queues),
             entry_of(commands.NoteMap)(_note_map),
-            entry_of(commands.AddAudit)(_add_audit),
-            entry_of(commands.PruneAudit)(_prune_audit),
+            entry_of(commands.AddToTrail)(_add_to_trail),
+            entry_of(commands.PruneTrail)(_prune_trail),
             entry_of(commands.ListFailures)(_list_failures),
             entry_of(commands.PruneFailures)(_prune_failures),
             entry_of(commands.RestoreJobs)(_restore),

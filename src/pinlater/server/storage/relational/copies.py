@@ -1,6 +1,6 @@
 """Jobs that are deleted with copies, and brought back: rows of the history hold the copies, and come and go in the jobs' transactions.
 
-A row says that a run was undone on the shard. What a server that stood still would delete for the run afterwards stays.
+A row says that jobs of a run were restored on the shard. What a server that stood still would delete for the run afterwards stays.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pinlater.domain.job import JobState
 from pinlater.domain.transitions import PENDING
 from pinlater.server.storage.copied_records import brought_back, copy_of, restored
 from pinlater.server.storage.job_copies import (
+    RESTORED_MARK,
     JobCopy,
     first_that_fit,
     pack_copies,
@@ -24,7 +25,7 @@ from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import STATES, done_row, progress_row, record_of, text_of
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
-    UNDONE_STEP_S,
+    RESTORED_STEP_S,
     CopiesOf,
     DeletedWithCopies,
     JobKey,
@@ -32,14 +33,13 @@ from pinlater.server.storage.values import (
     RestoreOrder,
 )
 
-_MARK = "undone"
 _BEHIND = "~"  # higher than every character of an origin
 
 
 async def delete(
     dialect: Dialect, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
 ) -> DeletedWithCopies:
-    if await _rows(dialect, UNDONE_STEP_S, of.started_ms, of.run, "") is not None:
+    if await _rows(dialect, RESTORED_STEP_S, of.started_ms, of.run, "") is not None:
         return DeletedWithCopies(len(keys))
     chosen = await _chosen(dialect, keys, state)
     number = first_that_fit(job.body_bytes for _, job in chosen)
@@ -74,7 +74,7 @@ async def _chosen(dialect: Dialect, keys: Sequence[JobKey], state: JobState) -> 
 
 async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restored:
     run = order.copies.run
-    dialect.insert("save_copies", [(UNDONE_STEP_S, order.copies.started_ms, run, _MARK, b"")])
+    dialect.insert("save_copies", [(RESTORED_STEP_S, order.copies.started_ms, run, RESTORED_MARK, b"")])
     found = await _next(dialect, run, order.after)
     if found is None:
         return Restored(None)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage import commands
-from pinlater.server.storage.relational import audit, bulk, copies, failures, in_hand, moving, reading, samples
+from pinlater.server.storage.relational import bulk, copies, failures, in_hand, moving, reading, samples, trail
 from pinlater.server.storage.relational import queues as queue_rules
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.reading import Reader
@@ -71,11 +71,11 @@ class RelationalShard(CommandTable, ABC):
         if not await self._change(queue_rules.configure, name, config, paused, version, by):
             raise QueueNotFound.of(name)
 
-    async def _prune_audit(self, before: str, limit: int) -> int:
+    async def _prune_trail(self, before: str, limit: int) -> int:
         """Looks first: a change makes other servers look at the shard anew."""
-        if limit <= 0 or not await self._look_up(audit.any_before, before):
+        if limit <= 0 or not await self._look_up(trail.any_before, before):
             return 0
-        return await self._change(audit.prune, before, limit)
+        return await self._change(trail.prune, before, limit)
 
     async def _prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
         """Looks first: a change makes other servers look at the shard anew."""
@@ -108,12 +108,12 @@ class RelationalShard(CommandTable, ABC):
             entry_of(commands.ListUniqueKeys)(walks(reading.list_unique_keys)),
             entry_of(commands.CountTimedKeys)(walks(reading.timed_keys)),
             entry_of(commands.NoteMap)(changes(note_map)),
-            entry_of(commands.AddAudit)(changes(audit.add)),
-            entry_of(commands.ListAudit)(walks(audit.read)),
+            entry_of(commands.AddToTrail)(changes(trail.add)),
+            entry_of(commands.ListTrail)(walks(trail.read)),
             entry_of(commands.ListFailures)(walks(failures.read)),
             entry_of(commands.ListSamples)(walks(samples.find)),
             entry_of(commands.ConfigureQueue)(_configure_queue),
-            entry_of(commands.PruneAudit)(_prune_audit),
+            entry_of(commands.PruneTrail)(_prune_trail),
             entry_of(commands.PruneFailures)(_prune_failures),
         ]
     )

@@ -27,7 +27,7 @@ from pinlater.server.storage.sqlite.statements import STATEMENTS, Execute, sql
 logger = logging.getLogger(__name__)
 
 NEVER_MS = I64_MAX
-# A transaction that changed more queues than this is undone by reading all of them.
+# A transaction that changed more queues than this is taken back by reading all of them.
 _CHANGED_MAX = 1_000
 _SAVE_COUNTER = sql("save_counter")
 _COLUMNS = attrgetter(*STATEMENTS["save_counter"].parameters)

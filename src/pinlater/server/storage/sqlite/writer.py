@@ -301,9 +301,9 @@ class Writer:
                 return
             self._queue_cache.write(self._cursor.execute)
             changed = connection.total_changes - before
-        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be rolled back and raised in its call
             if carried or not is_busy(error):
-                self._undo(carried, error)
+                self._take_back(carried, error)
             else:
                 self._wait_for_lock(error)
             return
@@ -333,9 +333,9 @@ class Writer:
             next(steps)
         except StopIteration as end:
             self._end_steps([(call, end.value)], before)
-        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be rolled back and raised in its call
             self._connection_in_use = False
-            self._undo([(call, None)], error)
+            self._take_back([(call, None)], error)
             self._rest()
         else:
             self._loop.call_soon(self._step, call, steps, before)
@@ -345,7 +345,7 @@ class Writer:
             self._queue_cache.write(self._cursor.execute)
         except sqlite3.Error as error:
             self._connection_in_use = False
-            self._undo(carried, error)
+            self._take_back(carried, error)
             self._rest()
             return
         if self._connection.total_changes != before:
@@ -376,7 +376,7 @@ class Writer:
             waiting.popleft()
             if call.future is not None and call.future.done():
                 continue  # its caller has gone before anything happened
-            carried.append((call, None))  # before it runs: if it raises, it is among those to undo
+            carried.append((call, None))  # before it runs: if it raises, it is among those to roll back
             carried[-1] = (call, call.work.run(transaction))
             if call.alone or not waiting:
                 return
@@ -440,7 +440,7 @@ class Writer:
             if call.answer(result):
                 self._queue(call)
 
-    def _undo(self, carried: _Carried, error: Exception) -> None:
+    def _take_back(self, carried: _Carried, error: Exception) -> None:
         """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
         if is_outside_failure(error) or not carried:
             self._fail(carried, error)
@@ -485,7 +485,7 @@ class Writer:
                 self._queue(call)
 
     def _roll_back(self) -> None:
-        """Undoes file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
+        """Takes back file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
         self._stale = True
         self._looked_at = -math.inf
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.audit import Audited, Fields, given
+from pinlater.server.thrift.administrative import Administrative, Fields, given
 from pinlater.server.thrift.methods.looking import chosen_by_regex, cost_of_search
 from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call, queue_of_request
 from pinlater.wire.generated import structs
@@ -94,20 +94,28 @@ async def _delete_by_descriptor(service: Service, call: structs.deleteJobsByDesc
 
 METHODS = [
     ServedMethod(
-        "cancelJobs", handle=_cancel_jobs, queues=queue_of_call, audited=Audited(_named_jobs, affected=_applied)
+        "cancelJobs",
+        handle=_cancel_jobs,
+        queues=queue_of_call,
+        administrative=Administrative(_named_jobs, affected=_applied),
     ),
     ServedMethod(
         "retryFailedJobs",
         handle=_retry_failed_jobs,
         queues=queue_of_request,
-        audited=Audited(_retry_asked, affected=int),
+        administrative=Administrative(_retry_asked, affected=int),
     ),
-    ServedMethod("runJobs", handle=_run_jobs, queues=queue_of_request, audited=Audited(_run_asked, affected=_applied)),
+    ServedMethod(
+        "runJobs",
+        handle=_run_jobs,
+        queues=queue_of_request,
+        administrative=Administrative(_run_asked, affected=_applied),
+    ),
     ServedMethod(
         "changePriority",
         handle=_change_priority,
         queues=queue_of_request,
-        audited=Audited(_priority_asked, affected=_applied, answered=_moved),
+        administrative=Administrative(_priority_asked, affected=_applied, answered=_moved),
     ),
     ServedMethod(
         "deleteJobs",
@@ -116,12 +124,12 @@ METHODS = [
         chosen=chosen_by_regex,
         cost_bytes=cost_of_search,
         searches=True,
-        audited=Audited(_delete_asked, affected=int),
+        administrative=Administrative(_delete_asked, affected=int),
     ),
     ServedMethod(
         "deleteJobsByDescriptor",
         handle=_delete_by_descriptor,
         queues=queue_of_call,
-        audited=Audited(_named_jobs, affected=int),
+        administrative=Administrative(_named_jobs, affected=int),
     ),
 ]

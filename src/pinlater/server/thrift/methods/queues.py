@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.audit import Audited, Fields, given
+from pinlater.server.thrift.administrative import Administrative, Fields, given
 from pinlater.server.thrift.methods.callers import named_source
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod, known_caller_of, queue_of_call, queues_of_call
 from pinlater.wire.generated import structs
@@ -88,22 +88,30 @@ async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -
 
 
 METHODS = [
-    ServedMethod("createQueue", handle=_create_queue, queues=_queue_named, audited=Audited(_name_asked)),
+    ServedMethod("createQueue", handle=_create_queue, queues=_queue_named, administrative=Administrative(_name_asked)),
     ServedMethod(
         "deleteQueue",
         handle=_delete_queue,
         queues=_queue_named,
         proves_itself=lambda call: bool(call.password),
         wants_known_caller=True,
-        audited=Audited(_name_asked, takes_password=True),
+        administrative=Administrative(_name_asked, takes_password=True),
     ),
     ServedMethod("getQueueNames", handle=_get_queue_names, allowed_part=_allowed_names),
-    ServedMethod("configureQueue", handle=_configure_queue, queues=queue_of_call, audited=Audited(_settings_asked)),
+    ServedMethod(
+        "configureQueue", handle=_configure_queue, queues=queue_of_call, administrative=Administrative(_settings_asked)
+    ),
     ServedMethod("getQueueConfig", handle=_get_queue_config, queues=queue_of_call),
     ServedMethod("getSettingsInForce", handle=_get_settings_in_force, queues=queue_of_call),
     ServedMethod(
-        "pauseQueue", handle=_pause_queue, queues=queue_of_call, wants_known_caller=True, audited=Audited(_queue_asked)
+        "pauseQueue",
+        handle=_pause_queue,
+        queues=queue_of_call,
+        wants_known_caller=True,
+        administrative=Administrative(_queue_asked),
     ),
-    ServedMethod("resumeQueue", handle=_resume_queue, queues=queue_of_call, audited=Audited(_queue_asked)),
+    ServedMethod(
+        "resumeQueue", handle=_resume_queue, queues=queue_of_call, administrative=Administrative(_queue_asked)
+    ),
     ServedMethod("getQueueStats", handle=_get_queue_stats, queues=queues_of_call, allowed_part=rows_of_queues),
 ]

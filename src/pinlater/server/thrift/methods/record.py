@@ -1,4 +1,4 @@
-"""The record of one method: all that this server knows of it. Guard, masks, audit, quotas, tracing and answering read it."""
+"""The record of one method: all that this server knows of it. Guard, masks, quotas, tracing and answering read it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
-from pinlater.domain.audit import AuditCaller
 from pinlater.domain.body_masks import BodyMasks
+from pinlater.domain.caller_names import NamedCaller
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.tracing import Tracing
-from pinlater.server.thrift.audit import Audited
+from pinlater.server.thrift.administrative import Administrative
 from pinlater.server.thrift.costs import MemoryBounds
 from pinlater.wire.generated.structs import CallerRights
 
@@ -27,14 +27,14 @@ class KnownCaller(NamedTuple):
     """The caller, as access control knows it. Handlers of methods that need it get it with the arguments.
 
     `shown`: how people see the caller.
-    `caller`: the caller for the audit.
+    `caller`: the caller, by its names.
     `rights`: what the caller is told of its rights.
     `may`: whether its roles and its queues allow the call.
     `queues`: tells of a queue whether the token allows it; None if it allows all.
     """
 
     shown: str
-    caller: AuditCaller
+    caller: NamedCaller
     rights: CallerRights
     may: bool
     queues: AnyQueue | None
@@ -88,7 +88,7 @@ class ServedMethod:
     `chosen`: what a call chooses jobs by, if that may be masked.
     `mask`: masks the answer to a call.
     `without_texts`: an answer without the texts of databases, which only some roles may see.
-    `audited`: what the audit shows of a call; None if it is no administrative one.
+    `administrative`: what the log and listeners to changes are shown of a call; None if it is no administrative one.
     `cost_bytes`: how much memory a call may need; None if none is to be reserved.
     `is_report`: whether a worker reports on its jobs, which quotas let through longest.
     `hands_out`: whether its answers hand out jobs, which are given back if the answer can't be delivered.
@@ -109,7 +109,7 @@ class ServedMethod:
     chosen: Callable[[Any], Chosen] | None = None
     mask: Mask | None = None
     without_texts: Callable[[Any], Any] | None = None
-    audited: Audited | None = None
+    administrative: Administrative | None = None
     cost_bytes: Callable[[MemoryBounds, Any], int] | None = None
     is_report: bool = False
     hands_out: bool = False

@@ -1,12 +1,12 @@
 -- Writes what was decided on loaded jobs, if they are still as they were; and plain successes beside them, if they are plain.
 --   ARGV[3] now, in ms        ARGV[4] now, 8 bytes
---   ARGV[5] {names of the queues, their ids, plain or false, refs, claims, pasts, keys, commands, marks, undoes}
+--   ARGV[5] {names of the queues, their ids, plain or false, refs, claims, pasts, keys, commands, marks, restores}
 --     plain     {refs, tokens} as in `finish_jobs.lua`
 --     refs      of the loaded jobs; claims and pasts: what was found of each, '' for nothing
 --     keys      {queue, unique key, what was found, '' for nothing}
 --     commands  {command, key without the shard's part, values}; `FAILED`, `MOVE` and `SHOWN` have a queue as their key
 --     marks     {hash without the shard's part, field, 1 if it must be there, 0 if it must not}
---     undoes    the bulk run whose deleted jobs come back, or false
+--     restores  {the run whose deleted jobs come back, the field of its hash that says so}, or false
 -- Answers {0} done, {1, places} these aren't plain, {2} something has changed, {3} a mark is not so. Only after {0} was anything
 -- written.
 -- As `domain/failures.py` has them.
@@ -15,7 +15,7 @@ local again = before()
 if again then
     return again
 end
-local names, ids, plain, refs, claims, pasts, keys, commands, marks, undoes = unpack(cmsgpack.unpack(ARGV[5]))
+local names, ids, plain, refs, claims, pasts, keys, commands, marks, restores = unpack(cmsgpack.unpack(ARGV[5]))
 if stale(names, ids) then
     return redis.error_reply(STALE)
 end
@@ -63,10 +63,10 @@ if plain then
         return { 1, odd }
     end
 end
-if undoes then
+if restores then
     -- Redis refuses it without free memory, and then nothing is written.
-    call('HSET', T .. 'b' .. undoes, 'undone', '1')
-    call('ZADD', T .. 'cr', 'NX', ARGV[3], undoes)
+    call('HSET', T .. 'b' .. restores[1], restores[2], '1')
+    call('ZADD', T .. 'cr', 'NX', ARGV[3], restores[1])
 else
     even_when_full()
 end

@@ -1,4 +1,4 @@
--- Deletes the copies of the jobs that bulk runs deleted, those of the oldest runs.
+-- Deletes the copies of the jobs that runs deleted, those of the oldest runs.
 --   ARGV[1] made before this time, in ms        ARGV[2] of how many runs at most
 -- Answers how many runs' copies went.
 local index = T .. 'cr'

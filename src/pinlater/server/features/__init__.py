@@ -1,0 +1,1 @@
+"""What a server does besides its jobs: a folder for each feature."""

@@ -1,0 +1,261 @@
+"""What is kept of bulk runs: up to four rows of one shard's history for each, under one time, queue and id.
+
+They are its order, its progress, the request to stop it, and its end. So no server overwrites what another one says: progress that comes
+late, of a server that stood still, leaves the end as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pinlater.domain.bulk import BULK_KEPT_MS, RESTORABLE_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
+from pinlater.domain.history import HOUR_MS
+from pinlater.server.features.bulk.estimate import left_ms, percent_of
+from pinlater.server.features.history.rollup import BULK_STEP_S
+from pinlater.server.operations.addressing import on_reachable
+from pinlater.server.operations.long_lists import in_turns
+from pinlater.server.operations.merged_rows import START
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import ListSamples, SaveSamples
+from pinlater.server.storage.values import SampleRange, StoredSample
+from pinlater.server.telemetry.metrics import Metrics
+
+WHO_CHARS_MAX = 300
+_ORDER_BYTES_MAX = 8_000
+_RUNS_A_TURN = 250
+_PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
+
+
+class _Order(NamedTuple):
+    """The first row of a run. `who`: who started it, as it is shown; `source`, `caller`: the same for listeners to its end.
+    `copied_ms`: the start of the run whose jobs it restores."""
+
+    order: BulkOrder
+    who: str
+    copied_ms: int = 0
+    source: str = ""
+    caller: NamedCaller = WITHOUT_TOKEN
+
+
+class RunProgress(NamedTuple):
+    """The second row, and the last one. `due`: of waiting jobs, it looks at those that are due, which come last: the others become due
+    meanwhile. `after`: where its scan continues. `unseen`: it could not look at some shard since its scan began.
+
+    `server`: which carries it out, '' once that one has left it. `term`: grows with each server that continues the run. `again`: the scan
+    may come to jobs that the run has changed already. `uncounted`: some changes may be missing in the numbers.
+
+    `key_taken`, `queue_gone`: jobs that it could not restore (`storage.values.Restored`) since its scan began. `copy_bytes`: what its
+    copies take, by shard; less than 0 if it restores.
+
+    `to_look_at`: how many jobs there were for its present look when that began; None if a shard could not be asked, or before it is
+    counted. `passed`: how many it has looked at, without the page that it changes now, of which it has done `in_page`. `busy_ms`: for how
+    long servers have carried this look out. `expected`: how many jobs it changes in all, by counters.
+    """
+
+    state: BulkState = BulkState.RUNNING
+    looked: int = 0
+    changed: int = 0
+    news_ms: int = 0
+    ended_ms: int | None = None
+    detail: str = ""
+    due: bool = False
+    after: str = START
+    unseen: bool = False
+    server: str = ""
+    term: int = 1
+    again: bool = False
+    uncounted: bool = False
+    key_taken: int = 0
+    queue_gone: int = 0
+    copy_bytes: Mapping[str, int] = {}
+    to_look_at: int | None = None
+    passed: int = 0
+    in_page: int = 0
+    busy_ms: int = 0
+    expected: int | None = None
+
+
+class KeptRun(NamedTuple):
+    """A run as it is kept, on that shard. `who`, `source`, `caller`, `copied_ms`: as in `_Order`."""
+
+    shard: str
+    id: str
+    started_ms: int
+    order: BulkOrder
+    who: str
+    progress: RunProgress
+    stop: bool = False
+    copied_ms: int = 0
+    source: str = ""
+    caller: NamedCaller = WITHOUT_TOKEN
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended; it may be about to stop."""
+        return self.progress.state is BulkState.RUNNING
+
+    @property
+    def _may_have_copies(self) -> bool:
+        """Whether it has made copies, as far as its numbers tell."""
+        order, now = self.order, self.progress
+        if order.action is not BulkAction.DELETE or order.for_good:
+            return False
+        return now.uncounted or any(size > 0 for size in now.copy_bytes.values())
+
+    def shown(self, now_ms: int) -> BulkRun:
+        """Returns the run as callers see it."""
+        now = self.progress
+        state = BulkState.STOPPED if self.stop and self.is_running else now.state
+        passed = now.passed + now.in_page
+        expected = now.expected if self.order.expected is None else self.order.expected
+        goes_on = state is BulkState.RUNNING and not now.detail
+        return BulkRun(
+            self.id,
+            self.order,
+            self.who,
+            self.started_ms,
+            state,
+            now.looked,
+            now.changed,
+            now.news_ms,
+            now.ended_ms,
+            now.detail,
+            self.started_ms + RESTORABLE_MS if self._may_have_copies else None,
+            now.to_look_at,
+            None if expected is None else max(expected, now.changed),
+            percent_of(state, passed, now.to_look_at),
+            left_ms(passed, now.to_look_at, now.busy_ms, now_ms - now.news_ms) if goes_on else None,
+        )
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack_order = msgspec.msgpack.Decoder(_Order).decode
+_unpack_progress = msgspec.msgpack.Decoder(RunProgress).decode
+
+
+class BulkRecords:
+    """Reads and writes the rows of runs."""
+
+    def __init__(self, shards: Shards, metrics: Metrics, clock: Clock) -> None:
+        self._shards = shards
+        self._metrics = metrics
+        self._clock = clock
+        self._seen: dict[str, dict[str, KeptRun]] = {}  # by shard and id, as it was read last: for people only
+
+    async def all(self, queues: Sequence[str] | None = None) -> tuple[list[KeptRun], bool]:
+        """The runs, the newest first, and whether a shard is missing. Leaves out what a newer server keeps in another form."""
+        answers = await self._read(queues)
+        return _newest_first(run for runs in answers.values() for run in runs), len(answers) < len(self._shards)
+
+    async def shown(self, queues: Sequence[str] | None = None) -> tuple[list[KeptRun], list[str]]:
+        """The runs, the newest first, and the names of the shards that do not answer. Those on these are as this server saw them last."""
+        answers = await self._read(queues)
+        missing = [name for name in self._seen if name not in answers]
+        seen = [run for name in missing for run in self._seen[name].values() if _is_of(run, queues)]
+        return _newest_first([*(run for runs in answers.values() for run in runs), *map(_last_seen, seen)]), missing
+
+    async def _read(self, queues: Sequence[str] | None) -> dict[str, list[KeptRun]]:
+        """The runs on each shard that answers."""
+        now_ms = self._clock.now_ms()
+        wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
+
+        async def read(shard: ShardLanes) -> tuple[str, list[KeptRun]]:
+            rows = {row.origin: row for row in await shard.store.submit(ListSamples([wanted]))}
+            orders = [row for row in rows.values() if "." not in row.origin]
+            return shard.name, await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
+
+        answers = dict(await on_reachable(self._shards, self._metrics, "getBulkRuns", read))
+        self._seen = {shard.name: self._seen.get(shard.name, {}) for shard in self._shards}
+        for name, runs in answers.items():
+            others = [run for run in self._seen.get(name, {}).values() if not _is_of(run, queues)]
+            self._seen[name] = {run.id: run for run in (*others, *runs)}
+        return answers
+
+    async def read_again(self, run: KeptRun) -> KeptRun | None:
+        """The run as its shard has it now; None if it is gone. Raises `Unavailable`."""
+        shard = self._shards.get(run.shard)
+        if shard is None:
+            return None
+        wanted = SampleRange(BULK_STEP_S, run.started_ms, run.started_ms + 1, [run.order.queue])
+        rows = {row.origin: row for row in await shard.store.submit(ListSamples([wanted]))}
+        return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
+
+    def check_size(self, order: BulkOrder) -> None:
+        """Raises `InvalidArgument` if the order is too long to be kept."""
+        size = len(_pack(order))
+        if size > _ORDER_BYTES_MAX:
+            raise InvalidArgument(f"The filters take {size} bytes; at most {_ORDER_BYTES_MAX} are kept")
+
+    async def add(self, run: KeptRun) -> None:
+        """Keeps a new run. Raises `Unavailable`."""
+        order = _Order(run.order, run.who, run.copied_ms, run.source, run.caller)
+        await self._save(run, {"": _pack(order), _PROGRESS: _pack(run.progress)})
+        self._seen.setdefault(run.shard, {})[run.id] = run
+
+    async def save_progress(self, run: KeptRun, progress: RunProgress) -> None:
+        """Also its end, which stays. Raises `Unavailable`."""
+        kind = _PROGRESS if progress.state is BulkState.RUNNING else _END
+        await self._save(run, {kind: _pack(progress)})
+
+    async def save_stop(self, run: KeptRun) -> None:
+        """The request to stop it. Raises `Unavailable`."""
+        await self._save(run, {_STOP: b""})
+
+    def has_shard(self, run: KeptRun) -> bool:
+        """Whether the shard that keeps it is still in the map."""
+        return self._shards.get(run.shard) is not None
+
+    def roomiest(self) -> str:
+        """The name of a shard for a new run. Raises `NoHealthyShards`."""
+        shards = self._shards.in_reach()
+        if not shards:
+            raise NoHealthyShards
+        return min(shards, key=lambda shard: (not shard.takes_enqueues, shard.fullness.full, shard.name)).name
+
+    async def _save(self, run: KeptRun, rows: Mapping[str, bytes]) -> None:
+        shard = self._shards.get(run.shard)
+        if shard is None:
+            raise ShardConnectionFailed(f"Shard {run.shard} is no longer in the map")
+        await shard.store.submit(
+            SaveSamples(
+                [
+                    StoredSample(BULK_STEP_S, run.started_ms, run.order.queue, run.id + kind, data)
+                    for kind, data in rows.items()
+                ]
+            )
+        )
+
+
+def _newest_first(runs: Iterable[KeptRun]) -> list[KeptRun]:
+    return sorted(runs, key=lambda run: (-run.started_ms, run.id))
+
+
+def _is_of(run: KeptRun, queues: Sequence[str] | None) -> bool:
+    return queues is None or run.order.queue in queues
+
+
+def _last_seen(run: KeptRun) -> KeptRun:
+    """As it is shown while its shard does not answer."""
+    if not run.is_running:
+        return run
+    detail = f"shard {run.shard}, which keeps it, is unreachable: it was last seen like this"
+    return run._replace(progress=run.progress._replace(detail=detail))
+
+
+def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, StoredSample]) -> Iterator[KeptRun]:
+    """Yields the runs of these orders, without those that have a form that this server does not know."""
+    for row in orders:
+        progress = rows.get(row.origin + _END, rows.get(row.origin + _PROGRESS))
+        try:
+            order, who, copied_ms, source, caller = _unpack_order(row.data)
+            now = RunProgress() if progress is None else _unpack_progress(progress.data)
+        except msgspec.MsgspecError:
+            continue
+        stop = row.origin + _STOP in rows
+        yield KeptRun(shard, row.origin, row.at_ms, order, who, now, stop, copied_ms, source, caller)

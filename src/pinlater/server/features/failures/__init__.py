@@ -1,0 +1,1 @@
+"""Failed attempts in groups, and which of these are muted."""

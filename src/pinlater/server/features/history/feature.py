@@ -1,0 +1,36 @@
+"""Puts the history into a server: each minute it folds what the metrics have counted."""
+
+from __future__ import annotations
+
+from pinlater.domain.history import MINUTE_MS
+from pinlater.server.features.feature import Feature
+from pinlater.server.features.history.keeper import HistoryKeeper
+from pinlater.server.features.history.methods import METHODS
+from pinlater.server.features.history.queries import HistoryQueries
+from pinlater.server.features.history.settings import HistorySettings
+from pinlater.server.front.operations import Forwarded
+from pinlater.server.maintenance.rates import RateSampler
+from pinlater.server.maintenance.runner import Periodic
+from pinlater.server.maintenance.sweeps import Sweeps
+from pinlater.server.operations.service import Service
+
+
+def _add(service: Service) -> None:
+    shards, metrics, clock = service.shards, service.metrics, service.clock
+    rates, sweeps, settings = service.of(RateSampler), service.of(Sweeps), service.of(HistorySettings)
+    keeper = HistoryKeeper(
+        shards,
+        metrics,
+        lambda: rates.counts,
+        clock,
+        service.identity.life,
+        settings,
+        lambda: sweeps.swept_by_others(),
+    )
+    service.put(HistoryQueries(service))
+    service.put(keeper)
+    if settings.max_queues > 0:
+        service.periodic.append(Periodic("history", MINUTE_MS, keeper.keep, keeper.stop))
+
+
+FEATURE = Feature(METHODS, _add, Forwarded(HistoryQueries, ("add_mark",), ("queue_history",)))

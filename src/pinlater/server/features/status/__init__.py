@@ -1,0 +1,1 @@
+"""The servers and the shards, as operators and clients see them."""

@@ -1,0 +1,1 @@
+"""The workers that this server heard lately."""
