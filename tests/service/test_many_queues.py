@@ -69,7 +69,7 @@ async def test_making_and_deleting_a_queue_reads_no_list_of_all(running: Running
     assert (await running.core.service.queues.queue_config("q")).name == "q"
     await running.core.service.queues.delete_queue("q", PASSWORD)
     assert lists == []
-    assert running.core.service.queue_cache.get("q") is None
+    assert running.core.service.queue_cache.queues.get("q") is None
 
 
 async def test_a_queue_that_was_there_keeps_its_settings_and_limits(running: RunningServer) -> None:

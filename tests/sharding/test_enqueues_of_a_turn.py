@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 from pinlater.domain.slices import SLICES
-from pinlater.server.sharding.lane_limits import WHOLE_UP_TO_ELSEWHERE
+from pinlater.server.sharding.shard_lanes import WHOLE_UP_TO_ELSEWHERE
 from pinlater.server.storage.commands import InsertJobs
 from tests.sharding.sharded_server import ShardedServer, on_shards, shards_of
 

@@ -25,7 +25,7 @@ QUEUES = 20
 
 def is_paused_at(server: SimulatedServer, queue: str) -> bool:
     assert server.app is not None
-    known = server.app.core.service.queue_cache.get(queue)
+    known = server.app.core.service.queue_cache.queues.get(queue)
     return known is not None and known.paused
 
 
@@ -81,7 +81,7 @@ def test_a_changed_queue_reaches_the_other_servers_by_message(servers: int) -> N
         await asyncio.sleep(TOLD_WITHIN_S + 1.0)
         for server in scene.alive:
             assert server.app is not None
-            known = server.app.core.service.queue_cache.get("q4")
+            known = server.app.core.service.queue_cache.queues.get("q4")
             assert known is not None
             assert known.config.max_backlog == 7
 
@@ -98,8 +98,8 @@ def test_a_deleted_queue_and_a_new_one_reach_the_other_servers_by_message() -> N
         for server in scene.alive:
             assert server.app is not None
             cache = server.app.core.service.queue_cache
-            assert cache.get("new") is not None
-            assert cache.get("q3") is None
+            assert cache.queues.get("new") is not None
+            assert cache.queues.get("q3") is None
 
     Scene(3, 2).run(work)
 

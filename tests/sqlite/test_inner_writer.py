@@ -12,7 +12,7 @@ from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.server.storage.commands import DeleteQueues, create_queues
 from pinlater.server.storage.relational import in_hand, queues
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache, row_of
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work, Writer
 from pinlater.server.storage.values import JobKey
@@ -47,10 +47,12 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
 def _memory_of(queue_cache: SqliteQueueCache) -> object:
     """The queues and counters in memory."""
     queues = {
-        entry.name: (entry.queue_id, entry.settings, [counter.row() for counter in entry.counters.values()])
+        entry.name: (entry.queue_id, entry.settings, [row_of(counter) for counter in entry.counters.values()])
         for entry in queue_cache.queues.values()
     }
-    dropped = {queue_id: [counter.row() for counter in counters] for queue_id, counters in queue_cache.dropped.items()}
+    dropped = {
+        queue_id: [row_of(counter) for counter in counters] for queue_id, counters in queue_cache.dropped.items()
+    }
     return queues, sorted(queue_cache.by_id), dropped, queue_cache.first_expiry_ms
 
 

@@ -28,7 +28,7 @@ from pinlater.server.storage.commands import (
     TimeOutClaims,
     create_queues,
 )
-from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, SqliteQueueCache
+from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, SqliteQueueCache, row_of
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey, TimeToLive
 from tests.contract.desk import Desk, DeskJob
@@ -60,13 +60,13 @@ def picture(queue_cache: SqliteQueueCache) -> dict[str, object]:
     """What the queue cache knows; bounds that may be lower than what they bound are left out."""
     return {
         "queues": {
-            name: (entry.queue_id, entry.settings, {key: counter.row() for key, counter in entry.counters.items()})
+            name: (entry.queue_id, entry.settings, {key: row_of(counter) for key, counter in entry.counters.items()})
             for name, entry in queue_cache.queues.items()
         },
         "orders": {name: list(entry.counters) for name, entry in queue_cache.queues.items()},
         "by_id": {queue_id: entry.name for queue_id, entry in queue_cache.by_id.items()},
         "same": all(queue_cache.queues[entry.name] is entry for entry in queue_cache.by_id.values()),
-        "dropped": {key: [counter.row() for counter in counters] for key, counters in queue_cache.dropped.items()},
+        "dropped": {key: [row_of(counter) for counter in counters] for key, counters in queue_cache.dropped.items()},
         "bounds": (queue_cache.first_expiry_ms, queue_cache.first_request_key_ms, queue_cache.first_key_until_ms),
         "kept": queue_cache._highest_id_kept,
     }

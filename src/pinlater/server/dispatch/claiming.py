@@ -69,7 +69,6 @@ class Claiming:
         shards = late.without_awaited(covered, request.queue) if late else covered
         if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
             shards = _newest_first(shards, waiters)
-        is_only = len(shards) == 1 and not late and not self._has_others(shards[0])
         try:
             for place, shard in enumerate(shards):
                 here = request
@@ -78,9 +77,13 @@ class Claiming:
                         call=ClaimCall(left, _holder_of(holder, look, place, self._clock.now_ms()), bytes_left)
                     )
                 try:
-                    if is_only or shard.trusted:
+                    if shard.trusted or (len(shards) == 1 and not late and not self._has_others(shard)):
                         answer = shard.lanes_of(here.queue).claim.submit(here)
-                        found = await self._delivered(shard, here, answer)
+                        try:
+                            found = await answer
+                        except asyncio.CancelledError:
+                            self._give_back_answer(shard, here, answer)
+                            raise
                     else:
                         found = await self._in_time(shard, here, waiters, late, anything=bool(claimed))
                 except PinLaterError as error:
@@ -146,28 +149,28 @@ class Claiming:
             deadlines = ShardDeadlines(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
             self._deadlines[shard.name] = deadlines
         lane = shard.lanes_of(request.queue).claim
-        if late is None:
+        asker = None if late is None else ClaimAsker(shard.name, lane, request, late)
+        answer: asyncio.Future[Claimed]
+        if asker is None:
             answer = lane.submit(request)
-            deadlines.begin(answer, waiters, request.call.limit, anything=anything)
-            return await self._delivered(shard, request, answer)
-        asker = ClaimAsker(shard.name, lane, request, late)
-        lane.submit_for(request, asker)
-        deadlines.begin(asker.answer, waiters, request.call.limit, anything=anything)
-        try:
-            return await self._delivered(shard, request, asker.answer)
-        except (PinLaterError, JobsCame):
-            late.keep(asker)
-            raise
-
-    async def _delivered(self, shard: ShardLanes, request: ClaimRequest, answer: asyncio.Future[Claimed]) -> Claimed:
-        """The answer; its jobs go back if the caller goes in the very turn of the loop in which it came."""
+        else:
+            answer = asker.answer
+            lane.submit_for(request, asker)
+        deadlines.begin(answer, waiters, request.call.limit, anything=anything)
         try:
             return await answer
         except asyncio.CancelledError:
-            # Answered and cancelled in one turn of the loop: the lane counted it as delivered.
-            if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self.undelivered(shard.name, request, answer.result())
+            self._give_back_answer(shard, request, answer)
             raise
+        except (PinLaterError, JobsCame):
+            if late is not None and asker is not None:
+                late.keep(asker)
+            raise
+
+    def _give_back_answer(self, shard: ShardLanes, request: ClaimRequest, answer: asyncio.Future[Claimed]) -> None:
+        """Gives jobs back whose caller went in the very turn of the loop in which they came: the lane counted them as delivered."""
+        if answer.done() and not answer.cancelled() and answer.exception() is None:
+            self.undelivered(shard.name, request, answer.result())
 
     def undelivered(self, shard: str, request: ClaimRequest, claimed: Claimed) -> None:
         """Releases the jobs of a claim whose caller had gone, or was told that the claim took too long."""

@@ -21,7 +21,6 @@ from pinlater.domain.ids import made_at_ms
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.sharding.guarded import shard_unreachable
-from pinlater.server.sharding.job_lanes import JobLanes
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Acked, JobKey
 from pinlater.server.telemetry.metrics import Metrics
@@ -45,31 +44,21 @@ class OnShard(NamedTuple):
     indices: list[int]
     keys: list[JobKey]
 
-    @property
-    def lanes(self) -> JobLanes:
-        """The way to the jobs, which are all of one queue."""
-        return self.shard.lanes_of(self.keys[0].queue)
-
 
 def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> list[OnShard]:
     """The jobs named, by shard. Raises `DescriptorInvalid` for the first that can't be parsed, so that nothing happens.
 
     A descriptor of another queue than `queue` (None: any), or of a shard that isn't ours, names nothing and is left out.
     """
-    if len(descriptors) == 1 <= most:
-        return _address_one(shards, queue, descriptors[0])
+    if len(descriptors) == 1 <= most:  # most requests
+        name, shard_name, priority, local_id = parse_descriptor(descriptors[0])
+        shard = shards.get(shard_name)
+        if shard is None or (queue is not None and name != queue):
+            return []
+        return [OnShard(shard, [0], [JobKey(name, priority, local_id)])]
     addressed = _Addressed(shards, queue, len(descriptors), most)
     addressed.add(descriptors)
     return addressed.parts()
-
-
-def _address_one(shards: Shards, queue: str | None, descriptor: str) -> list[OnShard]:
-    """Does what `address` does, for one job: most requests name one job."""
-    name, shard_name, priority, local_id = parse_descriptor(descriptor)
-    shard = shards.get(shard_name)
-    if shard is None or (queue is not None and name != queue):
-        return []
-    return [OnShard(shard, [0], [JobKey(name, priority, local_id)])]
 
 
 async def address_in_turns(
@@ -125,7 +114,9 @@ async def _not_in_map(
 
 def covers(parts: Sequence[OnShard], count: int) -> bool:
     """Whether none of the `count` jobs of a request was left out."""
-    return sum([len(part.keys) for part in parts]) == count
+    for part in parts:
+        count -= len(part.keys)
+    return count == 0
 
 
 def check_count(count: int, most: int) -> None:

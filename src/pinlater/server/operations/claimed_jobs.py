@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.durations import YEAR_MS, delay_fault, due_fault
@@ -64,6 +65,15 @@ _EXTEND: LaneOf = attrgetter("extend")
 _RELEASE: LaneOf = attrgetter("release")
 
 
+class ParsedAcks(NamedTuple):
+    """The acks of a request and where their jobs are. The first `succeeded` items are of jobs that succeeded."""
+
+    items: Sequence[Ack]
+    succeeded: int
+    descriptors: Sequence[str]
+    parts: Sequence[OnShard]
+
+
 class ClaimedJobs:
     """The operations on claimed jobs."""
 
@@ -91,13 +101,13 @@ class ClaimedJobs:
 
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
         """Ends attempts. Nothing happens if a descriptor can't be parsed or the queue is missing."""
-        parts = await self.parse(batch)
-        if self._queue_cache.get(batch.queue) is None:
+        acks = await self.parse(batch)
+        if self._queue_cache.queues.get(batch.queue) is None:
             await self._queue_cache.require(batch.queue)
         self.events.reported(caller)
-        return await self.carry_out(caller, batch, parts)
+        return await self.carry_out(caller, batch, acks)
 
-    async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
+    async def parse(self, batch: AckBatch) -> ParsedAcks:
         """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
         items = [*(batch.succeeded or ()), *(batch.failed or ())]
         succeeded = len(batch.succeeded or ())
@@ -111,25 +121,24 @@ class ClaimedJobs:
         if len(descriptors) <= ITEMS_A_TURN:
             parts = address(self._shards, batch.queue, descriptors, most)
             if covers(parts, len(descriptors)):
-                return parts
-        return await find_jobs(self._shards, batch.queue, descriptors, most)
+                return ParsedAcks(items, succeeded, descriptors, parts)
+        found = await find_jobs(self._shards, batch.queue, descriptors, most)
+        return ParsedAcks(items, succeeded, descriptors, found)
 
     async def carry_out(
-        self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
+        self, caller: Caller, batch: AckBatch, acks: ParsedAcks, *, then_claims: bool = False
     ) -> Sequence[AckResult]:
         """Carries out the acks of a parsed batch. `then_claims`: a claim waits for them.
 
         Returns what became of those of jobs that succeeded, then of the others.
         """
-        items = [*(batch.succeeded or ()), *(batch.failed or ())]
-        succeeded = len(batch.succeeded or ())
-        descriptors = [item.descriptor for item in items]
+        items, succeeded, descriptors, parts = acks
         answers = await self._tell(
             batch.queue,
             descriptors,
             parts,
             _FINISH,
-            lambda part: _acks(items, succeeded, part),
+            partial(_acks, items, succeeded),
             per_item_errors=bool(batch.per_item_errors),
             then_claims=then_claims,
         )
@@ -165,7 +174,7 @@ class ClaimedJobs:
             return await self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=then_claims)
 
         def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
-            return lane_of(part.lanes).submit(orders(part))
+            return lane_of(part.shard.lanes_of(queue)).submit(orders(part))
 
         answers = await on_each_shard(parts, act, answers)
         for error in unknown.values():  # what is on other shards is done

@@ -21,7 +21,7 @@ from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, content_bytes
 from pinlater.server.storage.commands import PeekJobs
 from pinlater.server.storage.values import ClaimCall, raise_error
-from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import AckResult, DequeueRequest
 
 # Long enough that a caller who sends the same acks with each dequeue does not spin.
@@ -52,6 +52,7 @@ class Dequeue:
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
+        self._jobs_bytes_max = settings.jobs_bytes_max
 
     async def dequeue(self, caller: Caller, request: DequeueRequest) -> DequeueResult:
         """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
@@ -59,20 +60,20 @@ class Dequeue:
         _check(request)
         batch, wait_ms = request.acks, min(request.wait_ms or 0, self._settings.max_wait_ms)
         if batch is None:
-            queue = self._queue_cache.get(request.queue) or await self._queue_cache.require(request.queue)
+            queue = self._queue_cache.queues.get(request.queue) or await self._queue_cache.require(request.queue)
             results: Sequence[AckResult] = ()
         else:
-            parts = await self._claimed_jobs.parse(batch)
+            acks = await self._claimed_jobs.parse(batch)
             queue = await self._queue_cache.require(request.queue)
             await self._queue_cache.require(batch.queue)
             try:
-                results = await self._claimed_jobs.carry_out(caller, batch, parts, then_claims=request.limit > 0)
+                results = await self._claimed_jobs.carry_out(caller, batch, acks, then_claims=request.limit > 0)
             except PinLaterError as error:
                 raise adding(error, " (the acks that rode along failed, so nothing was claimed)") from error
             if wait_ms > _WAIT_WITH_ERRORS_MS and any(result.outcome == Outcome.ERROR for result in results):
                 wait_ms = _WAIT_WITH_ERRORS_MS
         settings = self._settings
-        bytes_max = settings.jobs_bytes_max - (_outcome_bytes(results) if results else 0)
+        bytes_max = self._jobs_bytes_max - (_outcome_bytes(results) if results else 0)
         limit = min(request.limit, settings.max_dequeue_limit, bytes_max // (2 * JOB_BYTES) or 1)
         bytes_max -= limit * JOB_BYTES
         if request.dry_run:
@@ -87,37 +88,26 @@ class Dequeue:
             request.coverage,
             wait_ms,
         )
-        claimed = await self._claim(claim)
+        try:
+            claimed = await self._dispatcher.claim(claim)
+        except DequeueRateLimited:
+            self._metrics.queue(queue.name).dequeue_requests_rate_limited += 1
+            raise
         if claimed:
-            self._note_jobs(asking, claimed)
+            self._count(asking, queue.name, claimed)
+        else:
+            self._metrics.queue(queue.name).dequeue_requests_empty += 1
         return DequeueResult(claimed, results)
 
-    def _note_jobs(self, asking: Any, claimed: Sequence[FromShard]) -> None:
+    def _count(self, asking: Any, queue: str, claimed: Sequence[FromShard]) -> None:
+        """Counts jobs that are handed out; tells the listener of them. `asking`: what it answered when the worker asked."""
+        metrics, now_ms = self._metrics.queue(queue), self._clock.now_ms()
         number = deadline_ms = 0
         for _, jobs, _ in claimed:
             number += len(jobs)
             for job in jobs:
                 if job.claim_deadline_ms > deadline_ms:
                     deadline_ms = job.claim_deadline_ms
-        self.events.handed_out(asking, number, max(0, deadline_ms - self._clock.now_ms()))
-
-    async def _claim(self, request: ClaimRequest) -> list[FromShard]:
-        metrics = self._metrics.queue(request.queue)
-        try:
-            claimed = await self._dispatcher.claim(request)
-        except DequeueRateLimited:
-            metrics.dequeue_requests_rate_limited += 1
-            raise
-        if claimed:
-            self._count(metrics, claimed)
-        else:
-            metrics.dequeue_requests_empty += 1
-        return claimed
-
-    def _count(self, metrics: QueueMetrics, claimed: Sequence[FromShard]) -> None:
-        now_ms = self._clock.now_ms()
-        for _, jobs, _ in claimed:
-            metrics.dequeue += len(jobs)
             if len(jobs) == 1:
                 [job] = jobs
                 metrics.dequeue_delay_ms.record(now_ms - job.run_after_ms)
@@ -126,6 +116,8 @@ class Dequeue:
                 continue
             metrics.dequeue_delay_ms.record_each([now_ms - job.run_after_ms for job in jobs])
             metrics.first_dequeue_delay_ms.record_each([now_ms - job.created_at_ms for job in jobs if job.attempt == 1])
+        metrics.dequeue += number
+        self.events.handed_out(asking, number, max(0, deadline_ms - now_ms))
 
     async def _peek(self, request: DequeueRequest, limit: int, bytes_left: int) -> list[FromShard]:
         shown: list[FromShard] = []

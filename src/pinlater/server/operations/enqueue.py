@@ -78,7 +78,7 @@ class Enqueue:
             standstill.found(now_s)
             raise RequestTooOld
         queue, jobs, request_key = asked.queue, asked.jobs, asked.request_key or None
-        known = self._queue_cache.get(queue) or await self._queue_cache.require(queue)
+        known = self._queue_cache.queues.get(queue) or await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
         unique = self._check(jobs, request_key, now_ms)
         if len(jobs) > ITEMS_A_TURN:

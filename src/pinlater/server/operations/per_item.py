@@ -68,7 +68,8 @@ class PerItem:
         try:
             for part in parts:
                 try:
-                    sent.append((part, self._send(part, lane_of(part.lanes), orders(part), holds_up=holds_up)))
+                    lane = lane_of(part.shard.lanes_of(part.keys[0].queue))  # the jobs of a part are all of one queue
+                    sent.append((part, self._send(part, lane, orders(part), holds_up=holds_up)))
                 except PinLaterError as error:
                     _fail(part, error, answers)
             for part, answer in sent:

@@ -45,7 +45,8 @@ class QueueCache:
         self._dispatcher = dispatcher
         self._clock = clock
         self._shared = any(shard.unguarded.capabilities.shared for shard in shards)
-        self._queues: dict[str, Queue] = {}
+        self.queues: dict[str, Queue] = {}
+        """All queues by name, as of the last read of the store and what this server did since. Only to be read from outside."""
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
         self._next_look: asyncio.Task[None] | None = None
@@ -66,36 +67,27 @@ class QueueCache:
         self._read_s = -math.inf
         self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last look
 
-    @property
-    def queues(self) -> Mapping[str, Queue]:
-        """All queues by name, as of the last read of the store."""
-        return self._queues
-
-    def get(self, name: str) -> Queue | None:
-        """The queue, if it is known; no I/O."""
-        return self._queues.get(name)
-
     async def require(self, name: str) -> Queue:
         """The queue; raises `QueueNotFound`. Looks into the store if another server may have made it."""
-        queue = self._queues.get(name)
+        queue = self.queues.get(name)
         if queue is not None:
             return queue
         if self._shared:
             await self.look()
-            queue = self._queues.get(name)
+            queue = self.queues.get(name)
             if queue is not None:
                 return queue
         raise QueueNotFound.of(name)
 
     def can_hold(self, name: str) -> bool:
         """Whether the queue is known, or may be made."""
-        return name in self._queues or len(self._queues) < self.queues_max
+        return name in self.queues or len(self.queues) < self.queues_max
 
     def add(self, queue: Queue) -> None:
         """Notes that the queue and its settings are in the store."""
         self._note(queue.name, queue)
-        before = self._queues.get(queue.name)
-        self._queues[queue.name] = queue
+        before = self.queues.get(queue.name)
+        self.queues[queue.name] = queue
         self._dispatcher.limits.add(queue)
         if before is not None and before != queue:
             self._dispatcher.wakeups.look_again(queue.name)
@@ -103,7 +95,7 @@ class QueueCache:
     def remove(self, name: str) -> None:
         """Notes that the queue is no longer in the store."""
         self._note(name, None)
-        self._queues.pop(name, None)
+        self.queues.pop(name, None)
         self._dispatcher.limits.remove(name)
         self._dispatcher.wakeups.queue_gone(name)
 
@@ -193,7 +185,7 @@ class QueueCache:
             self._readers -= 1
             if not self._readers:
                 self._noted.clear()
-        before, self._queues = self._queues, known
+        before, self.queues = self.queues, known
         self.limits_changed()
         for name in [name for name in before if name not in known]:
             self._dispatcher.wakeups.queue_gone(name)
@@ -232,7 +224,7 @@ class QueueCache:
         for shard, queues in lists:
             newer = []
             for queue in queues:
-                known = self._queues.get(queue.name, queue)
+                known = self.queues.get(queue.name, queue)
                 if is_behind(queue, known):
                     behind.add((shard.name, queue))
                     if (shard.name, queue) in self._behind:
@@ -262,7 +254,7 @@ class QueueCache:
 
     def limits_changed(self) -> None:
         """The limits' files may have changed: the dispatcher takes over what holds now."""
-        self._dispatcher.limits.refresh(self._queues)
+        self._dispatcher.limits.refresh(self.queues)
 
 
 def _retrieve(look: asyncio.Task[None]) -> None:

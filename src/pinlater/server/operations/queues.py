@@ -96,7 +96,7 @@ class Queues:
             if not self._queue_cache.can_hold(name):
                 raise TooManyQueues.of(name, self._queue_cache.queues_max)
         away = [shard for shard in self._shards if not shard.healthy]
-        known = self._queue_cache.get(name)
+        known = self._queue_cache.queues.get(name)
         # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
         life = known.life if known is not None and not away else Life(self._later_than(known))
         with contextlib.nullcontext() if known is not None else self._telling():
@@ -140,7 +140,7 @@ class Queues:
             raise PasswordInvalid.of(configured=self._passwords.configured)
         self._refuse_old(began_s)
         kept_by = self._away()  # also if they are back before this is done
-        deleted_ms = self._later_than(self._queue_cache.get(name))
+        deleted_ms = self._later_than(self._queue_cache.queues.get(name))
         newest_ms = await self._delete(name, deleted_ms)
         while newest_ms >= deleted_ms:  # by a clock that is ahead of this server's, or just now
             if self._is_old(began_s):
@@ -277,7 +277,7 @@ class Queues:
         return [result for result in results if not isinstance(result, BaseException)]
 
     def _stats(self, name: str, counts: Sequence[PriorityCounts], incomplete: bool) -> structs.QueueStats:
-        queue = self._queue_cache.get(name)
+        queue = self._queue_cache.queues.get(name)
         due = [each.oldest_due_at_ms for each in counts if each.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
         # A job's run-after may be any number, and the age must be one that the wire can say.

@@ -47,3 +47,4 @@ class Fullness:
     def forget(self) -> None:
         """The shard is no longer asked to take enqueues, so it refuses none."""
         self.reason = ""
+        self._full_until = 0.0

@@ -29,28 +29,21 @@ class ClaimRequest(NamedTuple):
     search: bool = False
 
 
-def by_queue(requests: Sequence[ClaimRequest]) -> dict[str, list[int]]:
-    """The indices of each queue's requests."""
-    if len(requests) == 1:
-        return {requests[0].queue: [0]}
-    indices: dict[str, list[int]] = {}
-    for index, request in enumerate(requests):
-        indices.setdefault(request.queue, []).append(index)
-    return indices
-
-
 def orders_of(
-    requests: Sequence[ClaimRequest], indices_by_queue: dict[str, list[int]], owns: Callable[[str], bool]
-) -> list[ClaimOrder]:
-    """An order for each queue.
+    requests: Sequence[ClaimRequest], owns: Callable[[str], bool]
+) -> tuple[dict[str, list[int]], list[ClaimOrder]]:
+    """Returns the indices of each queue's requests, and an order for each queue.
 
     Together they load no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
     """
     queue, call, timeout_ms, _, _, search = requests[0]
     if len(requests) == 1 and call.max_bytes <= _CLAIM_BYTES_MAX:
-        return [ClaimOrder(queue, [call], timeout_ms, _CLAIM_BYTES_MAX, owns(queue) and not search)]
+        return {queue: [0]}, [ClaimOrder(queue, [call], timeout_ms, _CLAIM_BYTES_MAX, owns(queue) and not search)]
+    indices_by_queue: dict[str, list[int]] = {}
+    for index, request in enumerate(requests):
+        indices_by_queue.setdefault(request.queue, []).append(index)
     most_bytes = _CLAIM_BYTES_MAX // len(requests)
-    return [
+    return indices_by_queue, [
         ClaimOrder(
             queue,
             _within([requests[i].call for i in indices], most_bytes),

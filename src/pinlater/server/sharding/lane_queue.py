@@ -135,7 +135,9 @@ class LaneQueue(ABC, Generic[Item, Result]):
                 self._successor.submit_for(item, asker)
                 return
             raise Draining
-        self._take_over(item, asker, weight)
+        self._waiting.append((item, asker, weight))
+        self._weight += weight
+        self._start()
 
     @property
     def has_late_calls(self) -> bool:
@@ -169,15 +171,14 @@ class LaneQueue(ABC, Generic[Item, Result]):
         self._successor = successor
         waiting = list(self._waiting)
         self._waiting.clear()
-        for item, asker, weight in waiting:
-            self._weight -= weight
-            if not asker.done():
-                successor._take_over(item, asker, weight)
+        self._weight -= sum([weight for _, _, weight in waiting])
+        successor._take_over([entry for entry in waiting if not entry[1].done()])
 
-    def _take_over(self, item: Item, asker: Asker[Result], weight: int) -> None:
-        self._waiting.append((item, asker, weight))
-        self._weight += weight
-        self._start()
+    def _take_over(self, entries: list[LaneEntry[Item, Result]]) -> None:
+        if entries:
+            self._waiting += entries
+            self._weight += sum([weight for _, _, weight in entries])
+            self._start()
 
     # --- calls ------------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from pinlater.domain.clock import Clock
@@ -32,9 +33,8 @@ from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
 from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.job_lanes import JobLanes
 from pinlater.server.sharding.joined import JoinedItems, LaneResults
-from pinlater.server.sharding.joined_claims import ClaimRequest, by_queue, orders_of, share_out
+from pinlater.server.sharding.joined_claims import ClaimRequest, orders_of, share_out
 from pinlater.server.sharding.lane import Lane
-from pinlater.server.sharding.lane_limits import CLAIMS_WAITING_MAX, WHOLE_UP_TO_ELSEWHERE, weight_of_insert
 from pinlater.server.sharding.lane_queue import LaneQueue, Result
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.writer_lane import WriterLane
@@ -61,6 +61,13 @@ from pinlater.server.storage.values import (
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
+
+# A waiting claim costs nothing until it gets jobs: ten thousand that ask for a thousand jobs each may all look again at once.
+_CLAIMS_WAITING_MAX = 10_000_000
+# If one call took all waiting requests, the store's process and this one would only wait for each other. So this many requests share one.
+WHOLE_UP_TO_ELSEWHERE = 24
+# This many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
+_BYTES_A_JOB = 4096
 
 
 class ShardLanes:
@@ -106,13 +113,13 @@ class ShardLanes:
         self._reason_logged = ""
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
         self.insert: LaneQueue[InsertRequest, Inserted] = self._lane(
-            "insert", self._join_inserts, weigh=weight_of_insert
+            "insert", self._join_inserts, weigh=_weight_of_insert
         )
         self.claim: LaneQueue[ClaimRequest, Claimed] = self._lane(
             "claim",
             self._join_claims,
-            waiting_max=CLAIMS_WAITING_MAX,
-            weigh=lambda request: request.call.limit,
+            waiting_max=_CLAIMS_WAITING_MAX,
+            weigh=attrgetter("call.limit"),
             orphaned=self._give_back,
         )
         self.finish: LaneQueue[Sequence[JobAck], Sequence[Acked]] = self._lane_of_lists("finish", FinishJobs)
@@ -184,6 +191,12 @@ class ShardLanes:
         """Whether new enqueues and claims go here while there are others."""
         return self.healthy and not self.stalled
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether new enqueues go here while there are others: the shard takes them, and is in reach, quick and not full."""
+        quick = self.takes_enqueues and self.healthy and not self.stalled
+        return quick and not (self.fullness.reason and self.fullness.full)
+
     # --- which way ----------------------------------------------------------------------------------------------------------
 
     def lanes_of(self, queue: str) -> JobLanes:
@@ -246,8 +259,7 @@ class ShardLanes:
         return any_wait
 
     def _join_claims(self, requests: list[ClaimRequest]) -> JoinedItems[Claimed]:
-        indices_by_queue = by_queue(requests)
-        orders = orders_of(requests, indices_by_queue, self.owns)
+        indices_by_queue, orders = orders_of(requests, self.owns)
         return JoinedItems(ClaimJobs(orders, self.clock.now_ms()), partial(self._claimed, requests, indices_by_queue))
 
     def _claimed(
@@ -413,6 +425,14 @@ class ShardLanes:
             logger.warning("a shard could not be closed in time", extra={"shard": self.name})
         elif (error := closed.exception()) is not None:
             raise error
+
+
+def _weight_of_insert(request: InsertRequest) -> int:
+    """Returns what a request counts against the bounds of its lane, in jobs of ordinary size."""
+    jobs = request.jobs
+    if len(jobs) == 1:  # most requests
+        return 1 + len(jobs[0].body) // _BYTES_A_JOB
+    return len(jobs) + sum([len(job.body) for job in jobs]) // _BYTES_A_JOB
 
 
 def _parts(lists: Sequence[Sequence[Any]], results: Sequence[Result]) -> list[Sequence[Result]]:

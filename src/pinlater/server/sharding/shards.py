@@ -82,7 +82,7 @@ class Shards:
         if not tried:
             shards = self._all
             shard = shards[0] if len(shards) == 1 else self._chosen.get(queue) or self._choose(queue)
-            if shard.takes_enqueues and shard.usable and not shard.fullness.full:  # as good as any; most often so
+            if shard.takes_more:  # as good as any; most often so
                 return shard
         return self.random.choice(self._best(self._enqueueable(tried)))
 
@@ -90,7 +90,7 @@ class Shards:
         """A shard for what this turn of the loop stores in the queue."""
         if not self._chosen:
             asyncio.get_running_loop().call_soon(self._chosen.clear)
-        able = [shard for shard in self._all if shard.takes_enqueues and shard.usable and not shard.fullness.full]
+        able = [shard for shard in self._all if shard.takes_more]
         found = [shard for shard in able if shard.owns(queue)] or able or self._all
         shard = self._chosen[queue] = found[int(self.random.random() * len(found))]
         return shard
@@ -102,9 +102,7 @@ class Shards:
         """
         if not tried:
             shard = self._by_name[rendezvous_home(key, self._names)]
-            if (
-                shard.takes_enqueues and shard.usable and not shard.fullness.full
-            ):  # first among those that are as good, too
+            if shard.takes_more:  # first among those that are as good, too
                 return shard
         candidates = self._enqueueable(tried)
         found = {shard.name: shard for shard in (candidates if repeat else self._best(candidates))}

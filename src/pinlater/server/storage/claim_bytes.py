@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.values import ClaimOrder
 
 JOB_BYTES = 640
 """The most that an answer has of a job beside its body and headers: three times its descriptor, its claim token, and numbers."""
+_BYTES_TOGETHER_MAX = attrgetter("bytes_together_max")
 _LENGTHS_BYTES = 8  # of a header: those of its name and of its value
 
 
@@ -31,4 +33,4 @@ class BytesTogether:
     __slots__ = ("left",)
 
     def __init__(self, orders: Sequence[ClaimOrder]) -> None:
-        self.left = min([order.bytes_together_max for order in orders], default=0)
+        self.left = min(map(_BYTES_TOGETHER_MAX, orders), default=0)

@@ -55,13 +55,26 @@ class GaugeReading(NamedTuple):
     values: Mapping[str, float]
 
 
+class _QueueHandles(dict[str, QueueMetrics]):
+    """The handles of queues by name; one is made when it is asked for first. Past `most` queues the others share that of `OVERFLOW`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __missing__(self, name: str) -> QueueMetrics:
+        key = name if len(self) < self._most else OVERFLOW
+        return self.setdefault(key, QueueMetrics(key))
+
+
 class Metrics:
     """All numbers of one server."""
 
     def __init__(self, queues_max: int = 10_000, names_max: int = 1_000) -> None:
-        self._queues_max = queues_max
         self._names_max = names_max
-        self._queues: dict[str, QueueMetrics] = {}
+        self._queues = _QueueHandles(queues_max)
+        self.queue: Callable[[str], QueueMetrics] = self._queues.__getitem__
+        """Returns the handle of an existing queue. Don't ask for names that no store has confirmed: each takes a place."""
         self._methods: dict[str, MethodMetrics] = {}
         self._counters: dict[str, int] = {}
         self._gauges: dict[str, tuple[Gauge, Callable[[], Mapping[str, float]]]] = {}
@@ -69,15 +82,6 @@ class Metrics:
         self.labels: dict[str, str] = {}
 
     # --- writing ----------------------------------------------------------------------------------------------------------
-    def queue(self, name: str) -> QueueMetrics:
-        """The handle of an existing queue. Don't ask for names that no store has confirmed: each takes a place."""
-        found = self._queues.get(name)
-        return found if found is not None else self._new_queue(name)
-
-    def _new_queue(self, name: str) -> QueueMetrics:
-        key = name if len(self._queues) < self._queues_max else OVERFLOW
-        return self._queues.setdefault(key, QueueMetrics(key))
-
     def forget_queue(self, name: str) -> None:
         """The queue was deleted: its numbers go, its place is free."""
         self._queues.pop(name, None)

@@ -78,7 +78,7 @@ class HistoryQueries:
             raise InvalidArgument(f"From 1 to {QUEUES_MAX} queues in one request, not {len(names)}", detail="TOO_MANY")
         if len(names) == 1:
             return [await self._queue_cache.require(names[0])]
-        found = [self._queue_cache.get(name) for name in dict.fromkeys(names)]
+        found = [self._queue_cache.queues.get(name) for name in dict.fromkeys(names)]
         return [queue for queue in found if queue is not None]
 
     async def _history(

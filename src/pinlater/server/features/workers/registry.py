@@ -168,10 +168,10 @@ class WorkerRegistry(ClaimEvents):
 
     def reported(self, caller: Caller) -> None:
         """Counts only if callers of the source name no process."""
-        source = caller.source
-        entry = self._entries.get((kept_source(source) if len(source) > SOURCE_CHARS_MAX else source, 0))
+        source = kept_source(caller.source)
+        entry = self._entries.get((source, 0))
         if entry is not None and entry.heard_s is not None:
-            self._heard(caller)
+            entry, entry.heard_s = self._entry(source, 0)
 
     def late(self, caller: Caller, queue: str, number: int) -> None:
         entry, now_s = self._entry(kept_source(caller.source), 0)

@@ -9,6 +9,7 @@ A claim of queues in which nothing is due is answered from the counters in memor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
@@ -30,6 +31,7 @@ _READ_MAX = 1_000
 # From here on the plain jobs of one call go in by one statement over a list of ids.
 _LIST_MIN = 6
 
+_LIMIT, _JOBS = attrgetter("limit"), attrgetter("jobs")
 _SELECT_DUE = sql("select_due")
 _SELECT_PROGRESS = sql("select_progress")
 _DELETE_READY_THROUGH = sql("delete_ready_through")
@@ -108,10 +110,12 @@ class _OpenOrder:
         self._queue = queue
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
-        self._shares = [_Share(call) for call in order.calls]
-        self._open = iter([share for share in self._shares if share.limit > 0])
+        self._until_ms = later(now_ms, order.claim_timeout_ms)
+        self._shares = list(map(_Share, order.calls))
+        wanting = [share for share in self._shares if share.limit > 0]
+        self._open = iter(wanting)
         self._share = next(self._open, None)
-        self._wanted = sum([share.limit for share in self._shares if share.limit > 0])
+        self._wanted = sum(map(_LIMIT, wanting))
         self._rows: list[object] = []
         self._expired: list[int] = []
         self._ended = 0  # expired jobs that have become FAILED
@@ -134,7 +138,7 @@ class _OpenOrder:
             dialect.count_lost(len(self._lost))
         a_call_wants_more = self._call_full_by_bytes or self._share is not None
         due_ms = first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else None
-        return Claimed([share.jobs for share in self._shares], due_ms, self._ended, self._bytes_ran_out)
+        return Claimed(list(map(_JOBS, self._shares)), due_ms, self._ended, self._bytes_ran_out)
 
     def _take(self, counter: Counter) -> None:
         """All that can be had of one priority."""
@@ -171,8 +175,7 @@ class _OpenOrder:
         share = self._share
         assert share is not None  # noqa: S101 the caller looked
         priority = counter.priority
-        now_ms = self._now_ms
-        until_ms = later(now_ms, self._timeout_ms)
+        until_ms = self._until_ms
         make = tuple.__new__
         take_waiting = counter.take_waiting
         claimed = used = 0
@@ -242,10 +245,8 @@ class _OpenOrder:
         ids = share.plain
         if not ids:
             return
-        now_ms = self._now_ms
-        timeout_ms = self._timeout_ms
         descriptor, source, token = share.holder
-        about = (self._queue.queue_id, priority, now_ms, later(now_ms, timeout_ms), timeout_ms)
+        about = (self._queue.queue_id, priority, self._now_ms, self._until_ms, self._timeout_ms)
         if len(ids) >= _LIST_MIN:
             self._execute(_INSERT_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter, itemgetter
 
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
@@ -12,6 +13,7 @@ from pinlater.server.storage.sqlite.statements import OfIds
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Acked, JobAck
 
+_JOB_ID, _FIRST = attrgetter("key.id"), itemgetter(0)
 _SELECT_CLAIMS = OfIds("select_claims")
 _FINISH_CLAIMS = OfIds("finish_claims")
 _DELETE_CLAIMS = OfIds("delete_rows", "claims")
@@ -20,7 +22,8 @@ _DELETE_CLAIMS = OfIds("delete_rows", "claims")
 def finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """The plain acks all at once, then the others."""
     execute = transaction.execute
-    claims = {row[0]: row for row in _SELECT_CLAIMS.run(execute, [ack.key.id for ack in acks])}
+    rows = _SELECT_CLAIMS.run(execute, list(map(_JOB_ID, acks))).fetchall()
+    claims = dict(zip(map(_FIRST, rows), rows, strict=True))
     queues = transaction.queue_cache.queues
     plain, counts, others = split(acks, claims, queues)
     results: list[Acked] = [SUCCEEDED] * len(acks)

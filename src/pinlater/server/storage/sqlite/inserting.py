@@ -9,6 +9,7 @@ A call of very many jobs, or of very many bytes, does the same in steps of the w
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from operator import attrgetter
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import NewJob
@@ -20,6 +21,8 @@ from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, s
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
+_REQUEST_KEY = attrgetter("request_key")
+_ID, _BODY, _UNIQUE = attrgetter("id"), attrgetter("body"), attrgetter("unique")
 _INSERT_PLAIN_JOBS = Rows("insert_plain_jobs")
 _INSERT_JOBS = Rows("insert_jobs")
 _INSERT_EXPIRIES = Rows("insert_expiries")
@@ -37,9 +40,9 @@ _SAVE_UNIQUE_KEY = sql("save_unique_key")
 def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them."""
     batch = _Batch(transaction, now_ms)
-    if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
+    if any(map(_REQUEST_KEY, requests)):
         batch.recall(requests)
-    results = [batch.add(request) for request in requests]
+    results = list(map(batch.add, requests))
     batch.store()
     return results
 
@@ -51,8 +54,11 @@ _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
 def is_long(requests: Sequence[InsertRequest]) -> bool:
     """Whether a call would hold the loop for long."""
-    sizes = [len(job.body) for request in requests for job in request.jobs]
-    return len(sizes) > _LONG_JOBS or sum(sizes) > _LONG_BYTES
+    jobs = size = 0
+    for request in requests:
+        jobs += len(request.jobs)
+        size += sum(map(len, map(_BODY, request.jobs)))
+    return jobs > _LONG_JOBS or size > _LONG_BYTES
 
 
 def insert_in_steps(
@@ -60,7 +66,7 @@ def insert_in_steps(
 ) -> Generator[None, None, list[Inserted | PinLaterError]]:
     """Does what `insert` does; yields between two steps. The transaction must let nothing else in meanwhile."""
     batch = _Batch(transaction, now_ms)
-    if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
+    if any(map(_REQUEST_KEY, requests)):
         batch.recall(requests)
     results: list[Inserted | PinLaterError] = []
     for request in requests:
@@ -121,14 +127,15 @@ class _Batch:
                 return answered
         jobs = request.jobs
         existing: dict[int, KeyHolder] = {}
-        if any([job.unique is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
+        if any(map(_UNIQUE, jobs)):
             self._look_for_keys(queue, jobs, existing, {})
+            jobs = new_jobs(jobs, existing)
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
-        self._add_rows(queue, new_jobs(jobs, existing))
+        self._add_rows(queue, jobs)
         if existing or request.request_key is not None:
             return self._answer(queue, request, existing)
-        return tuple.__new__(Inserted, ([job.id for job in jobs], existing, False))  # quicker than the class's own call
+        return tuple.__new__(Inserted, (list(map(_ID, jobs)), existing, False))  # quicker than the class's own call
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """As `add`, with the rows stored step by step."""
@@ -140,7 +147,7 @@ class _Batch:
             if answered is not None:
                 return answered
         existing: dict[int, KeyHolder] = {}
-        if any(job.unique is not None for job in request.jobs):
+        if any(map(_UNIQUE, request.jobs)):
             taken: dict[str, KeyHolder] = {}
             first = 0
             for part in _steps(request.jobs):

@@ -12,7 +12,7 @@ needs no transaction (`claiming.recall`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 from pinlater.domain.descriptor import I64_MAX
@@ -30,7 +30,8 @@ NEVER_MS = I64_MAX
 # A transaction that changed more queues than this is taken back by reading all of them.
 _CHANGED_MAX = 1_000
 _SAVE_COUNTER = sql("save_counter")
-_COLUMNS = attrgetter(*STATEMENTS["save_counter"].parameters)
+row_of: Callable[[Counter], tuple[int, ...]] = attrgetter(*STATEMENTS["save_counter"].parameters)
+"""Returns the row of a counter as `save_counter` takes it."""
 
 
 class Counter:
@@ -71,10 +72,6 @@ class Counter:
         self.pending, self.future, self.in_progress = pending, future, in_progress
         self.succeeded, self.failed = succeeded, failed
         self.future_from_ms, self.future_from_exact = (self.mark_ms, False) if future else (NEVER_MS, True)
-
-    def row(self) -> tuple[int, ...]:
-        row: tuple[int, ...] = _COLUMNS(self)
-        return row
 
     def move_mark(self, now_ms: int) -> None:
         """Takes the mark to now if that costs nothing: no future job lies between. `advance_due` does the rest."""
@@ -280,7 +277,7 @@ class SqliteQueueCache:
                 self._highest_id_kept = self.highest_id
         for counter in self._touched:
             if counter.queue_id in self.by_id:
-                execute(_SAVE_COUNTER, counter.row())
+                execute(_SAVE_COUNTER, row_of(counter))
             self._changed.add(counter.queue_id)
         self._touched.clear()
 

@@ -105,19 +105,19 @@ def _relational(work: Change[P, T]) -> Callable[P, Work[T]]:
 
 def _insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inserted | PinLaterError]]:
     if inserting.is_long(requests):
-        return in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
-    return Work(lambda t: inserting.insert(t, requests, now_ms))
+        return in_steps(partial(inserting.insert_in_steps, requests=requests, now_ms=now_ms))
+    return Work(partial(inserting.insert, requests=requests, now_ms=now_ms))
 
 
 def _claim(orders: Sequence[ClaimOrder], now_ms: int) -> Work[Sequence[Claimed | PinLaterError]]:
     return Work(
-        lambda t: claiming.claim(t, orders, now_ms),
-        recall=lambda queue_cache: claiming.recall(queue_cache, orders, now_ms),
+        partial(claiming.claim, orders=orders, now_ms=now_ms),
+        recall=partial(claiming.recall, orders=orders, now_ms=now_ms),
     )
 
 
 def _finish(acks: Sequence[JobAck], now_ms: int) -> Work[Sequence[Acked]]:
-    return Work(lambda t: finishing.finish(t, acks, now_ms))
+    return Work(partial(finishing.finish, acks=acks, now_ms=now_ms))
 
 
 # The commands of lanes.
@@ -151,6 +151,7 @@ class SqliteShard(RelationalShard):
         body_bytes_max=_BODY_BYTES_MAX,
         in_order=True,
     )
+    slot = 0  # no other server uses the file
 
     def __init__(
         self,
@@ -205,10 +206,6 @@ class SqliteShard(RelationalShard):
     async def size(self) -> ShardSize:
         """The lengths of the file and of its log."""
         return ShardSize(*self._open.file_identity.lengths())
-
-    @property
-    def slot(self) -> int:
-        return 0
 
     @property
     def highest_id(self) -> int:

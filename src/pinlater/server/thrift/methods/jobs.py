@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Any
 
 from pinlater.domain.access import DRY_RUN
@@ -19,8 +19,8 @@ from pinlater.wire.generated import structs
 
 
 # --- enqueue ------------------------------------------------------------------------------------------------------------------
-async def _enqueue_jobs(service: Service, call: structs.enqueueJobs_args) -> structs.Enqueued:
-    return await service.enqueuing.enqueue(call.request, call.arrived_s)
+def _enqueue_jobs(service: Service, call: structs.enqueueJobs_args) -> Awaitable[structs.Enqueued]:
+    return service.enqueuing.enqueue(call.request, call.arrived_s)
 
 
 async def _enqueue_in_span(tracing: Tracing, handle: Handler, service: Service, call: Any) -> Any:
@@ -109,14 +109,14 @@ async def _dequeue_in_span(tracing: Tracing, handle: Handler, service: Service, 
 
 
 # --- acks ---------------------------------------------------------------------------------------------------------------------
-async def _ack_dequeued_jobs(service: Service, call: structs.ackDequeuedJobs_args) -> None:
+def _ack_dequeued_jobs(service: Service, call: structs.ackDequeuedJobs_args) -> Awaitable[object]:
     """Its answer has no outcomes, so an error of a single item would be lost."""
     call.request.per_item_errors = None
-    await service.claimed_jobs.acknowledge(caller(call.context), call.request)
+    return service.claimed_jobs.acknowledge(caller(call.context), call.request)
 
 
-async def _ack_jobs(service: Service, call: structs.ackJobs_args) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.acknowledge(caller(call.context), call.request)
+def _ack_jobs(service: Service, call: structs.ackJobs_args) -> Awaitable[Sequence[structs.AckResult]]:
+    return service.claimed_jobs.acknowledge(caller(call.context), call.request)
 
 
 # --- claims that last ---------------------------------------------------------------------------------------------------------
