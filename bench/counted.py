@@ -30,6 +30,7 @@ from pinlater.server.storage.commands import (
 )
 from pinlater.server.storage.interface import BegunBatch, WaitingBatch
 from pinlater.server.storage.sqlite.shard import SqliteShard
+from pinlater.server.storage.sqlite.writer import Writer
 
 # What the periodic runner asks, however many queues and waits there are.
 PERIODIC = frozenset(
@@ -78,14 +79,14 @@ class CountedBatch:
 def main() -> None:
     """Runs the command line with every command of the store counted."""
     target = Path(sys.argv.pop(1))
-    submit, join = SqliteShard.submit, SqliteShard.join
+    submit, join = SqliteShard.submit, Writer.join
 
     def submit_counted(shard: SqliteShard, command: Command[Any]) -> Coroutine[Any, Any, Any]:
         _CALLS[type(command).__name__] += 1
         return submit(shard, command)
 
     SqliteShard.submit = submit_counted  # type: ignore[method-assign, assignment]
-    SqliteShard.join = lambda shard, batch: join(shard, CountedBatch(batch))  # type: ignore[method-assign, assignment]
+    Writer.join = lambda writer, batch, works: join(writer, CountedBatch(batch), works)  # type: ignore[method-assign, assignment]
 
     connect = sqlite3.connect
 

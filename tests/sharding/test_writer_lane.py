@@ -23,15 +23,15 @@ class DoublingWriter:
         self.joined: list[WaitingBatch] = []
         self.refusals: list[PinLaterError] = []
         self.is_closed = False
-        self.lane: WriterLane[int, int] = WriterLane("test", self._join, self._submit, orphaned=self._orphaned)
+        self.lane: WriterLane[int, int] = WriterLane("test", self._make, self, orphaned=self._orphaned)
         self.orphans: list[tuple[int, int]] = []
 
-    def _submit(self, batch: WaitingBatch) -> None:
+    def join(self, batch: WaitingBatch) -> None:
         if self.is_closed:
             raise ShardConnectionFailed("closed")
         self.joined.append(batch)
 
-    def _join(self, items: list[int]) -> JoinedItems[int]:
+    def _make(self, items: list[int]) -> JoinedItems[int]:
         """A number of a hundred or more is too old to be asked for; 99 can't be joined."""
         asked = [item for item in items if item < 100]
         if 99 in asked:

@@ -142,7 +142,7 @@ class ShardLanes:
         """A lane whose items are one command when `join` has joined them."""
         options |= {"monotonic": self.clock.monotonic}
         if self._in_order is not None:
-            return WriterLane(f"{name} {self.name}", join, self._in_order.join, **options)
+            return WriterLane(f"{name} {self.name}", join, self._in_order, **options)
         elsewhere = self.unguarded.capabilities.shared
         return Lane(
             f"{name} {self.name}",

@@ -13,24 +13,24 @@ from typing import Any, cast
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.server.sharding.joined import JoinedItems
 from pinlater.server.sharding.lane_queue import Item, LaneEntry, LaneQueue, Result
-from pinlater.server.storage.interface import BegunBatch, WaitingBatch
+from pinlater.server.storage.interface import BatchQueue, BegunBatch
 
 logger = logging.getLogger(__name__)
 
 
 class WriterLane(LaneQueue[Item, Result]):
-    """`join` makes the command of items that wait together. `submit` queues the lane at the writer. Further options as `LaneQueue`."""
+    """`join` makes the command of items that wait together. `writer` carries it out. Further options as `LaneQueue`."""
 
     def __init__(
         self,
         name: str,
         join: Callable[[list[Item]], JoinedItems[Result]],
-        submit: Callable[[WaitingBatch], None],
+        writer: BatchQueue,
         **options: Any,
     ) -> None:
         super().__init__(name, **options)
         self._join = join
-        self._submit = submit
+        self._writer = writer
         self._queued = False  # the writer has this lane
         self._alone: deque[LaneEntry[Item, Result]] = deque()  # of a call that failed by a bug
         self._joined: JoinedItems[Result] | None = None
@@ -48,7 +48,7 @@ class WriterLane(LaneQueue[Item, Result]):
         if not self._queued:
             self._queued = True
             try:
-                self._submit(self)
+                self._writer.join(self)
             except PinLaterError as error:
                 self.fail_waiting(error)
                 self._goes_on()

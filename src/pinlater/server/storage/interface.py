@@ -124,10 +124,14 @@ class WaitingBatch(Protocol):
         """The command failed, as if it had raised. Returns whether other calls wait."""
 
 
-class InOrderShard(Shard, Protocol):
-    """One whose commands see what every earlier command made, also before it is committed (`Capabilities.in_order`)."""
+class BatchQueue(Protocol):
+    """The queue of a writer."""
 
     def join(self, batch: WaitingBatch) -> None:
         """Carries out what waits in a batch, command after command until none waits: in later turns of the loop, each in one transaction
         with other calls."""
         ...
+
+
+class InOrderShard(Shard, BatchQueue, Protocol):
+    """One whose commands see what every earlier command made, also before it is committed (`Capabilities.in_order`)."""

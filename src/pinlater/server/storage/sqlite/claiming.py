@@ -3,12 +3,13 @@
 The rows handed out are always the first ones of the key, so the range up to the last of them holds nothing else; a job that does not
 fit into the bytes of a call ends the reading and stays.
 
-A claim of queues in which nothing is due is answered from the counters in memory, without a transaction (`recall`).
+A claim of queues in which nothing is due is answered from the counters in memory, without a transaction (`_recall`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
+from pinlater.server.storage.sqlite.writer import Work
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 # An order reads at most this many expired or lost jobs on its way; the caller comes again, as the next due time is then in the past.
@@ -41,7 +43,12 @@ _INSERT_CLAIMS_OF = sql("insert_claims_of")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
-def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
+def claim(orders: Sequence[ClaimOrder], now_ms: int) -> Work[Sequence[Claimed | PinLaterError]]:
+    """Returns the work of these orders."""
+    return Work(partial(_claim, orders=orders, now_ms=now_ms), recall=partial(_recall, orders=orders, now_ms=now_ms))
+
+
+def _claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
     """Order by order."""
     results: list[Claimed | PinLaterError] = []
     together = BytesTogether(orders)
@@ -54,10 +61,10 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
     return results
 
 
-def recall(queue_cache: SqliteQueueCache, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed] | None:
-    """What `claim` would answer, if the counters say that nothing is due in any of these queues; None if a claim has to look.
+def _recall(queue_cache: SqliteQueueCache, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed] | None:
+    """What `_claim` would answer, if the counters say that nothing is due in any of these queues; None if a claim has to look.
 
-    A queue that memory lacks is for `claim` to refuse.
+    A queue that memory lacks is for `_claim` to refuse.
     """
     answers: list[Claimed] = []
     for order in orders:

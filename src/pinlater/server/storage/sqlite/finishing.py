@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter, itemgetter
 
 from pinlater.server.storage.outcomes import SUCCEEDED
@@ -11,6 +12,7 @@ from pinlater.server.storage.relational.plain_acks import split
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.statements import OfIds
 from pinlater.server.storage.sqlite.transaction import Transaction
+from pinlater.server.storage.sqlite.writer import Work
 from pinlater.server.storage.values import Acked, JobAck
 
 _JOB_ID, _FIRST = attrgetter("key.id"), itemgetter(0)
@@ -19,7 +21,12 @@ _FINISH_CLAIMS = OfIds("finish_claims")
 _DELETE_CLAIMS = OfIds("delete_rows", "claims")
 
 
-def finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
+def finish(acks: Sequence[JobAck], now_ms: int) -> Work[Sequence[Acked]]:
+    """Returns the work of these acks."""
+    return Work(partial(_finish, acks=acks, now_ms=now_ms))
+
+
+def _finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """The plain acks all at once, then the others."""
     execute = transaction.execute
     rows = _SELECT_CLAIMS.run(execute, list(map(_JOB_ID, acks))).fetchall()

@@ -3,12 +3,13 @@
 The rows of `ready` are copied from `jobs` within SQLite: new ids are above the highest known id, so a range finds exactly the new
 rows. Ids that are not (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
 
-A call of very many jobs, or of very many bytes, does the same in steps of the writer (`insert_in_steps`), each of a bounded part.
+A call of very many jobs, or of very many bytes, does the same in steps of the writer, each of a bounded part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
@@ -19,7 +20,12 @@ from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
+from pinlater.server.storage.sqlite.writer import Work, in_steps
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+
+# A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
+_LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
+_STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
 _REQUEST_KEY = attrgetter("request_key")
 _ID, _BODY, _UNIQUE = attrgetter("id"), attrgetter("body"), attrgetter("unique")
@@ -37,7 +43,18 @@ _FIND_UNFINISHED = OfIds("find_unfinished")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 
 
-def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
+def insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inserted | PinLaterError]]:
+    """Returns the work of storing these requests."""
+    jobs = size = 0
+    for request in requests:
+        jobs += len(request.jobs)
+        size += sum(map(len, map(_BODY, request.jobs)))
+    if jobs > _LONG_JOBS or size > _LONG_BYTES:  # it would hold the loop for long
+        return in_steps(partial(_insert_in_steps, requests=requests, now_ms=now_ms))
+    return Work(partial(_insert, requests=requests, now_ms=now_ms))
+
+
+def _insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them."""
     batch = _Batch(transaction, now_ms)
     if any(map(_REQUEST_KEY, requests)):
@@ -47,24 +64,10 @@ def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: 
     return results
 
 
-# A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
-_LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
-_STEP_JOBS, _STEP_BYTES = 1_000, 2**20
-
-
-def is_long(requests: Sequence[InsertRequest]) -> bool:
-    """Whether a call would hold the loop for long."""
-    jobs = size = 0
-    for request in requests:
-        jobs += len(request.jobs)
-        size += sum(map(len, map(_BODY, request.jobs)))
-    return jobs > _LONG_JOBS or size > _LONG_BYTES
-
-
-def insert_in_steps(
+def _insert_in_steps(
     transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
 ) -> Generator[None, None, list[Inserted | PinLaterError]]:
-    """Does what `insert` does; yields between two steps. The transaction must let nothing else in meanwhile."""
+    """Does what `_insert` does; yields between two steps. The transaction must let nothing else in meanwhile."""
     batch = _Batch(transaction, now_ms)
     if any(map(_REQUEST_KEY, requests)):
         batch.recall(requests)

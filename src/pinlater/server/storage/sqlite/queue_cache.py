@@ -6,7 +6,7 @@ a queue must be marked before the transaction can fail: `add`, `drop`, `counter`
 transaction touched are written once, at its end.
 
 The counters tell a claim which priorities have jobs, so that it reads no others. If they say that nothing is due in a queue, a claim
-needs no transaction (`claiming.recall`).
+needs no transaction (`claiming.claim`).
 """
 
 from __future__ import annotations

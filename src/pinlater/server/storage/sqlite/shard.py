@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, TypeVar
+from typing import Any, Concatenate, NoReturn, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, JobState
@@ -34,16 +34,10 @@ from pinlater.server.storage.sqlite.readers import Readers
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.sqlite.writer import Work, Works, Writer, in_steps
+from pinlater.server.storage.sqlite.writer import Work, Works, Writer
 from pinlater.server.storage.table import entry_of
 from pinlater.server.storage.values import (
-    Acked,
     Capabilities,
-    Claimed,
-    ClaimOrder,
-    Inserted,
-    InsertRequest,
-    JobAck,
     JobKey,
     Purge,
     StoredSample,
@@ -103,28 +97,11 @@ def _relational(work: Change[P, T]) -> Callable[P, Work[T]]:
     return make
 
 
-def _insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inserted | PinLaterError]]:
-    if inserting.is_long(requests):
-        return in_steps(partial(inserting.insert_in_steps, requests=requests, now_ms=now_ms))
-    return Work(partial(inserting.insert, requests=requests, now_ms=now_ms))
-
-
-def _claim(orders: Sequence[ClaimOrder], now_ms: int) -> Work[Sequence[Claimed | PinLaterError]]:
-    return Work(
-        partial(claiming.claim, orders=orders, now_ms=now_ms),
-        recall=partial(claiming.recall, orders=orders, now_ms=now_ms),
-    )
-
-
-def _finish(acks: Sequence[JobAck], now_ms: int) -> Work[Sequence[Acked]]:
-    return Work(partial(finishing.finish, acks=acks, now_ms=now_ms))
-
-
 # The commands of lanes.
 _WORKS: Works = {
-    commands.InsertJobs: _insert,
-    commands.ClaimJobs: _claim,
-    commands.FinishJobs: _finish,
+    commands.InsertJobs: inserting.insert,
+    commands.ClaimJobs: claiming.claim,
+    commands.FinishJobs: finishing.finish,
     commands.CheckpointJobs: _relational(in_hand.checkpoint),
     commands.ExtendClaims: _relational(in_hand.extend),
     commands.ReleaseJobs: _relational(in_hand.release),
@@ -165,7 +142,7 @@ class SqliteShard(RelationalShard):
         self._settings = settings or SqliteSettings()
         self._monotonic = monotonic
         self._lock = FileLock(self.path)
-        self._opened: _OpenShard | None = None
+        self._use(None)
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -177,7 +154,7 @@ class SqliteShard(RelationalShard):
             raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
         self._lock.take()
         try:
-            self._opened = _OpenShard(self.path, self._lock.path, self._settings, self._monotonic)
+            self._use(_OpenShard(self.path, self._lock.path, self._settings, self._monotonic))
         except sqlite3.Error as error:
             self._lock.drop()
             raise translate(error, self.path) from error
@@ -187,7 +164,8 @@ class SqliteShard(RelationalShard):
         logger.info("store %s: opened with SQLite %s", self.path, sqlite3.sqlite_version)
 
     async def close(self) -> None:
-        opened, self._opened = self._opened, None
+        opened = self._opened
+        self._use(None)
         if opened is not None:
             await asyncio.shield(opened.close())
         self._lock.drop()
@@ -236,17 +214,23 @@ class SqliteShard(RelationalShard):
     async def _walk(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._open.readers.long(lambda c: at_once(work(SqliteReader(c, self.name), *args, **kwargs)))
 
+    def _use(self, opened: _OpenShard | None) -> None:
+        """Works on these files from now on; None: refuses all calls."""
+        self._opened = opened
+        self.join: Callable[[WaitingBatch], None] = (
+            self._refuse if opened is None else partial(opened.writer.join, works=_WORKS)
+        )
+        """Carries out what waits in a lane."""
+
+    def _refuse(self, batch: WaitingBatch) -> NoReturn:
+        del batch
+        raise ShardConnectionFailed(f"{self.path} is not open")
+
     @property
     def _open(self) -> _OpenShard:
         if self._opened is None:
             raise ShardConnectionFailed(f"{self.path} is not open")
         return self._opened
-
-    # --- what waits in lanes ------------------------------------------------------------------------------------------------
-
-    def join(self, batch: WaitingBatch) -> None:
-        """Carries out a batch of one of the lanes."""
-        self._open.writer.join(batch, _WORKS)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
@@ -345,9 +329,9 @@ class SqliteShard(RelationalShard):
 
     table = RelationalShard.table | dict(
         [
-            entry_of(commands.InsertJobs)(_carries_out(_insert)),
-            entry_of(commands.ClaimJobs)(_carries_out(_claim)),
-            entry_of(commands.FinishJobs)(_carries_out(_finish)),
+            entry_of(commands.InsertJobs)(_carries_out(inserting.insert)),
+            entry_of(commands.ClaimJobs)(_carries_out(claiming.claim)),
+            entry_of(commands.FinishJobs)(_carries_out(finishing.finish)),
             entry_of(commands.PurgeJobs)(_purge),
             entry_of(commands.PeekJobs)(_peek),
             entry_of(commands.LookupJobs)(_lookup),

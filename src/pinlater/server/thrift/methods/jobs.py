@@ -8,14 +8,38 @@ from typing import Any
 from pinlater.domain.access import DRY_RUN
 from pinlater.domain.body_masks import BodyMasks
 from pinlater.domain.descriptor import descriptor_prefix
+from pinlater.domain.workers import WorkerInfo
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import DequeueResult
+from pinlater.server.operations.values import Caller, DequeueResult
 from pinlater.server.telemetry.tracing import Tracing
 from pinlater.server.thrift.costs import MemoryBounds
 from pinlater.server.thrift.masking import Turns
-from pinlater.server.thrift.methods.callers import caller, worker
 from pinlater.server.thrift.methods.record import Handler, ServedMethod, queue_of_request
 from pinlater.wire.generated import structs
+
+
+# --- callers, as they describe themselves: nothing of it is proven ------------------------------------------------------------
+def _caller(context: structs.RequestContext) -> Caller:
+    return tuple.__new__(Caller, (context.source, context.request_id, 0, None))  # quicker than the class's own call
+
+
+def _worker(context: structs.RequestContext, request: structs.DequeueRequest | structs.ClaimsRequest) -> Caller:
+    """Returns the caller of a dequeue or a heartbeat, with what it says of its process."""
+    said = request.worker
+    info = None if said is None else _worker_info(said)
+    return tuple.__new__(Caller, (context.source, context.request_id, request.process or 0, info))
+
+
+def _worker_info(said: structs.WorkerInfo) -> WorkerInfo:
+    return WorkerInfo(
+        said.library or "",
+        said.version or "",
+        said.host or "",
+        said.pid or 0,
+        said.concurrency or 0,
+        said.running or 0,
+        said.started_at_ms or 0,
+    )
 
 
 # --- enqueue ------------------------------------------------------------------------------------------------------------------
@@ -70,7 +94,7 @@ class DequeueAnswer:
 
 async def _dequeue_jobs(service: Service, call: structs.dequeueJobs_args) -> DequeueAnswer:
     request = call.request
-    return DequeueAnswer(request.queue, await service.dequeuing.dequeue(worker(call.context, request), request))
+    return DequeueAnswer(request.queue, await service.dequeuing.dequeue(_worker(call.context, request), request))
 
 
 def _queues_of_dequeue(call: Any) -> Collection[str]:
@@ -112,31 +136,31 @@ async def _dequeue_in_span(tracing: Tracing, handle: Handler, service: Service, 
 def _ack_dequeued_jobs(service: Service, call: structs.ackDequeuedJobs_args) -> Awaitable[object]:
     """Its answer has no outcomes, so an error of a single item would be lost."""
     call.request.per_item_errors = None
-    return service.claimed_jobs.acknowledge(caller(call.context), call.request)
+    return service.claimed_jobs.acknowledge(_caller(call.context), call.request)
 
 
 def _ack_jobs(service: Service, call: structs.ackJobs_args) -> Awaitable[Sequence[structs.AckResult]]:
-    return service.claimed_jobs.acknowledge(caller(call.context), call.request)
+    return service.claimed_jobs.acknowledge(_caller(call.context), call.request)
 
 
 # --- claims that last ---------------------------------------------------------------------------------------------------------
 async def _checkpoint_jobs(service: Service, call: structs.checkpointJobs_args) -> None:
     call.request.per_item_errors = None
-    await service.claimed_jobs.checkpoint(caller(call.context), call.request)
+    await service.claimed_jobs.checkpoint(_caller(call.context), call.request)
 
 
 async def _checkpoint_jobs_fenced(
     service: Service, call: structs.checkpointJobsFenced_args
 ) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.checkpoint(caller(call.context), call.request)
+    return await service.claimed_jobs.checkpoint(_caller(call.context), call.request)
 
 
 async def _heartbeat_claims(service: Service, call: structs.heartbeatClaims_args) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.heartbeat(call.request, caller=worker(call.context, call.request))
+    return await service.claimed_jobs.heartbeat(call.request, caller=_worker(call.context, call.request))
 
 
 async def _release_jobs(service: Service, call: structs.releaseJobs_args) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.release(call.request, caller=caller(call.context))
+    return await service.claimed_jobs.release(call.request, caller=_caller(call.context))
 
 
 METHODS = [
