@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.operations.identity import Identity
+from pinlater.server.dispatch.identity import Identity
 
 
 def test_a_claim_names_the_port_that_the_system_chose() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.identity import Identity
+from pinlater.server.dispatch.identity import Identity
 from pinlater.server.storage.commands import ClaimJobs, ReleaseJobs
 from pinlater.server.storage.values import Claimed, ClaimOrder
 from pinlater.wire.generated.structs import Claim, ClaimsRequest

@@ -17,8 +17,8 @@ from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.dispatch import claiming as dispatch_claiming
 from pinlater.server.dispatch.change_poller import ChangePoller
+from pinlater.server.dispatch.identity import Identity
 from pinlater.server.dispatch.wakeups import Wakeups
-from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.shard_router import ShardRouter, StoredPart
 from pinlater.server.storage.commands import (
     ClaimJobs,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, Holder
-from pinlater.server.dispatch.claim_tokens import name_of, timed
+from pinlater.server.dispatch.identity import name_of, timed
 from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
 from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
 from pinlater.server.dispatch.waiters import JobsCame, Waiters

@@ -20,7 +20,6 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, TooManyWaiting
 from pinlater.server.dispatch.claim_returns import ClaimReturns
 from pinlater.server.dispatch.claiming import Claiming, FromShard
-from pinlater.server.dispatch.last_dequeues import LastDequeues
 from pinlater.server.dispatch.late_claims import LateClaims
 from pinlater.server.dispatch.rate_limits import Block, RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
@@ -31,6 +30,8 @@ from pinlater.server.sharding.shards import ClaimRequest, Shards
 
 # After a claim that failed, another waiting dequeue looks again this much later: soon, but not all of them at a broken store at once.
 _AFTER_FAILURE_MS = 100
+# Of deleted queues some may be left; a queue beyond this many counts as never asked.
+_ASKED_QUEUES_MAX = 20_000
 
 
 class Dispatcher:
@@ -42,7 +43,7 @@ class Dispatcher:
         self._clock = clock
         self._settings = settings
         self.wakeups = Wakeups(clock)
-        self.last_dequeues = LastDequeues(clock)
+        self._asked_s: dict[str, float] = {}  # by queue, when a worker asked last
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False
         self._impatient: WeakSet[asyncio.Task[Any]] = WeakSet()  # tasks whose dequeues wait no longer
@@ -62,7 +63,7 @@ class Dispatcher:
 
         Raises `DequeueRateLimited` (never with `wait_ms`), `QueueNotFound`, `TooManyWaiting`.
         """
-        self.last_dequeues.note(request.queue)
+        self._note_asked(request.queue)
         if request.wait_ms and request.call.limit > 0:
             return await self._claim_or_wait(request)
         if self.limits.is_open(request.queue):
@@ -167,7 +168,7 @@ class Dispatcher:
             await waiters.wait(request.call.limit, seconds, next_due_ms, late.wakes)
         finally:
             del self._waiting_requests[id(request)]
-            self.last_dequeues.note(request.queue)
+            self._note_asked(request.queue)
 
     async def _claim_if_allowed(
         self,
@@ -200,6 +201,21 @@ class Dispatcher:
 
     def _give_back_unanswered(self, queue: str, part: FromShard) -> None:
         self.returns.give_back(queue, part, charged=False)
+
+    # --- when workers asked, so that an operator sees that none does ----------------------------------------------------
+
+    def _note_asked(self, queue: str) -> None:
+        """Notes that a worker asks, or has just stopped waiting."""
+        if queue not in self._asked_s and len(self._asked_s) >= _ASKED_QUEUES_MAX:
+            del self._asked_s[min(self._asked_s, key=self._asked_s.__getitem__)]
+        self._asked_s[queue] = self._clock.monotonic()
+
+    def asked_at_ms(self, queue: str) -> int | None:
+        """Returns when the queue was last asked for jobs at this server; None if it never was."""
+        asked_s = self._asked_s.get(queue)
+        if asked_s is None:
+            return None
+        return self._clock.now_ms() - round(1000 * (self._clock.monotonic() - asked_s))
 
     # --- waiting dequeues -----------------------------------------------------------------------------------------------
 

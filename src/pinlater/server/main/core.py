@@ -14,11 +14,11 @@ from typing import Self
 from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.identity import Identity
 from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.features.all import FEATURES, KNOWN_TO_CLIENTS
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.sweeps import Sweeps
-from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill

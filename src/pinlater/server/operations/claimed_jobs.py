@@ -16,8 +16,8 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.durations import YEAR_MS, delay_fault, due_fault
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.dispatch.claim_tokens import run_ms
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.identity import kept_source, run_ms
 from pinlater.server.operations.addressing import (
     OnShard,
     ack_results,
@@ -29,7 +29,6 @@ from pinlater.server.operations.addressing import (
 )
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.claim_events import ClaimEvents
-from pinlater.server.operations.identity import kept_source
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.per_item import LaneOf, Orders, PerItem

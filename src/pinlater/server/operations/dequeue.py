@@ -11,9 +11,9 @@ from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLater
 from pinlater.domain.job import Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.identity import Identity
 from pinlater.server.operations.claim_events import ClaimEvents
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
-from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller, DequeueResult

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.identity import Identity
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.bulk import Bulk
@@ -14,7 +15,6 @@ from pinlater.server.operations.claim_events import ClaimEvents
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
-from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.parts import Parts

@@ -47,6 +47,8 @@ class Shards:
         self.registered_as = ""  # the address of this server on shards that are opened from now on
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
+        self.get: Callable[[str], ShardLanes | None] = self._by_name.get
+        """Returns the shard that a descriptor names; None if there is no such."""
         self._names: Sequence[str] = ()
         self.oldest_jobs = OldestJobs(self.clock)
         self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
@@ -59,10 +61,6 @@ class Shards:
 
     def __len__(self) -> int:
         return len(self._all)
-
-    def get(self, name: str) -> ShardLanes | None:
-        """The shard a descriptor names, or None if there is no such."""
-        return self._by_name.get(name)
 
     def register_as(self, address: str) -> None:
         """Shards that are opened from now on register this server with its address, so that the others know it at once."""
@@ -199,7 +197,8 @@ class Shards:
         self._chosen.clear()
         self._orders.clear()
         self.oldest_jobs.forget()
-        self._by_name = {shard.name: shard for shard in lanes}
+        self._by_name.clear()
+        self._by_name.update({shard.name: shard for shard in lanes})
         for name in self.gone.keys() & self._by_name.keys():
             del self.gone[name]
         self._names = list(self._by_name)

@@ -18,7 +18,7 @@ from pinlater.domain.caller_address import shown_address
 from pinlater.domain.caller_names import NO_TOKEN, UNKNOWN_TOKEN, NamedCaller
 from pinlater.domain.errors import AccessDenied, BodiesMasked
 from pinlater.server.access.control import AccessControl, Grant
-from pinlater.server.operations.identity import SOURCE_CHARS_MAX
+from pinlater.server.dispatch.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.methods.callers import named_source
 from pinlater.server.thrift.methods.record import (

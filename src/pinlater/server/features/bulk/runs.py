@@ -47,6 +47,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.history import QUEUES_MAX
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.dispatch.identity import SOURCE_CHARS_MAX
 from pinlater.server.features.bulk.records import WHO_CHARS_MAX, BulkRecords, KeptRun, RunProgress
 from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS, BulkSteps, waits_for
 from pinlater.server.features.bulk.undo import (
@@ -59,7 +60,6 @@ from pinlater.server.features.bulk.undo import (
 )
 from pinlater.server.operations.bulk import check_attempts
 from pinlater.server.operations.changes import AdministrativeChange, ChangeOutcome
-from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.job_queries import check_priority
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import in_turns

@@ -85,7 +85,7 @@ class Explain:
             claimed_per_second=self._rates(queue.name).claimed,
             in_progress=running,
             waiting_dequeues=self._dispatcher.waiting(queue.name),
-            last_dequeue_at_ms=self._dispatcher.last_dequeues.at_ms(queue.name),
+            last_dequeue_at_ms=self._dispatcher.asked_at_ms(queue.name),
             server_started_at_ms=self._identity.started_at_ms,
             servers=members_of(self._status.cluster_status()),
         )

@@ -13,8 +13,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from pinlater.domain.workers import LOST_MAX, LostClaim, WorkerInfo, WorkerQueue, WorkerStatus
+from pinlater.server.dispatch.identity import SOURCE_CHARS_MAX, kept_source
 from pinlater.server.operations.claim_events import ClaimEvents
-from pinlater.server.operations.identity import SOURCE_CHARS_MAX, kept_source
 from pinlater.server.operations.values import Caller
 
 WORKERS_MAX = 2_000

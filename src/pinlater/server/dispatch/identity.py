@@ -1,13 +1,39 @@
-"""The identity of this server: what claim descriptors and tokens are made of."""
+"""The identity of this server: what claim descriptors and tokens are made of.
+
+Tokens say when their claim was sent, so that an ack shows how long its job ran. To clients they are opaque. A caller may send any string as
+a token, so what is read from one is for statistics only.
+"""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
 from pinlater.domain.job import Holder
-from pinlater.server.dispatch.claim_tokens import timed
 
 SOURCE_CHARS_MAX = 200
+RUN_MS_MAX = 366 * 24 * 3_600_000
+_MARK = "~"
+
+
+def timed(name: str, now_ms: int) -> str:
+    """Returns the token of a claim that is sent now. `name`: of that claim alone, for ever."""
+    return f"{name}{_MARK}{now_ms:x}"
+
+
+def name_of(token: str) -> str:
+    """Returns what the token was made of."""
+    return token.partition(_MARK)[0]
+
+
+def run_ms(token: str | None, now_ms: int) -> int | None:
+    """Returns how long ago the claim was sent; None for a token that does not say so: a server of another version made it, or a caller."""
+    if token is None:
+        return None
+    try:
+        span_ms = now_ms - int(token.rpartition(_MARK)[2], 16)
+    except ValueError:
+        return None
+    return span_ms if 0 <= span_ms <= RUN_MS_MAX else None
 
 
 def kept_source(source: str) -> str:
