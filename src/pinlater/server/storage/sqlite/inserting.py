@@ -27,7 +27,6 @@ from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
 _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
-_REQUEST_KEY = attrgetter("request_key")
 _ID, _BODY, _UNIQUE = attrgetter("id"), attrgetter("body"), attrgetter("unique")
 _INSERT_PLAIN_JOBS = Rows("insert_plain_jobs")
 _INSERT_JOBS = Rows("insert_jobs")
@@ -57,8 +56,7 @@ def insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inse
 def _insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them."""
     batch = _Batch(transaction, now_ms)
-    if any(map(_REQUEST_KEY, requests)):
-        batch.recall(requests)
+    batch.recall(requests)
     results = list(map(batch.add, requests))
     batch.store()
     return results
@@ -69,8 +67,7 @@ def _insert_in_steps(
 ) -> Generator[None, None, list[Inserted | PinLaterError]]:
     """Does what `_insert` does; yields between two steps. The transaction must let nothing else in meanwhile."""
     batch = _Batch(transaction, now_ms)
-    if any(map(_REQUEST_KEY, requests)):
-        batch.recall(requests)
+    batch.recall(requests)
     results: list[Inserted | PinLaterError] = []
     for request in requests:
         result = yield from batch.add_in_steps(request)
@@ -114,9 +111,10 @@ class _Batch:
         queues = self._queue_cache.queues
         wanted: list[object] = []
         for request in requests:
-            queue = queues.get(request.queue)
-            if queue is not None and request.request_key is not None:
+            if request.request_key is not None and (queue := queues.get(request.queue)) is not None:
                 wanted += (queue.queue_id, request.request_key)
+        if not wanted:
+            return
         for queue_id, key, *answer in _SELECT_REQUEST_KEYS.run(self._transaction.execute, wanted):
             self._answers[queue_id, key] = KeyedAnswer(*answer)
 
