@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from pinlater.client import AsyncClient, AuditEntry, BulkAction, BulkOrder, BulkRun, JobState
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobState
 from pinlater.domain.access import Role
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.wire.generated import structs as types
+from pinlater.wire.generated.structs import AuditEntry
 from tests.access.conftest import GuardedServer
 from tests.access.test_audit_of_callers import entries
 from tests.access.test_roles_over_thrift import NAME, TokenSender

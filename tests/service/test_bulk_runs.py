@@ -11,7 +11,6 @@ from unittest.mock import patch
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.audit import AuditFilter
 from pinlater.domain.bulk import (
     BULK_KEPT_MS,
     BULK_RUNNING_MAX,
@@ -43,7 +42,7 @@ from pinlater.server.operations.values import ScannedPage
 from pinlater.server.storage.commands import SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
-from pinlater.wire.generated.structs import Ack, AckBatch, LookupRequest, RunJobsRequest, ScanRequest
+from pinlater.wire.generated.structs import Ack, AckBatch, AuditRequest, LookupRequest, RunJobsRequest, ScanRequest
 from tests.assembly import open_core
 from tests.commands import replaced
 from tests.service.conftest import CALLER, ServiceUnderTest
@@ -278,7 +277,7 @@ async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: Bu
 async def test_its_end_is_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
     run = await ended(bulk, await bulk.start(DELETE, "shown", "worker-7", NamedCaller("ops", ["operate"])))
-    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
+    page = await world.service.of(AuditTrail).read(AuditRequest("q"))
     [entry] = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert (entry.who, entry.source, list(entry.roles)) == ("ops", "worker-7", ["operate"])
     assert (entry.jobs, entry.outcome) == (3, "ok")
@@ -429,7 +428,7 @@ class Servers:
         """How often its end is there."""
         for core in self.cores:
             await core.service.of(AuditTrail).buffer.flush()
-        page = await self.cores[0].service.of(AuditTrail).read(AuditFilter("q", operation="bulkRun"))
+        page = await self.cores[0].service.of(AuditTrail).read(AuditRequest("q", operation="bulkRun"))
         return sum(run.id in entry.arguments for entry in page.entries)
 
     async def until_changed(self, run: BulkRun, number: int) -> None:

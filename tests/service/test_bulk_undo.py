@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.audit import AuditFilter
 from pinlater.domain.bulk import RESTORABLE_MS, BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
@@ -35,7 +34,7 @@ from pinlater.server.storage.values import (
     SampleRange,
     StoredSample,
 )
-from pinlater.wire.generated.structs import LookupRequest
+from pinlater.wire.generated.structs import AuditRequest, LookupRequest
 from tests.assembly import open_core
 from tests.commands import replaced
 from tests.service.conftest import ServiceUnderTest
@@ -205,7 +204,7 @@ async def test_both_ends_are_in_the_audit(world: ServiceUnderTest, bulk: BulkRun
     await failed(world, 3)
     run = await deleted(bulk)
     undone = await ended(bulk, await bulk.start(undo(run), "boss", "vm-1", NamedCaller("boss")))
-    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
+    page = await world.service.of(AuditTrail).read(AuditRequest("q"))
     entries = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert sorted((entry.who, entry.jobs) for entry in entries) == [("boss", 3), ("no token", 3)]
     [entry] = [entry for entry in entries if entry.who == "boss"]

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.job import (
     HandedOutJob,
@@ -22,7 +21,7 @@ from pinlater.server.features.audit.trail import entry_for
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.values import DequeueResult
 from pinlater.wire.generated import structs
-from pinlater.wire.generated.structs import AckResult, Enqueued
+from pinlater.wire.generated.structs import AckResult, AuditEntry, AuditPage, Enqueued
 
 RIGHTS = structs.CallerRights("ada", ["read"], ["mail*"], 9, True)
 DESCRIPTOR = "emails:s1:p1:73"
