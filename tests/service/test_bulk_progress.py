@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkState, progress_in_words, unreachable
+from pinlater.client.bulk import progress_in_words, unreachable
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.wording import about
