@@ -12,6 +12,7 @@ from pinlater.wire.generated.structs import AuditEntry
 from tests.access.conftest import GuardedServer
 from tests.access.test_audit_of_callers import entries
 from tests.access.test_roles_over_thrift import NAME, TokenSender
+from tests.service.shown_runs import ShownRuns
 from tests.service.test_bulk_runs import ended
 
 OF_TOKEN = "vm-1 (token ops)"
@@ -21,7 +22,7 @@ async def run_by(guarded: GuardedServer, token: str, source: str) -> tuple[BulkR
     """A run to its end, and the entry of this."""
     async with AsyncClient(guarded.address, token=token, source=source, wait_for_servers=False) as client:
         started = await client.start_bulk_run(BulkOrder("other", BulkAction.DELETE, JobState.PENDING))
-    await ended(guarded.core.service.of(BulkRuns), started)
+    await ended(ShownRuns(guarded.core.service.of(BulkRuns)), started)
     [entry] = await entries(guarded, operation="bulkRun")
     return started, entry
 

@@ -1,15 +1,50 @@
-"""Bulk runs as people ask for them and read of them. Pure."""
+"""Bulk runs as callers see them, and what people ask and read of them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pinlater.domain.bulk import STATES_OF, BulkAction, BulkState
+from pinlater.domain.bulk import STATES_OF, BulkAction, BulkOrder, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.wording import about
 
 _SHARDS_NAMED = 10
+
+
+class BulkRun(NamedTuple):
+    """An order that servers carry out, or have. `looked`: how often a job was compared, also again. `changed`: to how many it
+    happened. `news_ms`: of the latest progress. `detail`: what it waits for, why it failed, what it could not do, or that changes may be
+    missing in `changed`. `undo_until_ms`: until then all that it has deleted can be restored; None if there is nothing to restore.
+
+    `to_look_at`: about how many jobs its look at the queue compares. `expected`: about how many it changes in all. `percent`: how far it
+    is, at most 99 until it is done. `left_ms`: about how long it takes yet, from the answer on; None unless it goes on. What is not known
+    is None."""
+
+    id: str
+    order: BulkOrder
+    who: str
+    started_ms: int
+    state: BulkState = BulkState.RUNNING
+    looked: int = 0
+    changed: int = 0
+    news_ms: int = 0
+    ended_ms: int | None = None
+    detail: str = ""
+    undo_until_ms: int | None = None
+    to_look_at: int | None = None
+    expected: int | None = None
+    percent: int | None = None
+    left_ms: int | None = None
+
+
+class BulkRunList(NamedTuple):
+    """Runs of the last 30 days, the newest first. `incomplete`: a shard could not be asked, so that runs may be missing; `missing_shards`:
+    the names of these shards."""
+
+    runs: Sequence[BulkRun]
+    incomplete: bool = False
+    missing_shards: Sequence[str] = ()
 
 
 def state_for(action: BulkAction, state: JobState | None) -> JobState:
