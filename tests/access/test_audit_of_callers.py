@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinlater.client import AsyncClient, AuditEntry
+from pinlater.client import AsyncClient
 from pinlater.client.errors import AccessDenied, PasswordInvalid, PinLaterError, TokenInvalid, TokenRequired
 from pinlater.domain.access import Role
-from pinlater.domain.audit import AuditFilter
 from pinlater.domain.caller_address import shown_address
 from pinlater.domain.caller_names import ADMIN_PASSWORD, NO_TOKEN
 from pinlater.domain.clock import ManualClock
 from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.wire.generated.structs import AuditEntry, AuditRequest
 from tests.access.conftest import GuardedServer
 from tests.assembly import listen, open_core
 from tests.quick_hash import quick_hash
@@ -29,7 +29,7 @@ def client_of(guarded: GuardedServer, token: str) -> AsyncClient:
 
 async def entries(guarded: GuardedServer, **wanted: object) -> Sequence[AuditEntry]:
     """All that the server has, whatever rights that needs."""
-    return (await guarded.core.service.of(AuditTrail).read(AuditFilter(**wanted))).entries  # type: ignore[arg-type]
+    return (await guarded.core.service.of(AuditTrail).read(AuditRequest(**wanted))).entries  # type: ignore[arg-type]
 
 
 async def test_an_entry_names_the_token_its_roles_and_its_address(guarded: GuardedServer) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pinlater.domain.access import Role, digest_of
-from pinlater.domain.audit import AuditEntry
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.file_authors import FileAuthor
 from pinlater.server.features.audit.trail import entry_for
@@ -21,6 +20,7 @@ from pinlater.server.main.file_changes import (
     token_changes,
 )
 from pinlater.server.sharding.reload import MapChange
+from pinlater.wire.generated.structs import AuditEntry
 
 NOW_MS = 1_800_000_000_000
 

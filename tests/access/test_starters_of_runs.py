@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from pinlater.client import AsyncClient, AuditEntry, BulkAction, BulkOrder, BulkRun, JobState
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobState
 from pinlater.domain.access import Role
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.wire.generated import structs as types
+from pinlater.wire.generated.structs import AuditEntry
 from tests.access.conftest import GuardedServer
 from tests.access.test_audit_of_callers import entries
 from tests.access.test_roles_over_thrift import NAME, TokenSender
+from tests.service.shown_runs import ShownRuns
 from tests.service.test_bulk_runs import ended
 
 OF_TOKEN = "vm-1 (token ops)"
@@ -20,7 +22,7 @@ async def run_by(guarded: GuardedServer, token: str, source: str) -> tuple[BulkR
     """A run to its end, and the entry of this."""
     async with AsyncClient(guarded.address, token=token, source=source, wait_for_servers=False) as client:
         started = await client.start_bulk_run(BulkOrder("other", BulkAction.DELETE, JobState.PENDING))
-    await ended(guarded.core.service.of(BulkRuns), started)
+    await ended(ShownRuns(guarded.core.service.of(BulkRuns)), started)
     [entry] = await entries(guarded, operation="bulkRun")
     return started, entry
 

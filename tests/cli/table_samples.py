@@ -49,6 +49,8 @@ from pinlater.cli.shard_queries import Seen
 from pinlater.client import (
     AckResult,
     AsyncClient,
+    AuditEntry,
+    AuditPage,
     BulkAction,
     BulkOrder,
     BulkRun,
@@ -75,7 +77,6 @@ from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
 from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts
 from pinlater.client.workers import JobInHand, KnownWorker, Trouble, WorkersFound
 from pinlater.domain.access import Role
-from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.job import Attempt, Outcome
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
 from pinlater.domain.slices import SLICES

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.audit import AuditEntry, AuditFilter
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import Draining, OutcomeUnknown, RequestTooOld, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
@@ -25,7 +24,17 @@ from pinlater.server.link import side
 from pinlater.server.operations.values import Caller
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, EnqueueRequest, FrontProcess, Job, JobFilter
+from pinlater.wire.generated.structs import (
+    Ack,
+    AckBatch,
+    AuditEntry,
+    AuditRequest,
+    DequeueRequest,
+    EnqueueRequest,
+    FrontProcess,
+    Job,
+    JobFilter,
+)
 from tests.front.conftest import FrontAndStore, until
 
 CALLER = Caller("tests")
@@ -64,7 +73,7 @@ async def test_entries_of_the_audit_reach_the_store_process_and_wait_while_it_is
     buffer = AuditBuffer(lambda entries: pair.service.of(AuditTrail).keep(entries), Metrics(), ManualClock(), Random(1))
     buffer.add(AuditEntry("", 0, "ops", ("admin",), "cli", "::1", "pauseQueue", "q", "{}", 3, "ok", ""))
     await buffer.flush()
-    [found] = (await pair.service.of(AuditTrail).read(AuditFilter(queue="q"))).entries
+    [found] = (await pair.service.of(AuditTrail).read(AuditRequest(queue="q"))).entries
     assert (found.who, tuple(found.roles), found.jobs) == ("ops", ("admin",), 3)
     assert found.server == pair.core.service.identity.address
     pair.fronts.close()

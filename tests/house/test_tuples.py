@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.relational.rows import JobRow
-
 SOURCE = Path("src")
 
 
@@ -126,36 +123,6 @@ def test_a_value_with_other_fields_is_found(text: str, fault: str | None) -> Non
     assert literal.class_name == "Pair"
     found = faults(literal, ("one", "two"))
     assert fault in found[0] if fault else not found
-
-
-# Variables that can't bear their field's name: it is a built-in function, or the value is of another type.
-_OTHER_NAMES = {"job_id": "id", "options_text": "options"}
-
-
-def _record_of(repository: Path) -> ast.FunctionDef:
-    tree = ast.parse((repository / SOURCE / "pinlater/server/storage/relational/rows.py").read_text())
-    return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "record_of")
-
-
-def test_a_row_of_a_job_is_unpacked_in_the_order_of_its_columns(repository: Path) -> None:
-    [unpacked] = [
-        [ast.unparse(name) for name in node.targets[0].elts]
-        for node in ast.walk(_record_of(repository))
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and ast.unparse(node.value) == "row"
-    ]
-    assert [_OTHER_NAMES.get(name, name) for name in unpacked] == list(JobRow._fields)
-
-
-def test_a_record_is_made_of_a_row_in_the_order_of_its_fields(repository: Path) -> None:
-    [call] = [
-        node
-        for node in ast.walk(_record_of(repository))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "JobRecord"
-    ]
-    assert call.keywords == []
-    for value, field in zip(call.args, JobRecord.__struct_fields__, strict=False):
-        name = ast.unparse(value)
-        assert _OTHER_NAMES.get(name, name).removeprefix("p_") == field or not name.isidentifier(), field
 
 
 _VALUES = {"ack", "call", "checkpoint", "claim", "holder", "job", "key", "order", "request"}

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from bench.servers import PinLaterServer, pinlater_server
-from pinlater.domain.audit import AuditFilter
 from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.main.app import App
+from pinlater.wire.generated.structs import AuditRequest
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import SettableClocks
 from tests.promises.test_queues import SALT_OF_THE_ORIGINAL, refused
@@ -107,7 +107,7 @@ async def test_changed_limits_and_server_sets_are_in_the_audit(run: Run, tmp_pat
     servers.write_text("a:1\n")
     await look(app, "files")
     await app.core.service.of(AuditTrail).buffer.flush()
-    found = (await app.core.service.of(AuditTrail).read(AuditFilter())).entries
+    found = (await app.core.service.of(AuditTrail).read(AuditRequest())).entries
     assert {
         (entry.who, entry.operation, entry.queue) for entry in found if entry.who in {"limits file", "server set"}
     } == {

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
-from pinlater.domain.audit import AuditEntry, AuditFilter
 from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, OutcomeUnknown, ShardConnectionFailed
@@ -24,6 +24,7 @@ from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import TrailEntry
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import AuditEntry, AuditRequest
 from tests.assembly import open_core, run_periodic
 
 DAY_MS = 86_400_000
@@ -72,7 +73,7 @@ class TwoShards:
 
     async def operations(self, **wanted: object) -> list[str]:
         """Of a page, newest first."""
-        return [found.operation for found in (await self.trail.read(AuditFilter(**wanted))).entries]  # type: ignore[arg-type]
+        return [found.operation for found in (await self.trail.read(AuditRequest(**wanted))).entries]  # type: ignore[arg-type]
 
     async def on_shards(self) -> list[int]:
         return [len(await MemoryShard.table[ListTrail](shard, "", "", 1_000)) for shard in self.shards]
@@ -101,9 +102,9 @@ async def pair() -> AsyncIterator[TwoShards]:
 async def test_an_entry_is_read_as_it_was_noted_with_its_id_time_and_server(pair: TwoShards) -> None:
     await pair.put(change())
 
-    [found] = (await pair.trail.read(AuditFilter())).entries
+    [found] = (await pair.trail.read(AuditRequest())).entries
 
-    assert found == entry()._replace(id=found.id, at_ms=pair.clock.now_ms(), server="host:0")
+    assert found == replace(entry(), id=found.id, at_ms=pair.clock.now_ms(), server="host:0")
     assert found.id.startswith(f"{pair.clock.now_ms():013d}-")
 
 
@@ -247,9 +248,9 @@ async def test_pages_follow_each_other_without_gap_and_repeat(pair: TwoShards) -
     found: list[str] = []
     continuation = ""
     for _ in range(100):
-        page = await pair.trail.read(AuditFilter(queue="q", limit=4, continuation=continuation))
+        page = await pair.trail.read(AuditRequest(queue="q", limit=4, continuation=continuation))
         found += [each.operation for each in page.entries]
-        continuation = page.continuation
+        continuation = page.continuation or ""
         if not continuation:
             break
 
@@ -259,40 +260,40 @@ async def test_pages_follow_each_other_without_gap_and_repeat(pair: TwoShards) -
 async def test_a_page_that_finds_nothing_among_many_entries_ends_with_a_continuation(pair: TwoShards) -> None:
     """One call reads a bounded number of entries, and the next one goes on there."""
     records = [
-        packed(entry("rare" if not number else "common")._replace(id=f"{number:013d}-{number:014x}", at_ms=number))
+        packed(replace(entry("rare" if not number else "common"), id=f"{number:013d}-{number:014x}", at_ms=number))
         for number in range(6_000)
     ]
     await MemoryShard.table[AddToTrail](pair.shards[0], records, 10_000)
 
-    first = await pair.trail.read(AuditFilter(operation="rare"))
-    second = await pair.trail.read(AuditFilter(operation="rare", continuation=first.continuation))
+    first = await pair.trail.read(AuditRequest(operation="rare"))
+    second = await pair.trail.read(AuditRequest(operation="rare", continuation=first.continuation))
 
     assert (first.entries, bool(first.continuation)) == ([], True)
-    assert ([each.operation for each in second.entries], second.continuation) == (["rare"], "")
+    assert ([each.operation for each in second.entries], second.continuation) == (["rare"], None)
 
 
 async def test_a_page_says_that_a_shard_is_missing(pair: TwoShards) -> None:
     await pair.put(*(change(f"op{number}") for number in range(20)))
     pair.shards[0].reads_fail = True
 
-    page = await pair.trail.read(AuditFilter())
+    page = await pair.trail.read(AuditRequest())
 
     assert page.incomplete
     assert len(page.entries) == (await pair.on_shards())[1]
     pair.shards[0].reads_fail = False
-    assert not (await pair.trail.read(AuditFilter())).incomplete
+    assert not (await pair.trail.read(AuditRequest())).incomplete
 
 
 @pytest.mark.parametrize("limit", [0, -1, 501])
 async def test_a_limit_out_of_its_range_is_refused(pair: TwoShards, limit: int) -> None:
     with pytest.raises(InvalidArgument, match="limit must be from 1 to 500"):
-        await pair.trail.read(AuditFilter(limit=limit))
+        await pair.trail.read(AuditRequest(limit=limit))
 
 
 @pytest.mark.parametrize("continuation", ["x", "0", "~", "1" * 13, "1" * 13 + "-" + "g" * 14, "\x00", "9" * 10_000])
 async def test_a_continuation_that_no_server_gave_is_refused(pair: TwoShards, continuation: str) -> None:
     with pytest.raises(ContinuationInvalid):
-        await pair.trail.read(AuditFilter(continuation=continuation))
+        await pair.trail.read(AuditRequest(continuation=continuation))
 
 
 async def test_old_entries_are_pruned_on_every_shard(pair: TwoShards) -> None:
@@ -312,12 +313,12 @@ async def test_with_no_entries_allowed_nothing_is_stored() -> None:
     core.service.of(AuditTrail).note(change())
     await core.service.of(AuditTrail).buffer.flush()
 
-    assert (await core.service.of(AuditTrail).read(AuditFilter())).entries == []
+    assert (await core.service.of(AuditTrail).read(AuditRequest())).entries == []
     await core.close()
 
 
 def test_an_entry_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
-    known = entry()._replace(id="1" * 13 + "-" + "0" * 14, at_ms=5)
+    known = replace(entry(), id="1" * 13 + "-" + "0" * 14, at_ms=5)
     record = packed(known)
     newer = record._replace(content=record.content.replace(b"{", b'{"newer":[1],', 1))
 

@@ -6,14 +6,15 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkState, progress_in_words, unreachable
+from pinlater.client.bulk import BulkRun, progress_in_words, unreachable
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.wording import about
 from pinlater.server.features.bulk.estimate import left_ms, percent_of
-from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.bulk.steps import STALE_MS
 from tests.service.conftest import ServiceUnderTest
+from tests.service.shown_runs import ShownRuns
 from tests.service.test_bulk_runs import (
     DELETE,
     PauseGate,
@@ -30,7 +31,7 @@ from tests.service.test_bulk_runs import (
 __all__ = ["bulk", "pauses", "servers"]  # fixtures
 
 
-async def shown(world: ServiceUnderTest, bulk: BulkRuns, run: BulkRun) -> list[tuple[int, BulkRun]]:
+async def shown(world: ServiceUnderTest, bulk: ShownRuns, run: BulkRun) -> list[tuple[int, BulkRun]]:
     """What the list shows of the run until it has ended, and when."""
     found = [(world.clock.now_ms(), run)]
     async with asyncio.timeout(30):
@@ -42,7 +43,7 @@ async def shown(world: ServiceUnderTest, bulk: BulkRuns, run: BulkRun) -> list[t
 
 
 async def test_a_run_without_filters_tells_its_total_its_share_and_when_it_ends(
-    world: ServiceUnderTest, bulk: BulkRuns
+    world: ServiceUnderTest, bulk: ShownRuns
 ) -> None:
     await failed(world, 20)
     run = await bulk.start(DELETE._replace(jobs_per_second=2.0), "ops")
@@ -63,7 +64,7 @@ async def test_a_run_without_filters_tells_its_total_its_share_and_when_it_ends(
 
 
 async def test_a_run_with_a_filter_tells_the_share_of_jobs_that_it_has_looked_at(
-    world: ServiceUnderTest, bulk: BulkRuns
+    world: ServiceUnderTest, bulk: ShownRuns
 ) -> None:
     await failed(world, 30, error="boom")
     await failed(world, 10, error="no disk")
@@ -73,7 +74,7 @@ async def test_a_run_with_a_filter_tells_the_share_of_jobs_that_it_has_looked_at
     assert {each.percent for _, each in before} > {25}
 
 
-async def test_what_the_caller_has_counted_is_the_expected_number(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_what_the_caller_has_counted_is_the_expected_number(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3, error="no disk")
     order = DELETE._replace(criteria=JobCriteria(error="no disk"), expected=2)
     run = await bulk.start(order, "ops")
@@ -81,7 +82,7 @@ async def test_what_the_caller_has_counted_is_the_expected_number(world: Service
     assert (await ended(bulk, run)).expected == 3, "more were changed"
 
 
-async def test_jobs_whose_bodies_do_not_match_are_looked_at_too(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_jobs_whose_bodies_do_not_match_are_looked_at_too(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await world.enqueue(b"apple", b"pear")
     await world.enqueue(b"plum", run_after_ms=world.clock.now_ms() + 60_000)
     order = BulkOrder("q", BulkAction.CANCEL, JobState.PENDING, regex="app.e")
@@ -89,7 +90,7 @@ async def test_jobs_whose_bodies_do_not_match_are_looked_at_too(world: ServiceUn
     assert (run.to_look_at, run.looked, run.changed, run.expected) == (3, 3, 1, None)
 
 
-async def test_only_jobs_of_the_priority_are_counted(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_only_jobs_of_the_priority_are_counted(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await world.enqueue(b"x", b"y", priority=1)
     await world.enqueue(b"z", priority=2)
     order = BulkOrder("q", BulkAction.DELETE, JobState.PENDING, priority=2)
@@ -97,7 +98,7 @@ async def test_only_jobs_of_the_priority_are_counted(world: ServiceUnderTest, bu
     assert (run.to_look_at, run.expected, run.changed) == (1, 1, 1)
 
 
-async def test_a_run_that_stops_has_no_end_time_and_keeps_its_share(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_run_that_stops_has_no_end_time_and_keeps_its_share(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 10)
     run = await bulk.start(DELETE._replace(jobs_per_second=1.0), "ops")
     async with asyncio.timeout(30):
@@ -139,7 +140,7 @@ async def test_another_server_keeps_the_progress_and_a_silent_run_has_no_end_tim
     assert (found.state, found.to_look_at, found.percent) == (BulkState.DONE, 60, 100)
 
 
-async def test_an_undo_knows_how_many_jobs_it_brings_back(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_an_undo_knows_how_many_jobs_it_brings_back(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 4)
     run = await ended(bulk, await bulk.start(DELETE._replace(expected=9), "ops"))
     order = DELETE._replace(action=BulkAction.RESTORE, undoes=run.id)

@@ -11,16 +11,8 @@ from unittest.mock import patch
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.audit import AuditFilter
-from pinlater.domain.bulk import (
-    BULK_KEPT_MS,
-    BULK_RUNNING_MAX,
-    BULKS_OF_QUEUE_MAX,
-    BulkAction,
-    BulkOrder,
-    BulkRun,
-    BulkState,
-)
+from pinlater.client.bulk import BulkRun
+from pinlater.domain.bulk import BULK_KEPT_MS, BULK_RUNNING_MAX, BULKS_OF_QUEUE_MAX, BulkAction, BulkOrder, BulkState
 from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import (
@@ -43,10 +35,11 @@ from pinlater.server.operations.values import ScannedPage
 from pinlater.server.storage.commands import SaveSamples
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
-from pinlater.wire.generated.structs import Ack, AckBatch, LookupRequest, RunJobsRequest, ScanRequest
+from pinlater.wire.generated.structs import Ack, AckBatch, AuditRequest, LookupRequest, RunJobsRequest, ScanRequest
 from tests.assembly import open_core
 from tests.commands import replaced
 from tests.service.conftest import CALLER, ServiceUnderTest
+from tests.service.shown_runs import ShownRuns
 
 RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
 DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
@@ -69,12 +62,12 @@ def bulk_runs_on(
     pause: Callable[[float], Awaitable[None]],
     settings: JobSettings = JobSettings(),  # noqa: B008 - a value
     server: str = "a",
-) -> BulkRuns:
+) -> ShownRuns:
     """Bulk runs with other pauses, which the service has from now on."""
     service = world.service
     runs = BulkRuns(service, settings, lambda: server, pause)
     service.put(runs)
-    return runs
+    return ShownRuns(runs)
 
 
 def tasks_of_runs() -> list[asyncio.Task[object]]:
@@ -88,7 +81,7 @@ def pauses(world: ServiceUnderTest) -> Pauses:
 
 
 @pytest.fixture
-def bulk(world: ServiceUnderTest, pauses: Pauses) -> BulkRuns:
+def bulk(world: ServiceUnderTest, pauses: Pauses) -> ShownRuns:
     return bulk_runs_on(world, pauses)
 
 
@@ -101,7 +94,7 @@ async def failed(world: ServiceUnderTest, number: int, task: str = "send", error
     return names
 
 
-async def ended(bulk: BulkRuns, run: BulkRun) -> BulkRun:
+async def ended(bulk: ShownRuns, run: BulkRun) -> BulkRun:
     """The run once it has ended."""
     async with asyncio.timeout(30):
         while True:
@@ -116,7 +109,7 @@ async def states(world: ServiceUnderTest, names: list[str]) -> list[str]:
     return [JobState(job.state).name for job in (await world.service.job_queries.lookup(LookupRequest(names))).values()]
 
 
-async def test_it_changes_the_jobs_that_fit_and_tells_how_many(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_it_changes_the_jobs_that_fit_and_tells_how_many(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     wanted, others = await failed(world, 3, error="no disk"), await failed(world, 2)
     order = RETRY._replace(criteria=JobCriteria(frozenset({"send"}), error="NO DISK"), attempts=2)
     run = await ended(bulk, await bulk.start(order, "ops"))
@@ -125,7 +118,7 @@ async def test_it_changes_the_jobs_that_fit_and_tells_how_many(world: ServiceUnd
     assert await states(world, others) == ["FAILED"] * 2
 
 
-async def test_many_pages_are_looked_at(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_many_pages_are_looked_at(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     for number in (PAGE_JOBS, PAGE_JOBS + 1):
         await failed(world, number)
     run = await ended(bulk, await bulk.start(DELETE, "ops"))
@@ -134,7 +127,7 @@ async def test_many_pages_are_looked_at(world: ServiceUnderTest, bulk: BulkRuns)
 
 @pytest.mark.parametrize("action", [BulkAction.DELETE, BulkAction.CANCEL])
 async def test_waiting_jobs_are_meant_whether_they_are_due_or_not(
-    world: ServiceUnderTest, bulk: BulkRuns, action: BulkAction
+    world: ServiceUnderTest, bulk: ShownRuns, action: BulkAction
 ) -> None:
     names = await world.enqueue(b"due")
     names += await world.enqueue(b"later", run_after_ms=world.clock.now_ms() + 60_000)
@@ -143,21 +136,21 @@ async def test_waiting_jobs_are_meant_whether_they_are_due_or_not(
     assert await states(world, names) == ([] if action is BulkAction.DELETE else ["FAILED"] * 2)
 
 
-async def test_a_body_chooses_jobs(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_body_chooses_jobs(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     names = await world.enqueue(b"apple", b"pear")
     order = BulkOrder("q", BulkAction.CANCEL, JobState.PENDING, regex="app.e")
     assert (await ended(bulk, await bulk.start(order, "ops"))).changed == 1
     assert await states(world, names) == ["FAILED", "PENDING"]
 
 
-async def test_the_rate_is_kept(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_the_rate_is_kept(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 10)
     began_ms = world.clock.now_ms()
     run = await ended(bulk, await bulk.start(DELETE._replace(jobs_per_second=2.0), "ops"))
     assert (run.changed, world.clock.now_ms() - began_ms) == (10, 5_000)
 
 
-async def test_it_can_be_stopped(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_it_can_be_stopped(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 10)
     run = await bulk.start(DELETE._replace(jobs_per_second=1.0), "ops")
     assert (await bulk.stop("q", run.id)).state is BulkState.STOPPED
@@ -166,7 +159,7 @@ async def test_it_can_be_stopped(world: ServiceUnderTest, bulk: BulkRuns) -> Non
     assert (await bulk.stop("q", run.id)).changed == run.changed
 
 
-async def test_a_job_that_becomes_due_in_between_is_changed(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_job_that_becomes_due_in_between_is_changed(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     """So those that are not due come first."""
     names = await world.enqueue(b"soon", run_after_ms=world.clock.now_ms() + 1_000)
     scan = world.service.job_queries.scan_page
@@ -182,7 +175,7 @@ async def test_a_job_that_becomes_due_in_between_is_changed(world: ServiceUnderT
 
 
 async def test_a_waiting_job_that_is_claimed_meanwhile_is_not_cancelled(
-    world: ServiceUnderTest, bulk: BulkRuns
+    world: ServiceUnderTest, bulk: ShownRuns
 ) -> None:
     names = await world.enqueue(b"x")
     scan = world.service.job_queries.scan_page
@@ -201,7 +194,7 @@ async def test_a_waiting_job_that_is_claimed_meanwhile_is_not_cancelled(
 
 @pytest.mark.parametrize("order", [DELETE, RETRY], ids=["delete", "retry"])
 async def test_a_job_whose_state_has_changed_meanwhile_stays(
-    world: ServiceUnderTest, bulk: BulkRuns, order: BulkOrder
+    world: ServiceUnderTest, bulk: ShownRuns, order: BulkOrder
 ) -> None:
     [name] = await failed(world, 1)
     scan = world.service.job_queries.scan_page
@@ -217,7 +210,7 @@ async def test_a_job_whose_state_has_changed_meanwhile_stays(
     assert await states(world, [name]) == ["PENDING"]
 
 
-async def test_it_is_stopped_in_a_long_pause(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_it_is_stopped_in_a_long_pause(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     began_ms = world.clock.now_ms()
     run = await bulk.start(DELETE._replace(jobs_per_second=0.1), "ops")
@@ -243,7 +236,7 @@ async def test_a_run_that_is_to_stop_changes_nothing_after_a_restart(servers: Se
 
 
 async def test_jobs_of_a_queue_that_was_made_again_stay(
-    world: ServiceUnderTest, bulk: BulkRuns, pauses: Pauses
+    world: ServiceUnderTest, bulk: ShownRuns, pauses: Pauses
 ) -> None:
     await failed(world, 3)
     names: list[str] = []
@@ -261,7 +254,7 @@ async def test_jobs_of_a_queue_that_was_made_again_stay(
 
 
 @pytest.mark.parametrize("error", [TooManyWaiting("busy"), SearchUnavailable("busy")])
-async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: BulkRuns, error: PinLaterError) -> None:
+async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: ShownRuns, error: PinLaterError) -> None:
     await failed(world, 3)
     scan, failures = world.service.job_queries.scan_page, iter(range(3))
 
@@ -275,17 +268,17 @@ async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: Bu
     assert (run.state, run.changed) == (BulkState.DONE, 3)
 
 
-async def test_its_end_is_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_its_end_is_in_the_audit(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     run = await ended(bulk, await bulk.start(DELETE, "shown", "worker-7", NamedCaller("ops", ["operate"])))
-    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
+    page = await world.service.of(AuditTrail).read(AuditRequest("q"))
     [entry] = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert (entry.who, entry.source, list(entry.roles)) == ("ops", "worker-7", ["operate"])
     assert (entry.jobs, entry.outcome) == (3, "ok")
     assert run.id in entry.arguments
 
 
-async def test_what_another_version_keeps_is_left_out(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_what_another_version_keeps_is_left_out(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     [shard] = world.service.shards
     now_ms = world.clock.now_ms()
     rows = [StoredSample(BULK_STEP_S, now_ms, "q", f"ffffffffffffffff{kind}", b"\xc1") for kind in ("", ".progress")]
@@ -294,7 +287,7 @@ async def test_what_another_version_keeps_is_left_out(world: ServiceUnderTest, b
     assert [each.id for each in await bulk.runs()] == [run.id]
 
 
-async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     for _ in range(BULKS_OF_QUEUE_MAX):
         await ended(bulk, await bulk.start(DELETE, "ops"))
     with pytest.raises(InvalidArgument, match="kept for 30 days"):
@@ -303,7 +296,7 @@ async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bul
     await bulk.start(DELETE, "ops")
 
 
-async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     delete, failures = world.service.bulk.delete_with_copies, iter(range(3))
 
@@ -318,7 +311,7 @@ async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: 
 
 
 async def test_it_fails_with_the_reason_if_its_queue_is_deleted(
-    world: ServiceUnderTest, bulk: BulkRuns, pauses: Pauses
+    world: ServiceUnderTest, bulk: ShownRuns, pauses: Pauses
 ) -> None:
     await failed(world, 3)
 
@@ -344,20 +337,20 @@ async def test_it_fails_with_the_reason_if_its_queue_is_deleted(
         (RETRY._replace(criteria=JobCriteria(error="x" * 9_000)), "The filters take"),
     ],
 )
-async def test_what_cannot_be_carried_out_is_refused_at_once(bulk: BulkRuns, order: BulkOrder, text: str) -> None:
+async def test_what_cannot_be_carried_out_is_refused_at_once(bulk: ShownRuns, order: BulkOrder, text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
         await bulk.start(order, "ops")
     assert await bulk.runs() == []
 
 
-async def test_unknown_queues_and_runs_are_refused(bulk: BulkRuns) -> None:
+async def test_unknown_queues_and_runs_are_refused(bulk: ShownRuns) -> None:
     with pytest.raises(QueueNotFound):
         await bulk.start(RETRY._replace(queue="none"), "ops")
     with pytest.raises(InvalidArgument, match="has no bulk run"):
         await bulk.stop("q", "0123456789abcdef")
 
 
-async def test_the_runs_of_a_queue_are_told_until_neither_exists(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_the_runs_of_a_queue_are_told_until_neither_exists(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     assert await bulk.runs(["q"]) == []
     with pytest.raises(QueueNotFound):
         await bulk.list_runs(["q", "nope"])
@@ -366,7 +359,7 @@ async def test_the_runs_of_a_queue_are_told_until_neither_exists(world: ServiceU
     assert len(await bulk.runs(["q"])) == 1
 
 
-async def test_the_runs_under_way_are_bounded(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_the_runs_under_way_are_bounded(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     never = asyncio.Event()
     with patch.object(world.service.job_queries, "scan_page", lambda _: never.wait()):
         for _ in range(BULK_RUNNING_MAX):
@@ -405,7 +398,7 @@ class Servers:
         core = self.cores[place]
         return ServiceUnderTest(self.clock, core.service, core.dispatcher, core.metrics, core.standstill)
 
-    async def start(self, name: str, *, go: Callable[[], bool], **settings: Any) -> BulkRuns:
+    async def start(self, name: str, *, go: Callable[[], bool], **settings: Any) -> ShownRuns:
         """Starts a server of that name. `settings`: of jobs."""
         core = await open_core(self.shard, clock=self.clock)
         await core.service.queues.create_queue("q")
@@ -422,14 +415,14 @@ class Servers:
 
     async def stored(self, run: BulkRun) -> BulkRun:
         """The run as it is kept now."""
-        [found] = [each for each in await self.cores[0].service.of(BulkRuns).runs() if each.id == run.id]
+        [found] = [each for each in await ShownRuns(self.cores[0].service.of(BulkRuns)).runs() if each.id == run.id]
         return found
 
     async def ends_in_the_audit(self, run: BulkRun) -> int:
         """How often its end is there."""
         for core in self.cores:
             await core.service.of(AuditTrail).buffer.flush()
-        page = await self.cores[0].service.of(AuditTrail).read(AuditFilter("q", operation="bulkRun"))
+        page = await self.cores[0].service.of(AuditTrail).read(AuditRequest("q", operation="bulkRun"))
         return sum(run.id in entry.arguments for entry in page.entries)
 
     async def until_changed(self, run: BulkRun, number: int) -> None:
@@ -444,7 +437,7 @@ async def servers() -> AsyncIterator[Servers]:
     servers = Servers(ManualClock(), MemoryShard())
     yield servers
     for core in servers.cores:
-        await core.service.of(BulkRuns).close()
+        await ShownRuns(core.service.of(BulkRuns)).close()
 
 
 async def test_what_another_server_ended_is_not_begun_again(servers: Servers) -> None:

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.audit import AuditFilter
-from pinlater.domain.bulk import RESTORABLE_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.client.bulk import BulkRun
+from pinlater.domain.bulk import RESTORABLE_MS, BulkAction, BulkOrder, BulkState
 from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
@@ -35,10 +35,11 @@ from pinlater.server.storage.values import (
     SampleRange,
     StoredSample,
 )
-from pinlater.wire.generated.structs import LookupRequest
+from pinlater.wire.generated.structs import AuditRequest, LookupRequest
 from tests.assembly import open_core
 from tests.commands import replaced
 from tests.service.conftest import ServiceUnderTest
+from tests.service.shown_runs import ShownRuns
 from tests.service.test_bulk_runs import (
     DELETE,
     RETRY,
@@ -63,12 +64,12 @@ def undo(run: BulkRun, rate: float | None = None) -> BulkOrder:
     return BulkOrder("q", BulkAction.RESTORE, JobState.PENDING, jobs_per_second=rate, undoes=run.id)
 
 
-async def deleted(bulk: BulkRuns, order: BulkOrder = DELETE) -> BulkRun:
+async def deleted(bulk: ShownRuns, order: BulkOrder = DELETE) -> BulkRun:
     """A run that has deleted."""
     return await ended(bulk, await bulk.start(order, "ops"))
 
 
-async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     names = await failed(world, 3)
     before = await world.service.job_queries.lookup(LookupRequest(names, True))
     run = await deleted(bulk, DELETE._replace(criteria=JobCriteria(error="boom")))
@@ -83,7 +84,7 @@ async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk
     assert await world.service.job_queries.lookup(LookupRequest(names, True)) == before
 
 
-async def test_many_jobs_come_back_at_the_rate_meant(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_many_jobs_come_back_at_the_rate_meant(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 10)
     run = await deleted(bulk, DELETE._replace(jobs_per_second=2.0))
     began_ms = world.clock.now_ms()
@@ -93,7 +94,7 @@ async def test_many_jobs_come_back_at_the_rate_meant(world: ServiceUnderTest, bu
     assert (undone.changed, world.clock.now_ms() - began_ms) == (10, 10_000)
 
 
-async def test_a_dequeue_that_waits_gets_a_restored_job(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_dequeue_that_waits_gets_a_restored_job(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     [name] = await world.enqueue(b"x")
     run = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobState.PENDING))
     waiting = asyncio.create_task(world.dequeue(1, wait_ms=60_000))
@@ -105,7 +106,7 @@ async def test_a_dequeue_that_waits_gets_a_restored_job(world: ServiceUnderTest,
         assert [job.descriptor for job in (await waiting).jobs] == [name]
 
 
-async def test_what_is_undone_is_not_undone_again(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_what_is_undone_is_not_undone_again(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk)
     first = await ended(bulk, await bulk.start(undo(run), "ops"))
@@ -115,7 +116,7 @@ async def test_what_is_undone_is_not_undone_again(world: ServiceUnderTest, bulk:
     assert len(await bulk.runs(["q"])) == 2
 
 
-async def test_an_undo_can_be_stopped_and_begun_again(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_an_undo_can_be_stopped_and_begun_again(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 6)
     run = await deleted(bulk, DELETE._replace(jobs_per_second=1.0))
     first = await bulk.start(undo(run, rate=1.0), "ops")
@@ -128,7 +129,7 @@ async def test_an_undo_can_be_stopped_and_begun_again(world: ServiceUnderTest, b
     assert first.changed + second.changed == 6
 
 
-async def test_a_run_that_deletes_for_good_keeps_nothing(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_run_that_deletes_for_good_keeps_nothing(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk, DELETE._replace(for_good=True))
     assert (run.changed, run.undo_until_ms) == (3, None)
@@ -138,7 +139,7 @@ async def test_a_run_that_deletes_for_good_keeps_nothing(world: ServiceUnderTest
         await bulk.start(undo(run), "ops")
 
 
-async def test_what_cannot_be_undone_is_refused_at_once(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_what_cannot_be_undone_is_refused_at_once(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     with pytest.raises(InvalidArgument, match="has no bulk run"):
         await bulk.start(DELETE._replace(action=BulkAction.RESTORE, undoes="0123456789abcdef"), "ops")
@@ -159,7 +160,7 @@ async def test_what_cannot_be_undone_is_refused_at_once(world: ServiceUnderTest,
         await bulk.start(undo(run), "ops")
 
 
-async def test_a_run_under_way_is_not_undone(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_run_under_way_is_not_undone(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     never = asyncio.Event()
     with patch.object(world.service.job_queries, "scan_page", lambda _: never.wait()):
@@ -169,7 +170,7 @@ async def test_a_run_under_way_is_not_undone(world: ServiceUnderTest, bulk: Bulk
         await bulk.close()
 
 
-async def test_a_run_is_undone_by_one_run_at_a_time(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_run_is_undone_by_one_run_at_a_time(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 2)
     run = await deleted(bulk, DELETE._replace(jobs_per_second=1.0))
     first = await bulk.start(undo(run, rate=0.1), "ops")
@@ -178,7 +179,7 @@ async def test_a_run_is_undone_by_one_run_at_a_time(world: ServiceUnderTest, bul
     await ended(bulk, first)
 
 
-async def test_jobs_of_a_queue_that_was_made_again_stay_away(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_jobs_of_a_queue_that_was_made_again_stay_away(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk)
     await world.service.queues.delete_queue("q", "open sesame")
@@ -190,7 +191,7 @@ async def test_jobs_of_a_queue_that_was_made_again_stay_away(world: ServiceUnder
     assert undone.detail == "3 jobs stayed away: the queue was deleted meanwhile"
 
 
-async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await world.enqueue(b"x", unique_key="k")
     run = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobState.PENDING))
     await world.enqueue(b"y", unique_key="k")
@@ -201,11 +202,11 @@ async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: BulkRu
     assert undone.detail.startswith("1 job stayed away: another job has the unique key.")
 
 
-async def test_both_ends_are_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_both_ends_are_in_the_audit(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk)
     undone = await ended(bulk, await bulk.start(undo(run), "boss", "vm-1", NamedCaller("boss")))
-    page = await world.service.of(AuditTrail).read(AuditFilter("q"))
+    page = await world.service.of(AuditTrail).read(AuditRequest("q"))
     entries = [entry for entry in page.entries if entry.operation == "bulkRun"]
     assert sorted((entry.who, entry.jobs) for entry in entries) == [("boss", 3), ("no token", 3)]
     [entry] = [entry for entry in entries if entry.who == "boss"]
@@ -221,7 +222,7 @@ async def test_beyond_the_space_of_copies_nothing_is_deleted() -> None:
     core = await open_core(MemoryShard(), clock=clock, jobs=JobSettings(max_undo_bytes=0))
     await core.service.queues.create_queue("q")
     small = ServiceUnderTest(clock, core.service, core.dispatcher, core.metrics, core.standstill)
-    runs = small.service.of(BulkRuns)
+    runs = ShownRuns(small.service.of(BulkRuns))
     names = await failed(small, 3)
     run = await deleted(runs)
     assert (run.state, run.changed) == (BulkState.FAILED, 0)
@@ -258,7 +259,7 @@ async def test_copies_count_until_they_are_forgotten(world: ServiceUnderTest, pa
     assert (await deleted(bulk)).changed == 3
 
 
-async def test_a_full_store_names_the_way_out(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_full_store_names_the_way_out(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     names = await failed(world, 3)
 
     async def full(*_: object) -> DeletedWithCopies:
@@ -473,7 +474,7 @@ async def test_a_server_that_stood_still_deletes_nothing_that_was_restored(serve
     assert await states(world, names) == ["FAILED"] * 6
 
 
-async def test_a_run_of_an_older_server_has_no_copies(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_a_run_of_an_older_server_has_no_copies(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     """What it kept has no word of copies."""
     import msgspec
 

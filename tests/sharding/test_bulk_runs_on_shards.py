@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.client.bulk import BulkRun
+from pinlater.domain.bulk import BulkAction, BulkOrder, BulkState
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.storage.commands import DeleteJobs, DeleteWithCopies, ListSamples
 from pinlater.wire.generated.structs import Ack, AckBatch
+from tests.service.shown_runs import ShownRuns
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
 DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
@@ -38,7 +40,7 @@ async def fail(server: ShardedServer, names: list[str] | None = None) -> int:
 
 
 async def now(server: ShardedServer, run: BulkRun) -> BulkRun:
-    [found] = [each for each in await server.service.of(BulkRuns).runs() if each.id == run.id]
+    [found] = [each for each in await ShownRuns(server.service.of(BulkRuns)).runs() if each.id == run.id]
     return found
 
 
@@ -53,7 +55,7 @@ async def test_a_run_waits_for_a_shard_that_is_unreachable_and_then_changes_its_
     await failed_on(server, "1", "2", "2", "3")
     server.store("2").dead = "connection refused"
     await server.core.shard_monitor.ping_all()
-    run = await server.service.of(BulkRuns).start(DELETE, "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(DELETE, "ops")
     await server.pass_time(60_000)
     waiting = await now(server, run)
     assert (waiting.state, waiting.changed) == (BulkState.RUNNING, 2)
@@ -70,7 +72,7 @@ async def test_a_run_that_lacks_a_shard_tells_no_share_and_no_end_until_it_can_c
     await failed_on(server, "1", "2", "2", "3")
     server.store("2").dead = "connection refused"
     await server.core.shard_monitor.ping_all()
-    run = await server.service.of(BulkRuns).start(DELETE, "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(DELETE, "ops")
     await server.pass_time(60_000)
     waiting = await now(server, run)
     assert (waiting.to_look_at, waiting.expected, waiting.percent, waiting.left_ms) == (None, None, None, None)
@@ -83,7 +85,7 @@ async def test_a_run_that_lacks_a_shard_tells_no_share_and_no_end_until_it_can_c
 @on_shards()
 async def test_a_run_that_waits_keeps_its_share_and_has_no_end_time(server: ShardedServer) -> None:
     await failed_on(server, "1", "2", "3", "3")
-    run = await server.service.of(BulkRuns).start(DELETE._replace(jobs_per_second=0.2), "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(DELETE._replace(jobs_per_second=0.2), "ops")
     await server.pass_time(7_000)
     before = await now(server, run)
     assert (before.percent, before.left_ms is not None) == (50, True)
@@ -101,9 +103,9 @@ async def test_a_run_that_waits_for_a_shard_can_be_stopped(server: ShardedServer
     await failed_on(server, "2")
     server.store("2").dead = "connection refused"
     await server.core.shard_monitor.ping_all()
-    run = await server.service.of(BulkRuns).start(DELETE, "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(DELETE, "ops")
     await server.pass_time(30_000)
-    await server.service.of(BulkRuns).stop("q", run.id)
+    await ShownRuns(server.service.of(BulkRuns)).stop("q", run.id)
     await server.pass_time(15_000)
     found = await now(server, run)
     assert (found.state, found.changed, found.ended_ms is not None) == (BulkState.STOPPED, 0, True)
@@ -114,7 +116,7 @@ async def test_a_job_that_was_retried_and_fails_again_is_not_retried_by_the_seco
     await failed_on(server, "1", "2", "3")
     server.store("2").dead = "connection refused"
     await server.core.shard_monitor.ping_all()
-    run = await server.service.of(BulkRuns).start(RETRY, "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(RETRY, "ops")
     await server.pass_time(10_000)
     assert await fail(server) == 2
     server.store("2").dead = None
@@ -129,7 +131,7 @@ def test_what_one_shard_has_changed_counts_though_another_fails(order: BulkOrder
     async def scenario(server: ShardedServer) -> None:
         await failed_on(server, "1", "2", "3")
         server.store("2").fails(method, error=ShardConnectionFailed("reset"))
-        run = await server.service.of(BulkRuns).start(order, "ops")
+        run = await ShownRuns(server.service.of(BulkRuns)).start(order, "ops")
         await server.pass_time(10_000)
         found = await now(server, run)
         assert (found.state, found.changed, found.detail) == (BulkState.DONE, 3, "")
@@ -145,7 +147,7 @@ def test_a_change_whose_answer_is_lost_may_be_missing_in_the_number_and_the_run_
     async def scenario(server: ShardedServer) -> None:
         await failed_on(server, "1", "2", "3")
         server.store("2").fails(method, error=OutcomeUnknown("reset"), done_first=True)
-        run = await server.service.of(BulkRuns).start(order, "ops")
+        run = await ShownRuns(server.service.of(BulkRuns)).start(order, "ops")
         await server.pass_time(10_000)
         found = await now(server, run)
         assert (found.state, found.changed, "may be missing" in found.detail) == (BulkState.DONE, 2, True)
@@ -158,8 +160,8 @@ def test_a_change_whose_answer_is_lost_may_be_missing_in_the_number_and_the_run_
 async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(server: ShardedServer) -> None:
     """Instead of none: an operator must not take it for ended or never begun."""
     await failed_on(server, "1", "1", "1", "2")
-    run = await server.service.of(BulkRuns).start(DELETE._replace(jobs_per_second=1.0), "ops")
-    ended = await server.service.of(BulkRuns).start(RETRY._replace(queue="q", priority=2), "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(DELETE._replace(jobs_per_second=1.0), "ops")
+    ended = await ShownRuns(server.service.of(BulkRuns)).start(RETRY._replace(queue="q", priority=2), "ops")
     await server.pass_time(1_600)
     before = await now(server, run)
     assert (await now(server, ended)).state is BulkState.DONE
@@ -170,7 +172,7 @@ async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(ser
     assert seen == before._replace(detail="shard 1, which keeps it, is unreachable: it was last seen like this")
     assert (await now(server, ended)).detail == ""
     with pytest.raises(ShardConnectionFailed, match="may keep the run"):
-        await server.service.of(BulkRuns).stop("q", run.id)
+        await ShownRuns(server.service.of(BulkRuns)).stop("q", run.id)
     server.store("1").dead = None
     await server.pass_time(60_000)
     assert ((await now(server, run)).state, await left(server)) == (BulkState.DONE, 0)
@@ -179,7 +181,7 @@ async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(ser
 @on_shards()
 async def test_the_list_of_runs_names_the_shards_that_could_not_be_asked(server: ShardedServer) -> None:
     """Those known as unreachable, and those that fail on the way; also for a queue without any run."""
-    runs = server.service.of(BulkRuns)
+    runs = ShownRuns(server.service.of(BulkRuns))
     run = await runs.start(DELETE, "ops")
     await server.pass_time(5_000)
     whole = await runs.list_runs()
@@ -197,13 +199,13 @@ async def test_the_list_of_runs_names_the_shards_that_could_not_be_asked(server:
 async def test_an_undo_waits_for_a_shard_that_is_unreachable(server: ShardedServer) -> None:
     """It restores what other shards have meanwhile, and ends only when it has asked the shard."""
     await failed_on(server, "1", "2", "2", "3")
-    run = await server.service.of(BulkRuns).start(DELETE, "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(DELETE, "ops")
     await server.pass_time(10_000)
     assert ((await now(server, run)).state, await left(server)) == (BulkState.DONE, 0)
     server.store("2").dead = "connection refused"
     await server.core.shard_monitor.ping_all()
     order = DELETE._replace(action=BulkAction.RESTORE, undoes=run.id)
-    undone = await server.service.of(BulkRuns).start(order, "ops")
+    undone = await ShownRuns(server.service.of(BulkRuns)).start(order, "ops")
     await server.pass_time(60_000)
     waiting = await now(server, undone)
     assert (waiting.state, waiting.changed) == (BulkState.RUNNING, 2)
@@ -221,12 +223,14 @@ async def test_an_undo_that_waits_for_a_shard_tells_a_taken_key_once(server: Sha
     [name] = (await server.enqueue(b"x", unique="k")).descriptors
     away = "3" if shard_of(name) == "2" else "2"
     pending = DELETE._replace(state=JobState.PENDING)
-    run = await server.service.of(BulkRuns).start(pending, "ops")
+    run = await ShownRuns(server.service.of(BulkRuns)).start(pending, "ops")
     await server.pass_time(10_000)
     await server.enqueue(b"y", unique="k")
     server.store(away).dead = "connection refused"
     await server.core.shard_monitor.ping_all()
-    undone = await server.service.of(BulkRuns).start(pending._replace(action=BulkAction.RESTORE, undoes=run.id), "ops")
+    undone = await ShownRuns(server.service.of(BulkRuns)).start(
+        pending._replace(action=BulkAction.RESTORE, undoes=run.id), "ops"
+    )
     await server.pass_time(30_000)
     server.store(away).dead = None
     await server.pass_time(60_000)

@@ -9,10 +9,10 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
-from pinlater.server.storage.lookup_row import LookupRow
+from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational import reading
 from pinlater.server.storage.relational.reading import BoundStatement
-from pinlater.server.storage.values import Page
+from pinlater.server.storage.values import JobKey, Page
 
 
 class NumberedJobs:
@@ -38,11 +38,13 @@ class NumberedJobs:
         ids = [number for number in range(9, 0, -1) if number < values["after_id"]]
         return [(0, number) for number in ids[:newest] if self.exists]
 
-    async def jobs(self, ids: Sequence[int], *, bodies: bool, at_once: int) -> AsyncGenerator[LookupRow, None]:
+    async def jobs(
+        self, ids: Sequence[int], *, bodies: bool, at_once: int
+    ) -> AsyncGenerator[tuple[JobKey, JobRecord], None]:
         self.statements += 1
         for number in ids:
             if number not in self.gone:
-                yield LookupRow(number, "q", 1, 0, 1, 0, None, done_state=int(JobState.FAILED))
+                yield JobKey("q", 1, number), JobRecord(number, 1, 1, 0, 0, 0, 1, 0, state=JobState.FAILED)
 
 
 def page(limit: int, *, bodies: bool = False) -> Page:

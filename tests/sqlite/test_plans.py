@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.storage.lookup_row import LookupRow
-from pinlater.server.storage.relational.rows import JobRow, StateRow
+from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.relational.rows import StateRow
 from pinlater.server.storage.sqlite.connection import connect
 from pinlater.server.storage.sqlite.migration import migrate
 from pinlater.server.storage.sqlite.settings import SqliteSettings
@@ -150,11 +150,16 @@ def test_every_statement_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "row"), [("load_jobs", JobRow), ("load_states", StateRow), ("lookup_jobs", LookupRow)]
+    ("name", "fields"),
+    [
+        ("load_jobs", JobRecord.__struct_fields__[:-2]),
+        ("load_states", StateRow._fields),
+        ("lookup_jobs", ("queue", *JobRecord.__struct_fields__[:-1])),
+    ],
 )
 def test_loaded_rows_have_the_columns_that_the_statement_names(
-    connection: sqlite3.Connection, name: str, row: type[JobRow | StateRow | LookupRow]
+    connection: sqlite3.Connection, name: str, fields: tuple[str, ...]
 ) -> None:
     """Rows are read by position."""
     cursor = connection.execute(sql(name), ["[]"] * len(STATEMENTS[name].parameters))
-    assert tuple(column[0] for column in cursor.description) == row._fields
+    assert tuple(column[0] for column in cursor.description) == fields

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.bulk import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
+from pinlater.domain.bulk import BulkAction, BulkOrder
 from pinlater.domain.job import (
     HandedOutJob,
     JobState,
@@ -21,8 +20,9 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.features.audit.trail import entry_for
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.values import DequeueResult
+from pinlater.wire.bulk_orders import wire_order
 from pinlater.wire.generated import structs
-from pinlater.wire.generated.structs import AckResult, Enqueued
+from pinlater.wire.generated.structs import AckResult, AuditEntry, AuditPage, Enqueued
 
 RIGHTS = structs.CallerRights("ada", ["read"], ["mail*"], 9, True)
 DESCRIPTOR = "emails:s1:p1:73"
@@ -81,12 +81,12 @@ BULK_ORDER = BulkOrder(
     "fedcba9876543210",
     2**40,
 )
-BULK_RUN = BulkRun(
+BULK_RUN = structs.BulkRun(
     "0123456789abcdef",
-    BULK_ORDER,
+    wire_order(BULK_ORDER),
     "ops",
     1,
-    BulkState.FAILED,
+    3,
     2**40,
     2**39,
     2,
@@ -226,7 +226,7 @@ ANSWERS: dict[str, Any] = {
     "start": BULK_RUN,
     "stop": BULK_RUN,
     "runs": [BULK_RUN],
-    "list_runs": BulkRunList([BULK_RUN], True, ["2", "3"]),
+    "list_runs": structs.BulkRunsResponse([BULK_RUN], True, ["2", "3"]),
     "owners": structs.QueueOwners(
         (structs.OwningServer("1-2-3", "a:9010"), structs.OwningServer("2-2-3")),
         (structs.OwnedShard("1", False, (0, 1, -1)),),

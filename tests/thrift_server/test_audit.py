@@ -120,7 +120,7 @@ async def test_an_administrative_call_is_noted_with_what_the_log_shows(
     [entry] = desk.operations.noted
     line = lines.only
     assert (entry.operation, entry.queue, entry.outcome, entry.jobs) == (method, "emails", "ok", line.get("jobs"))
-    assert (entry.source, entry.address, entry.roles) == ("worker-1", "127.0.0.1", ())
+    assert (entry.source, entry.address, entry.roles) == ("worker-1", "127.0.0.1", [])
     assert entry.who == ("admin password" if method == "deleteQueue" else "no token")
     shown = {name: value for name, value in json.loads(entry.arguments).items() if name != "admin_password"}
     assert shown == {name: line[name] for name in shown}

@@ -8,14 +8,13 @@ from unittest.mock import ANY
 import pytest
 from msgspec.structs import replace
 
-from pinlater.domain.audit import AuditFilter
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.features.all import METHODS
 from pinlater.server.operations.values import Caller, DequeueResult
-from pinlater.wire.generated.structs import JobFilter
+from pinlater.wire.generated.structs import AuditRequest, JobFilter
 from tests import structs as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESCRIPTOR, HEADERS
@@ -68,7 +67,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
     "findUniqueKey": ("find_unique_key", (["emails", "Ü"], "key Ü"), {}),
     "getQueueOwners": ("owners", (), {}),
-    "getAudit": ("read", (AuditFilter("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor"),), {}),
+    "getAudit": ("read", (AuditRequest("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor"),), {}),
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
 

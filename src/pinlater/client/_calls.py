@@ -23,7 +23,7 @@ from pinlater.domain.durations import is_in_seconds
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.setting_types import check_integer
-from pinlater.wire.bulk_runs import list_of, run_of, wire_order
+from pinlater.wire.bulk_orders import wire_order
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
@@ -447,7 +447,7 @@ def failures(queues: Sequence[str]) -> ClientCall[values.FailureGroups]:
 
 
 def start_bulk_run(order: values.BulkOrder) -> ClientCall[values.BulkRun]:
-    return ClientCall("startBulkRun", (wire_order(order),), run_of)
+    return ClientCall("startBulkRun", (wire_order(order),), _parsing.bulk_run)
 
 
 def undo_bulk_run(queue: str, run_id: str, jobs_per_second: float | None) -> ClientCall[values.BulkRun]:
@@ -458,15 +458,15 @@ def undo_bulk_run(queue: str, run_id: str, jobs_per_second: float | None) -> Cli
 
 
 def stop_bulk_run(queue: str, run_id: str) -> ClientCall[values.BulkRun]:
-    return ClientCall("stopBulkRun", (queue, run_id), run_of, Resend.SAFE)
+    return ClientCall("stopBulkRun", (queue, run_id), _parsing.bulk_run, Resend.SAFE)
 
 
 def bulk_runs(queues: Sequence[str]) -> ClientCall[list[values.BulkRun]]:
-    return ClientCall("getBulkRuns", (list(queues),), lambda runs: list(map(run_of, runs)), Resend.SAFE)
+    return ClientCall("getBulkRuns", (list(queues),), lambda runs: list(map(_parsing.bulk_run, runs)), Resend.SAFE)
 
 
 def list_bulk_runs(queues: Sequence[str]) -> ClientCall[values.BulkRunList]:
-    return ClientCall("listBulkRuns", (types.BulkRunsRequest(list(queues)),), list_of, Resend.SAFE)
+    return ClientCall("listBulkRuns", (types.BulkRunsRequest(list(queues)),), _parsing.bulk_runs, Resend.SAFE)
 
 
 def mute_failures(queue: str, group: str, until_ms: int | None) -> ClientCall[None]:

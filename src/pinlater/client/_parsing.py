@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from pinlater.client import values
 from pinlater.client._thrift import types
 from pinlater.client.errors import PinLaterError, UnknownMethod, error_for
+from pinlater.domain.bulk import BulkState
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid, ErrorCode
 from pinlater.domain.job import Attempt, JobState, Outcome
+from pinlater.wire.bulk_orders import order_of
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
+
+_BULK_STATES = tuple(BulkState)
 
 
 def ack_result(outcome: types.AckResult) -> values.AckResult:
@@ -188,6 +192,34 @@ def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
             queue.servers,
         ),
         None if ahead is None else values.JobsAhead(ahead.jobs, ahead.at_least, ahead.incomplete),
+    )
+
+
+def bulk_run(run: types.BulkRun) -> values.BulkRun:
+    """The run that a struct tells of."""
+    return values.BulkRun(
+        run.id,
+        order_of(run.order),
+        run.who,
+        run.started_ms,
+        _BULK_STATES[run.state],
+        run.looked,
+        run.changed,
+        run.news_ms,
+        run.ended_ms,
+        run.detail or "",
+        run.undo_until_ms,
+        run.to_look_at,
+        run.expected_changes,
+        run.percent,
+        run.left_ms,
+    )
+
+
+def bulk_runs(found: types.BulkRunsResponse) -> values.BulkRunList:
+    """The runs that a struct tells of."""
+    return values.BulkRunList(
+        tuple(map(bulk_run, found.runs)), bool(found.incomplete), tuple(found.missing_shards or ())
     )
 
 

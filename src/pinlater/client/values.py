@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.client.audit import AuditEntry as AuditEntry
+from pinlater.client.audit import AuditFilter as AuditFilter
+from pinlater.client.audit import AuditPage as AuditPage
+from pinlater.client.bulk import BulkRun as BulkRun
+from pinlater.client.bulk import BulkRunList as BulkRunList
 from pinlater.client.cluster import CallerRights as CallerRights
 from pinlater.client.cluster import ClusterServer as ClusterServer
 from pinlater.client.cluster import ClusterShard as ClusterShard
@@ -48,13 +53,8 @@ from pinlater.client.waiting import QueueFacts as QueueFacts
 from pinlater.client.waiting import Reason as Reason
 from pinlater.client.waiting import ShardFacts as ShardFacts
 from pinlater.client.workers import WorkingProcess as WorkingProcess
-from pinlater.domain.audit import AuditEntry as AuditEntry
-from pinlater.domain.audit import AuditFilter as AuditFilter
-from pinlater.domain.audit import AuditPage as AuditPage
 from pinlater.domain.bulk import BulkAction as BulkAction
 from pinlater.domain.bulk import BulkOrder as BulkOrder
-from pinlater.domain.bulk import BulkRun as BulkRun
-from pinlater.domain.bulk import BulkRunList as BulkRunList
 from pinlater.domain.bulk import BulkState as BulkState
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from pinlater.domain.history import LONGEST_MS
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.domain.wording import about
 
 BULK_KEPT_MS = LONGEST_MS
 """How long a run is shown, from its start."""
@@ -21,7 +19,6 @@ BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 500
 BULKS_SHOWN_MAX = 500
 RATE_MIN, RATE_MAX = 0.1, 100_000.0
 EXPECTED_MAX = 2**53
-_SHARDS_NAMED = 10
 
 
 class BulkAction(str, Enum):  # noqa: UP042 - also the words of the wire, of commands and of pages
@@ -40,21 +37,6 @@ STATES_OF: dict[BulkAction, tuple[JobState, ...]] = {
     BulkAction.RESTORE: (),
 }
 """The states of jobs to which it can happen. A run that restores brings back what another one has deleted, whatever its state."""
-
-
-def state_for(action: BulkAction, state: JobState | None) -> JobState:
-    """`state`, or without it the only one whose jobs the action changes. Raises `ValueError` with the possible states if there are several
-    and none is named, or if `state` is none of them."""
-    possible = STATES_OF[action]
-    if state is None and len(possible) == 1:
-        return possible[0]
-    names = [each.name.lower() for each in possible]
-    listed = " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    if state is None:
-        raise ValueError(f"{action.value} needs the state of the jobs: {listed}")
-    if state not in possible:
-        raise ValueError(f"{action.value} changes no {state.name.lower()} jobs, only {listed} ones")
-    return state
 
 
 class BulkState(str, Enum):  # noqa: UP042 - as above
@@ -82,73 +64,3 @@ class BulkOrder(NamedTuple):
     for_good: bool = False
     undoes: str | None = None
     expected: int | None = None
-
-
-class BulkRun(NamedTuple):
-    """An order that servers carry out, or have. `looked`: how often a job was compared, also again. `changed`: to how many it
-    happened. `news_ms`: of the latest progress. `detail`: what it waits for, why it failed, what it could not do, or that changes may be
-    missing in `changed`. `undo_until_ms`: until then all that it has deleted can be restored; None if there is nothing to restore.
-
-    `to_look_at`: about how many jobs its look at the queue compares. `expected`: about how many it changes in all. `percent`: how far it
-    is, at most 99 until it is done. `left_ms`: about how long it takes yet, from the answer on; None unless it goes on. What is not known
-    is None."""
-
-    id: str
-    order: BulkOrder
-    who: str
-    started_ms: int
-    state: BulkState = BulkState.RUNNING
-    looked: int = 0
-    changed: int = 0
-    news_ms: int = 0
-    ended_ms: int | None = None
-    detail: str = ""
-    undo_until_ms: int | None = None
-    to_look_at: int | None = None
-    expected: int | None = None
-    percent: int | None = None
-    left_ms: int | None = None
-
-
-class BulkRunList(NamedTuple):
-    """Runs of the last 30 days, the newest first. `incomplete`: a shard could not be asked, so that runs may be missing; `missing_shards`:
-    the names of these shards."""
-
-    runs: Sequence[BulkRun]
-    incomplete: bool = False
-    missing_shards: Sequence[str] = ()
-
-
-def unreachable(shards: Sequence[str]) -> str:
-    """What a list says that may lack the runs of these shards."""
-    if len(shards) == 1:
-        return f"shard {shards[0]} is unreachable, and runs that it keeps may be missing"
-    more = f" and {len(shards) - _SHARDS_NAMED} more" if len(shards) > _SHARDS_NAMED else ""
-    return f"shards {', '.join(shards[:_SHARDS_NAMED])}{more} are unreachable, and runs that they keep may be missing"
-
-
-class Undo(NamedTuple):
-    """What a run says of another one that it brings back. `undoes`: that one; None for a run that is no undo."""
-
-    run: str
-    undoes: str | None
-    state: BulkState
-    detail: str
-
-
-def undone_by(runs: Iterable[Undo]) -> dict[str, str]:
-    """The run that has brought back all that another one has deleted, or is about to, by the other one. That one is not undone again."""
-    return {
-        each.undoes: each.run
-        for each in runs
-        if each.undoes is not None
-        and (each.state is BulkState.RUNNING or (each.state is BulkState.DONE and not each.detail))
-    }
-
-
-def progress_in_words(state: BulkState, percent: int | None, left_ms: int | None) -> str:
-    """How far a run is, and when it ends at its speed so far: `42 %, done in about 3 min`. '' if nothing is known."""
-    told = [] if percent is None else [f"{percent} %"]
-    if state is BulkState.RUNNING and left_ms is not None:
-        told.append(f"done in {about(left_ms)}")
-    return ", ".join(told)

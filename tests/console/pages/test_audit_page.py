@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pinlater.client import AsyncClient, AuditEntry
+from pinlater.client import AsyncClient
 from pinlater.domain.access import Role
 from pinlater.domain.clock import ManualClock
 from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.main.core import Core
+from pinlater.wire.generated.structs import AuditEntry
 from tests.console.pages.guarded import GuardedConsole
 from tests.console.pages.visitor import PageVisitor
 

@@ -6,10 +6,10 @@ import pytest
 
 from pinlater.client import AsyncClient
 from pinlater.domain.access import Role
-from pinlater.domain.audit import AuditFilter
 from pinlater.domain.trusted_proxies import CLIENT_HEADER, USER_HEADER, TrustedProxies, checked_header, network_of
 from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.main.core import Core
+from pinlater.wire.generated.structs import AuditRequest
 from tests.console.pages.guarded import GuardedConsole, Person, ProxiedPerson, text_of
 
 HTML = "text/html"
@@ -28,7 +28,7 @@ def ada(guarded: GuardedConsole, token: str) -> ProxiedPerson:
 
 async def audited(core: Core) -> list[tuple[str, str]]:
     """Callers and operations, the newest first."""
-    found = await core.service.of(AuditTrail).read(AuditFilter())
+    found = await core.service.of(AuditTrail).read(AuditRequest())
     return [(entry.who, entry.operation) for entry in found.entries]
 
 
@@ -53,13 +53,13 @@ async def test_the_audit_names_the_proxy_in_the_source(ada: ProxiedPerson, core:
     """Of pages and of the API: several proxies may be trusted."""
     await ada.presses("/queues/mail/pause")
     await ada.ok("POST", "/v1/queues/mail/resume", **OWN)
-    found = await core.service.of(AuditTrail).read(AuditFilter())
+    found = await core.service.of(AuditTrail).read(AuditRequest())
     assert [entry.source for entry in found.entries] == ["console through proxy 127.0.0.1"] * 2
 
 
 async def addresses(core: Core) -> list[tuple[str, str]]:
     """Addresses and sources of the entries of the audit, the newest first."""
-    found = await core.service.of(AuditTrail).read(AuditFilter())
+    found = await core.service.of(AuditTrail).read(AuditRequest())
     return [(entry.address, entry.source) for entry in found.entries]
 
 

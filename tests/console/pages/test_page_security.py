@@ -7,13 +7,14 @@ from urllib.parse import quote
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, AuditEntry, Job
+from pinlater.client import Ack, AsyncClient, Job
 from pinlater.client.errors import QueueNotFound
 from pinlater.console.pages.formats import visible
 from pinlater.console.pages.page import Action
 from pinlater.console.pages.routes import ACTIONS, PAGES
 from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.main.core import Core
+from pinlater.wire.generated.structs import AuditEntry
 from tests.console.pages.conftest import stored
 from tests.console.pages.visitor import PageReader, PageVisitor
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.audit import AuditFilter
 from pinlater.server.features.audit.trail import AuditTrail
+from pinlater.wire.generated.structs import AuditRequest
 from tests.console.proxies.conftest import ServedConsoles
 from tests.console.proxies.person import ProxiedBrowser
 from tests.console.proxies.proxy_process import KINDS, NAME, USER, Kind, command, documented, running
@@ -42,7 +42,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 async def audited(served: ServedConsoles) -> tuple[str, str]:
     """The caller of the newest change, and its address."""
-    newest = (await served.core.service.of(AuditTrail).read(AuditFilter())).entries[0]
+    newest = (await served.core.service.of(AuditTrail).read(AuditRequest())).entries[0]
     return newest.who, newest.address
 
 

@@ -12,7 +12,8 @@ from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
-from pinlater.domain.bulk import RATE_MAX, RATE_MIN, Undo, progress_in_words, state_for, undone_by, unreachable
+from pinlater.client.bulk import Undo, progress_in_words, state_for, undone_by, unreachable
+from pinlater.domain.bulk import RATE_MAX, RATE_MIN
 from pinlater.domain.wording import counted
 
 app = typer.Typer(

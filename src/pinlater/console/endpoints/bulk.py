@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinlater.client import BulkAction, BulkOrder, BulkRun, JobInfo
 from pinlater.client._job_scan import SCAN_END, ScanFilter, scan_by_task
+from pinlater.client.bulk import state_for
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import job_shown, regex_of, state_of
 from pinlater.console.endpoints.jobs import SCAN_BOUNDS, criteria_of
@@ -20,7 +21,6 @@ from pinlater.console.shapes.bulk import (
     UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Nothing
-from pinlater.domain.bulk import state_for
 
 SAMPLES = 10
 _FITTING_MAX = 10_000

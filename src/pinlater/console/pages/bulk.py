@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 from msgspec import Meta
 
 from pinlater.client import BulkAction, BulkState
+from pinlater.client.bulk import Undo, progress_in_words, undone_by, unreachable
 from pinlater.console.endpoints.bulk import (
     get_bulk_runs,
     preview_bulk_run,
@@ -31,16 +32,7 @@ from pinlater.console.shapes.bulk import (
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
 from pinlater.domain.body_text import text_of_regex
-from pinlater.domain.bulk import (
-    EXPECTED_MAX,
-    RATE_MAX,
-    RATE_MIN,
-    STATES_OF,
-    Undo,
-    progress_in_words,
-    undone_by,
-    unreachable,
-)
+from pinlater.domain.bulk import EXPECTED_MAX, RATE_MAX, RATE_MIN, STATES_OF
 from pinlater.domain.wording import counted
 
 RUNS = 100

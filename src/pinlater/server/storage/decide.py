@@ -6,13 +6,13 @@ The stores load records, ask `decide` and write the result. The model in `tests/
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, TIMED_OUT, Attempt, JobState, quarantine_text
+from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, TIMED_OUT, Attempt, quarantine_text
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
     ATTEMPTS_KEPT_MAX,
@@ -77,6 +77,8 @@ class Run(Struct, frozen=True):
     run_after_ms: int
 
 
+# The fields of a record that an event changes.
+Fields = dict[str, Any]
 Happening = JobAck | Heartbeat | JobCheckpoint | Release | Cancel | TimeOut | Expire | RetryFailed | Run
 
 
@@ -85,32 +87,6 @@ class Change(Struct, frozen=True):
 
     transition: Transition
     after: JobRecord
-
-
-class Fields(TypedDict, total=False):
-    """The fields of a record that an event changes."""
-
-    state: JobState
-    run_after_ms: int
-    updated_at_ms: int
-    finished_at_ms: int | None
-    attempts_allowed: int
-    attempts_remaining: int
-    attempts_ended: int
-    custom_status: str
-    error_type: str
-    error_text: str
-    history: str
-    claimed_at_ms: None
-    deadline_ms: int | None
-    timeout_ms: None
-    token: None
-    source: None
-    holder: None
-    changed: bool
-    counted_future: bool
-    body_bytes: int
-    new_body: bytes
 
 
 class Context(Struct, frozen=True):
@@ -217,7 +193,7 @@ def _checkpointed(job: JobRecord, progress: JobCheckpoint, context: Context) -> 
     fields["updated_at_ms"] = context.now_ms
     fields["changed"] = True
     if progress.new_body is not None:
-        fields["new_body"], fields["body_bytes"] = progress.new_body, len(progress.new_body)
+        fields["body"], fields["body_bytes"] = progress.new_body, len(progress.new_body)
     if progress.attempts_allowed is not None:
         fields["attempts_allowed"] = fields["attempts_remaining"] = progress.attempts_allowed
     return fields

@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple, replace
 
-from pinlater.domain.job import JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
-from pinlater.server.storage.options import Options, options_of
-from pinlater.server.storage.values import SAMPLE_BYTES_MAX
+from pinlater.server.storage.options import Options, text_of
+from pinlater.server.storage.record import JobRecord, record_of
+from pinlater.server.storage.values import SAMPLE_BYTES_MAX, Restored
 
 logger = logging.getLogger(__name__)
 
@@ -30,52 +32,24 @@ _JOB_BYTES = 200  # what a job takes beside its body, about
 
 
 class JobCopy(NamedTuple):
-    """A deleted job. `state` is a number of `JobState`; `takes_key`: it had its unique key; `options` and `history` as stores keep them."""
+    """A deleted job with its body, as it comes back. `takes_key`: it had its unique key, and needs it."""
 
-    id: int
-    queue_id: int
-    priority: int
-    created_at_ms: int
-    run_after_ms: int
-    updated_at_ms: int
-    attempts_allowed: int
-    attempts_remaining: int
-    options: str | None
-    state: int
-    finished_at_ms: int | None
-    attempts_ended: int
-    custom_status: str
-    error_type: str
-    error_text: str
-    history: str
-    holder: str | None
+    job: JobRecord
     takes_key: bool
-    body: bytes
-
-    @property
-    def job_state(self) -> JobState:
-        return JobState(self.state)
 
     @property
     def key_to_take(self) -> UniqueKey | None:
         """The unique key that it needs to come back."""
-        return options_of(self.options).unique if self.takes_key else None
+        return self.job.options.unique if self.takes_key else None
 
-    def new_job(self) -> NewJob:
-        """The job as at an enqueue, with its newest body."""
-        options = options_of(self.options)
-        return NewJob(
-            self.id,
-            self.body,
-            self.priority,
-            self.run_after_ms,
-            self.attempts_allowed,
-            options.status,
-            options.headers,
-            options.unique,
-            options.timeout_ms,
-            options.expires_ms,
-        )
+
+def copy_of(job: JobRecord, body: bytes) -> JobCopy:
+    """A job that is about to be deleted."""
+    took_key = takes_key(job.options, job.state, job.attempts_ended)
+    if not job.finished:
+        due_ms = max(job.run_after_ms, job.deadline_ms or 0) if job.state is IN_PROGRESS else job.run_after_ms
+        job = replace(job, run_after_ms=due_ms, state=PENDING, finished_at_ms=None, holder=None)
+    return JobCopy(replace(job, body=body), took_key)
 
 
 def takes_key(options: Options, state: JobState, attempts_ended: int) -> bool:
@@ -100,26 +74,54 @@ def first_that_fit(sizes: Iterable[int]) -> int:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[JobCopy]).decode
+_decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 
 
 def pack_copies(copies: Sequence[JobCopy]) -> bytes:
-    longest = max([len(copy.body) for copy in copies], default=0)
-    return zlib.compress(_encode(copies), 0 if longest > _PACKED_BYTES_MAX else 1)
+    longest = max([len(copy.job.body or b"") for copy in copies], default=0)
+    return zlib.compress(_encode([_values(copy) for copy in copies]), 0 if longest > _PACKED_BYTES_MAX else 1)
 
 
-def read_copies(packed: bytes) -> list[JobCopy]:
+def _values(copy: JobCopy) -> tuple[object, ...]:
+    """The fields of the record up to its history, as `record_of` reads them; then holder, key and body."""
+    job = copy.job
+    fields = astuple(job)
+    return (*fields[:8], text_of(job.options), *fields[9:16], job.holder, copy.takes_key, job.body)
+
+
+def read_copies(packed: bytes, now_ms: int) -> list[JobCopy]:
     """Returns none if a part of them is gone."""
     try:
-        return _decode(zlib.decompress(packed))
+        return [_copy(values, now_ms) for values in _decode(zlib.decompress(packed))]
     except (zlib.error, msgspec.DecodeError) as error:
         logger.error("copies of deleted jobs are lost: %s", error)  # noqa: TRY400 no stack needed
         return []
 
 
+def _copy(values: Sequence[Any], now_ms: int) -> JobCopy:
+    *fields, holder, took_key, body = values
+    job = record_of(fields)
+    is_future = job.state is PENDING and job.run_after_ms > now_ms
+    stored = {"has_progress": True, "counted_future": is_future, "body_bytes": len(body), "body": body, "changed": True}
+    return JobCopy(replace(job, holder=holder, **stored), took_key)
+
+
+def brought_back(place: str, copies: Sequence[JobCopy], kept: int, freed_bytes: int, now_ms: int) -> Restored:
+    """Returns what `RestoreJobs` answers once these jobs are back. `kept`: how many are not, as their keys are taken."""
+    due = [job.run_after_ms for job, _ in copies if job.state is PENDING]
+    return Restored(
+        place,
+        len(copies),
+        kept,
+        freed_bytes=freed_bytes,
+        due=sum(run_after_ms <= now_ms for run_after_ms in due),
+        next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
+    )
+
+
 def place_of(at_ms: int, copies: Sequence[JobCopy]) -> str:
     """The name of what one call deleted. Names sort by time, and no two calls of a run have one: it deletes no job twice."""
-    return f"{at_ms:015d}.{copies[0].id:019d}"
+    return f"{at_ms:015d}.{copies[0].job.id:019d}"
 
 
 def pieces_of(place: str, packed: bytes) -> list[tuple[str, bytes]]:

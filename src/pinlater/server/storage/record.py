@@ -1,17 +1,21 @@
-"""One job within one call of a store, as named values. The body is not loaded."""
+"""One job within one call of a store, as named values, and how a store makes one of what it keeps."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import FAILED, PENDING, SUCCEEDED
-from pinlater.server.storage.options import NONE, Options
+from pinlater.server.storage.options import NONE, Options, options_of
 
 # Flags of a claim. A plain ack is one of a claim without flags: it needs no look at the job.
 HAS_PROGRESS = 1
 HAS_KEY = 2
+_STATES = tuple(JobState)
 
 
 class JobRecord(msgspec.Struct, frozen=True):
@@ -46,17 +50,47 @@ class JobRecord(msgspec.Struct, frozen=True):
     source: str | None = None
     holder: str | None = None
     # What the store keeps of it. `has_progress`: fields that differ from those at enqueue are stored. `counted_future`: the counters
-    # count it as not yet due (MySQL). `body_bytes`: 0 where the store has not loaded it.
+    # count it as not yet due (MySQL). `body_bytes`: 0 where the store has not loaded it. `body`: loaded for callers and copies only; after
+    # a checkpoint the new one, which has to be stored.
     has_progress: bool = False
     counted_future: bool = False
     body_bytes: int = 0
-    # Only after an event. `changed`: the fields that differ have to be stored again.
+    body: bytes | None = None
+    # Only after an event: the fields that differ have to be stored again.
     changed: bool = False
-    new_body: bytes | None = None
 
     @property
     def finished(self) -> bool:
         return self.state is SUCCEEDED or self.state is FAILED
+
+
+_OPTIONS_AT, STATE_AT, _STATUS_AT = map(JobRecord.__struct_fields__.index, ("options", "state", "custom_status"))
+
+
+def record_of(values: Sequence[Any]) -> JobRecord:
+    """The job of its first fields as they are stored: options as text, the state as a number, no custom status if it never changed."""
+    fields = list(values)
+    text = fields[_OPTIONS_AT]
+    fields[_OPTIONS_AT] = options = NONE if text is None else options_of(text)
+    fields[STATE_AT] = _STATES[fields[STATE_AT]]
+    if fields[_STATUS_AT] is None:
+        fields[_STATUS_AT] = options.status
+    return JobRecord(*fields)
+
+
+def progress_of(job: JobRecord) -> tuple[object, ...]:
+    """What the first change of a job adds, in the order in which stores keep it."""
+    return (
+        job.attempts_allowed,
+        job.attempts_remaining,
+        job.attempts_ended,
+        job.run_after_ms,
+        job.updated_at_ms,
+        job.custom_status,
+        job.error_type,
+        job.error_text,
+        job.history,
+    )
 
 
 def later(now_ms: int, by_ms: int) -> int:

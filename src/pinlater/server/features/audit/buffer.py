@@ -11,10 +11,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
-from pinlater.domain.audit import AuditEntry, entry_id
+from msgspec.structs import replace
+
+from pinlater.domain.audit import entry_id
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Unavailable
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.generated.structs import AuditEntry
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +57,7 @@ class AuditBuffer:
             self._number += 1
             now_ms = self._clock.now_ms()
             name = entry_id(now_ms, self._number, self._random.getrandbits(32))
-            entry = entry._replace(id=name, at_ms=now_ms)
+            entry = replace(entry, id=name, at_ms=now_ms)
         self._waiting.append(entry)
 
     async def flush(self) -> float | None:

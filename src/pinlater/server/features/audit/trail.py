@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
-from pinlater.domain.audit import ENTRIES_A_PAGE_MAX, AuditEntry, AuditFilter, AuditPage, entry_id, first_id_at
+from msgspec.structs import asdict, replace
+
+from pinlater.domain.audit import ENTRIES_A_PAGE_MAX, entry_id, first_id_at
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, NoHealthyShards, Unavailable
 from pinlater.server.features.audit.buffer import AuditBuffer
 from pinlater.server.features.audit.settings import AuditSettings
@@ -21,6 +23,7 @@ from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import AddToTrail, ListTrail
 from pinlater.server.storage.values import TRAIL_END, TrailEntry
+from pinlater.wire.generated.structs import AuditEntry, AuditPage, AuditRequest
 
 READ_MAX = 5_000
 """How many entries of a shard one page reads at most."""
@@ -41,13 +44,13 @@ class AuditTrail:
     def note(self, change: AdministrativeChange) -> None:
         """Adds an entry for a change that has ended; returns at once."""
         if self._settings.stores:
-            self.buffer.add(entry_for(change)._replace(server=self._identity.address))
+            self.buffer.add(replace(entry_for(change), server=self._identity.address))
 
     async def keep(self, entries: Sequence[AuditEntry]) -> None:
         """Stores entries of another process of this server. Raises `Unavailable`."""
-        await self._store([entry._replace(server=self._identity.address) for entry in entries])
+        await self._store([replace(entry, server=self._identity.address) for entry in entries])
 
-    async def read(self, wanted: AuditFilter) -> AuditPage:
+    async def read(self, wanted: AuditRequest) -> AuditPage:
         """A page, newest first; also of what this server has not written yet. Raises `ContinuationInvalid`, `InvalidArgument`."""
         if not 1 <= wanted.limit <= ENTRIES_A_PAGE_MAX:
             raise InvalidArgument(f"limit must be from 1 to {ENTRIES_A_PAGE_MAX}, not {wanted.limit}")
@@ -65,12 +68,12 @@ class AuditTrail:
             incomplete |= missing
             for record in read:
                 before = record.id
-                if all(needle in record.content for needle in needles) and wanted.fits(entry := unpacked(record)):
+                if all(needle in record.content for needle in needles) and _fits(entry := unpacked(record), wanted):
                     found.append(entry)
                     if len(found) == wanted.limit:
                         return AuditPage(found, before, incomplete)
             if ended:
-                return AuditPage(found, "", incomplete)
+                return AuditPage(found, None, incomplete)
             count = _READ_AT_ONCE
         return AuditPage(found, before, incomplete)
 
@@ -118,7 +121,8 @@ def entry_for(change: AdministrativeChange) -> AuditEntry:
     return AuditEntry(
         name,
         change.at_ms or 0,
-        *change.caller,
+        change.caller.who,
+        list(change.caller.roles),
         change.source,
         change.address,
         change.operation,
@@ -127,6 +131,7 @@ def entry_for(change: AdministrativeChange) -> AuditEntry:
         change.jobs,
         change.outcome.value,
         change.detail,
+        "",
     )
 
 
@@ -140,11 +145,20 @@ def _shown(fields: Mapping[str, object]) -> str:
 
 def packed(entry: AuditEntry) -> TrailEntry:
     """As a store keeps it: the fields by name, so that servers of other versions read it."""
-    fields = {name: value for name, value in entry._asdict().items() if name != "id" and value not in ("", None)}
+    fields = {name: value for name, value in asdict(entry).items() if name != "id" and value not in ("", None)}
     return TrailEntry(entry.id, _as_json(fields))
 
 
-def _needles(wanted: AuditFilter) -> list[bytes]:
+def _fits(entry: AuditEntry, wanted: AuditRequest) -> bool:
+    """Whether the entry has the wanted queue, caller and operation."""
+    return (
+        (not wanted.queue or entry.queue == wanted.queue)
+        and (not wanted.who or entry.who == wanted.who)
+        and (not wanted.operation or entry.operation == wanted.operation)
+    )
+
+
+def _needles(wanted: AuditRequest) -> list[bytes]:
     """What each entry that fits has in its record, so that the others need not be decoded."""
     chosen = {"queue": wanted.queue, "who": wanted.who, "operation": wanted.operation}
     return [_as_json({name: value})[1:-1] for name, value in chosen.items() if value]
@@ -166,7 +180,7 @@ def unpacked(record: TrailEntry) -> AuditEntry:
             record.id,
             int(fields["at_ms"]),
             text("who"),
-            tuple(str(role) for role in fields.get("roles", ())),
+            [str(role) for role in fields.get("roles", ())],
             text("source"),
             text("address"),
             text("operation"),
@@ -178,7 +192,7 @@ def unpacked(record: TrailEntry) -> AuditEntry:
             text("server"),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return AuditEntry(record.id, _time_of(record.id), "", (), "", "", "(unreadable)", "", "", None, "", "")
+        return AuditEntry(record.id, _time_of(record.id), "", [], "", "", "(unreadable)", "", "", None, "", "", "")
 
 
 def _time_of(name: str) -> int:

@@ -21,7 +21,7 @@ from pinlater.server.thrift.methods.record import (
     queues_of_call,
     queues_of_request,
 )
-from pinlater.wire.bulk_runs import order_of, wire_list, wire_run
+from pinlater.wire.bulk_orders import order_of
 from pinlater.wire.generated import structs
 
 _TASKS_MAX = 5
@@ -33,8 +33,8 @@ async def _start_bulk_run(service: Service, call: structs.startBulkRun_args) -> 
     """Keeps the caller with the run, until it ends."""
     source, known, order = call.context.source, known_caller_of(call), _bulk_order(call.order)
     if known is None:
-        return wire_run(await service.of(BulkRuns).start(order, source, source))
-    return wire_run(await service.of(BulkRuns).start(order, known.shown, source, known.caller))
+        return await service.of(BulkRuns).start(order, source, source)
+    return await service.of(BulkRuns).start(order, known.shown, source, known.caller)
 
 
 def _bulk_order(order: structs.BulkOrder) -> BulkOrder:
@@ -70,7 +70,7 @@ def _chosen(call: Any) -> Chosen:
 
 
 async def _stop_bulk_run(service: Service, call: structs.stopBulkRun_args) -> structs.BulkRun:
-    return wire_run(await service.of(BulkRuns).stop(call.queue, call.run_id))
+    return await service.of(BulkRuns).stop(call.queue, call.run_id)
 
 
 def _stop_asked(call: Any) -> Fields:
@@ -79,11 +79,11 @@ def _stop_asked(call: Any) -> Fields:
 
 # --- look at them -------------------------------------------------------------------------------------------------------------
 async def _get_bulk_runs(service: Service, call: structs.getBulkRuns_args) -> list[structs.BulkRun]:
-    return list(map(wire_run, await service.of(BulkRuns).runs(call.queues or None)))
+    return list(await service.of(BulkRuns).runs(call.queues or None))
 
 
 async def _list_bulk_runs(service: Service, call: structs.listBulkRuns_args) -> structs.BulkRunsResponse:
-    return wire_list(await service.of(BulkRuns).list_runs(call.request.queues or None))
+    return await service.of(BulkRuns).list_runs(call.request.queues or None)
 
 
 def _allowed_runs(may: AnyQueue, answer: Iterable[Any]) -> Any:

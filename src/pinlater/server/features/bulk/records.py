@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.domain.bulk import BULK_KEPT_MS, RESTORABLE_MS, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk import BULK_KEPT_MS, RESTORABLE_MS, BulkAction, BulkOrder, BulkState
 from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
@@ -25,9 +25,12 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.wire.bulk_orders import wire_order
+from pinlater.wire.generated.structs import BulkRun
 
 WHO_CHARS_MAX = 300
 _ORDER_BYTES_MAX = 8_000
+_STATE_NUMBERS = {state: number for number, state in enumerate(BulkState)}
 _RUNS_A_TURN = 250
 _PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
 
@@ -117,15 +120,15 @@ class KeptRun(NamedTuple):
         goes_on = state is BulkState.RUNNING and not now.detail
         return BulkRun(
             self.id,
-            self.order,
+            wire_order(self.order),
             self.who,
             self.started_ms,
-            state,
+            _STATE_NUMBERS[state],
             now.looked,
             now.changed,
             now.news_ms,
             now.ended_ms,
-            now.detail,
+            now.detail or None,
             self.started_ms + RESTORABLE_MS if self._may_have_copies else None,
             now.to_look_at,
             None if expected is None else max(expected, now.changed),

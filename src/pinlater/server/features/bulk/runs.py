@@ -31,8 +31,6 @@ from pinlater.domain.bulk import (
     STATES_OF,
     BulkAction,
     BulkOrder,
-    BulkRun,
-    BulkRunList,
     BulkState,
 )
 from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
@@ -66,7 +64,7 @@ from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import END
 from pinlater.server.operations.service import Service
 from pinlater.server.storage.values import CopiesOf
-from pinlater.wire.generated.structs import JobFilter, RunJobsRequest, ScanRequest
+from pinlater.wire.generated.structs import BulkRun, BulkRunsResponse, JobFilter, RunJobsRequest, ScanRequest
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +173,7 @@ class BulkRuns:
         """As `list_runs`, without a word of shards that could not be asked."""
         return (await self.list_runs(queues)).runs
 
-    async def list_runs(self, queues: Sequence[str] | None = None) -> BulkRunList:
+    async def list_runs(self, queues: Sequence[str] | None = None) -> BulkRunsResponse:
         """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
         those that this server has seen before, as they were then. Raises `QueueNotFound` for a queue that neither exists nor has runs."""
         if queues is not None and len(queues) > QUEUES_MAX:
@@ -187,7 +185,9 @@ class BulkRuns:
                 if name not in known:
                     await self._queue_cache.require(name)
         now_ms = self._clock.now_ms()
-        return BulkRunList([run.shown(now_ms) for run in found[:BULKS_SHOWN_MAX]], bool(missing), missing)
+        return BulkRunsResponse(
+            [run.shown(now_ms) for run in found[:BULKS_SHOWN_MAX]], bool(missing) or None, missing or None
+        )
 
     def _check(self, order: BulkOrder) -> None:
         check_priority(order.priority, self._settings)

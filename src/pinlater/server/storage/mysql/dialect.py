@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import partial
 
-from pinlater.domain.job import JobState
-from pinlater.server.storage.lookup_row import LookupRow
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.counters import Counter
 from pinlater.server.storage.mysql.partitions import kept_before
@@ -27,10 +25,11 @@ from pinlater.server.storage.mysql.statements import (
     union,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.record import STATE_AT, JobRecord, record_of
 from pinlater.server.storage.relational.dialect import Keys
 from pinlater.server.storage.relational.reading import BoundStatement
-from pinlater.server.storage.relational.rows import JobRow, Row
+from pinlater.server.storage.relational.rows import Row
+from pinlater.server.storage.values import JobKey
 
 # Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
 CHANGED, FUTURE, OPTIONS = 1, 2, 4
@@ -65,14 +64,17 @@ class MysqlReader:
         found = union([_filled(look) for look in looks])
         return await self._run(found if newest is None else _MERGE_PAGES(pages=found, limit=newest))
 
-    async def jobs(self, ids: Sequence[int], *, bodies: bool, at_once: int) -> AsyncGenerator[LookupRow, None]:
+    async def jobs(
+        self, ids: Sequence[int], *, bodies: bool, at_once: int
+    ) -> AsyncGenerator[tuple[JobKey, JobRecord], None]:
         for start in range(0, len(ids), at_once):
             part = ids[start : start + at_once]
             rows = await self.select_jobs(_LOOKUP_JOBS, sorted(part), body=_BODY if bodies else _NO_BODY)
-            found = {row[0]: LookupRow(row[0], row[1].decode(), *row[2:]) for row in rows}
-            for job in [found[job_id] for job_id in part if job_id in found]:
-                if job.waits or job.state is not JobState.PENDING:  # else it remains of a deleted job
-                    yield job
+            found = {job_id: (queue, (job_id, *values)) for job_id, queue, *values in rows}
+            for queue, values in [found[job_id] for job_id in part if job_id in found]:
+                if values[STATE_AT] is not None:  # else it remains of a deleted job
+                    job = record_of(values)
+                    yield JobKey(queue.decode(), job.priority, job.id), job
 
     async def select_jobs(self, statement: Template, ids: Sequence[int], **values: object) -> list[Row]:
         """The rows of a statement about these jobs, wherever they are kept."""
@@ -122,16 +124,15 @@ class MysqlDialect:
     def counter(self, queue_id: int, priority: int) -> Counter:
         return self._transaction.counters.of(queue_id, priority)
 
-    async def load_jobs(self, ids: Sequence[int]) -> list[JobRow]:
-        found: list[JobRow] = []
+    async def load_jobs(self, ids: Sequence[int]) -> list[JobRecord]:
+        found: list[JobRecord] = []
         left = sorted(set(ids))
         for _ in range(_LOOKS_MAX):
             if not left:
                 break
-            rows = [JobRow._make(line) for line in await self._transaction.select_jobs(_LOAD_JOBS, left)]
-            left = [job.id for job in rows if job.counted_future is job.claim_id is job.done_state is None]
-            missing = set(left)
-            found += [job for job in rows if job.id not in missing]
+            rows = await self._transaction.select_jobs(_LOAD_JOBS, left)
+            left = [row[0] for row in rows if row[STATE_AT] is None]
+            found += [record_of(row) for row in rows if row[STATE_AT] is not None]
         return found
 
     async def select(self, name: str, /, **values: object) -> Sequence[Row]:

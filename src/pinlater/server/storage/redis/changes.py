@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 from pinlater.domain.job import UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING, REDIS_STATUS
 from pinlater.server.storage import changes
-from pinlater.server.storage.options import NONE, options_of
-from pinlater.server.storage.record import JobRecord, later
+from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.failures import values_of
-from pinlater.server.storage.redis.keys import INDEX_OF, LINE_BYTES, QUEUE_BYTES, line_of, packed_id, parts_of, ref_of
-from pinlater.server.storage.redis.loading import load_jobs
+from pinlater.server.storage.redis.keys import INDEX_OF, LINE_BYTES, QUEUE_BYTES, line_of, packed_id, ref_of
+from pinlater.server.storage.redis.loading import load_jobs, record_of
 from pinlater.server.storage.redis.packing import (
     HAD_HOLDER,
     HAS_PAST,
@@ -27,16 +26,10 @@ from pinlater.server.storage.redis.packing import (
     pack_claim,
     pack_finished,
     pack_past,
-    past_at_first,
-    past_of,
     read_claim,
     read_job,
-    read_past,
 )
 from pinlater.server.storage.redis.readers import Readers
-
-# What `read_claim` would give for a job that waits.
-_WAITS = UnpackedClaim(PENDING, 0, 0)
 
 
 class LoadedJob(NamedTuple):
@@ -65,38 +58,9 @@ class LoadedJob(NamedTuple):
 def loaded_job(ref: bytes, answer: Sequence[Any]) -> LoadedJob:
     """A job from what `load_jobs` answers about it."""
     front, size, claim_bytes, past_bytes = answer
-    stored, claim = read_job(front), read_claim(claim_bytes) or _WAITS
-    options = options_of(stored.options) if stored.options is not None else NONE
-    past = read_past(past_bytes) or past_at_first(stored, options)
-    queue, priority, job_id = parts_of(ref)
-    is_held = claim.state is IN_PROGRESS
-    renewed_at_ms = claim.renewed_at_ms or 0
-    record = JobRecord(
-        job_id,
-        int.from_bytes(queue, "big"),
-        priority,
-        stored.created_at_ms,
-        past.run_after_ms,
-        past.updated_at_ms,
-        past.attempts_allowed,
-        past.attempts_remaining,
-        options,
-        claim.state,
-        claim.finished_at_ms,
-        past.attempts_ended,
-        past.custom_status,
-        past.error_type,
-        past.error_text,
-        past.history,
-        claim.claimed_at_ms,
-        later(renewed_at_ms, claim.timeout_ms or 0) if is_held else None,
-        claim.timeout_ms,
-        claim.flags if is_held else 0,
-        claim.token,
-        claim.source,
-        claim.holder,
-        bool(past_bytes),
-    )
+    stored, claim = read_job(front), read_claim(claim_bytes)
+    renewed_at_ms = 0 if claim is None else claim.renewed_at_ms or 0
+    record = record_of(ref, stored, claim, past_bytes)
     return LoadedJob(ref, front, size, claim_bytes, past_bytes, record, is_simple(stored), renewed_at_ms)
 
 
@@ -204,10 +168,10 @@ class Changes(changes.Changes):
     def _save(self, found: LoadedJob, job: JobRecord) -> None:
         """The past; and the job itself if it has a new body, or has to say that there is a past."""
         if job.changed:
-            self.writing.enter("HSET", b"p", found.ref, pack_past(past_of(job)))
+            self.writing.enter("HSET", b"p", found.ref, pack_past(job))
         flags = bytes((found.front[0] | HAS_PAST,))
-        if job.new_body is not None:
-            self.writing.single("SET", b"j" + found.ref, flags + found.front[1:] + job.new_body)
+        if job.body is not None:
+            self.writing.single("SET", b"j" + found.ref, flags + found.front[1:] + job.body)
         elif job.changed and not found.front[0] & HAS_PAST:
             self.writing.single("SETRANGE", b"j" + found.ref, 0, flags)
 
@@ -241,7 +205,7 @@ class Changes(changes.Changes):
         self.writing.leave("HDEL", b"p", found.ref)
         single("MOVE", found.queue, found.ref, ref, "" if unique is None else unique.key)
         single("SETRANGE", b"j" + ref, 0, bytes((found.front[0] | HAS_PAST,)))
-        enter("HSET", b"p", ref, pack_past(past_of(job)))
+        enter("HSET", b"p", ref, pack_past(job))
         line, score = ref[:LINE_BYTES], job.run_after_ms if job.state is PENDING else job.finished_at_ms or 0
         enter("ZADD", INDEX_OF[job.state] + line, score, packed_id(job.id))
         if job.state is not PENDING:
@@ -335,4 +299,4 @@ class Changes(changes.Changes):
 
 def _size(found: LoadedJob, job: JobRecord) -> int:
     """Bytes of the job's record, as indexes and claims keep it."""
-    return found.size if job.new_body is None else len(found.front) + len(job.new_body)
+    return found.size if job.body is None else len(found.front) + len(job.body)

@@ -116,19 +116,20 @@ def handed_out(
     """A job as a claim gives it; with `now_ms` its own claim timeout counts."""
     stored = read_job(record)
     options = options_of(stored.options)
-    past = read_past(past_bytes)
+    allowed = stored.attempts_allowed
+    allowed, remaining, ended, run_after_ms, *_ = read_past(past_bytes) or (allowed, allowed, 0, stored.run_after_ms)
     if now_ms is not None and options.timeout_ms is not None:
         until_ms = later(now_ms, options.timeout_ms)
     return HandedOutJob(
         job_id,
         priority,
         record[stored.body_at :],
-        stored.attempts_allowed if past is None else past.attempts_allowed,
-        stored.attempts_allowed if past is None else past.attempts_remaining,
-        1 if past is None else past.attempts_ended + 1,
+        allowed,
+        remaining,
+        ended + 1,
         options.headers,
         stored.created_at_ms,
-        stored.run_after_ms if past is None else past.run_after_ms,
+        run_after_ms,
         until_ms,
     )
 

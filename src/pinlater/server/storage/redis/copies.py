@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.job import JobState, UniqueKey
+from pinlater.domain.job import JobState, NewJob, UniqueKey
 from pinlater.domain.transitions import PENDING
-from pinlater.server.storage.copied_records import brought_back, copy_of, restored
 from pinlater.server.storage.job_copies import (
     RESTORED_MARK,
     JobCopy,
+    brought_back,
+    copy_of,
     first_that_fit,
     pack_copies,
     place_of,
     read_copies,
 )
+from pinlater.server.storage.options import text_of
 from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.changes import Changes, LoadedJob
 from pinlater.server.storage.redis.keys import (
@@ -30,7 +32,7 @@ from pinlater.server.storage.redis.keys import (
     ref_of,
 )
 from pinlater.server.storage.redis.loading import load_jobs
-from pinlater.server.storage.redis.packing import HAS_PAST, pack_finished, pack_job, pack_past, past_of
+from pinlater.server.storage.redis.packing import HAS_PAST, pack_finished, pack_job, pack_past
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.reading import is_held
 from pinlater.server.storage.values import (
@@ -77,7 +79,7 @@ async def _take_out(access: Access, changes: Changes, found: Sequence[LoadedJob]
     """Deletes these jobs, and adds their copies, which it returns. The bodies are those of the claims and pasts that were loaded, or the
     script finds that these have changed."""
     whole, _ = await load_jobs(access.readers, [one.ref for one in found], bodies=True)
-    copies = [copy_of(one.record, whole[4 * at][len(one.front) :], one.record.holder) for at, one in enumerate(found)]
+    copies = [copy_of(one.record, whole[4 * at][len(one.front) :]) for at, one in enumerate(found)]
     place, packed = place_of(now_ms, copies), pack_copies(copies)
     for one in found:
         changes.delete(one.record)
@@ -98,10 +100,10 @@ async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
         place, packed = found[0].decode(), found[1]
         if not packed:
             return Restored(place)
-        copies, queue = read_copies(packed), access.queues.get(order.queue)
+        copies, queue = read_copies(packed, now_ms), access.queues.get(order.queue)
         if not copies:
             return Restored(place)
-        if queue is None or int.from_bytes(queue, "big") != copies[0].queue_id:
+        if queue is None or int.from_bytes(queue, "big") != copies[0].job.queue_id:
             return Restored(place, queue_gone=len(copies))
         back, kept = await _decide(access, changes, queue, copies)
         if len(kept) == len(copies):
@@ -122,7 +124,7 @@ async def _decide(
     access: Access, changes: Changes, queue: bytes, copies: Sequence[JobCopy]
 ) -> tuple[list[JobCopy], list[JobCopy]]:
     """The jobs that come back, and those whose key another job has. One that is there already is neither."""
-    refs = [ref_of(queue, copy.priority, copy.id) for copy in copies]
+    refs = [ref_of(queue, job.priority, job.id) for job, _ in copies]
     wanted = [(queue, unique.key) for copy in copies if (unique := copy.key_to_take) is not None]
     there, held = await load_jobs(access.readers, refs, keys=wanted)
     changes.held_keys.update(zip(wanted, held, strict=True))
@@ -156,14 +158,15 @@ def _replace(changes: Changes, of: CopiesOf, place: str, left: bytes) -> None:
 
 def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
     """As the job was, except that a body of a checkpoint is now the job's own."""
-    enter, job = changes.writing.enter, restored(copy, changes.now_ms)
-    line, ref = line_of(queue, copy.priority), ref_of(queue, copy.priority, copy.id)
-    record = pack_job(copy.new_job(), copy.created_at_ms, copy.options)
+    enter, job = changes.writing.enter, copy.job
+    line, ref = line_of(queue, job.priority), ref_of(queue, job.priority, job.id)
+    new_job = NewJob(job.id, job.body or b"", job.priority, job.run_after_ms, job.attempts_allowed, *job.options)
+    record = pack_job(new_job, job.created_at_ms, text_of(job.options))
     changes.writing.single("SET", b"j" + ref, bytes((record[0] | HAS_PAST,)) + record[1:])
-    enter("HSET", b"p", ref, pack_past(past_of(job)))
+    enter("HSET", b"p", ref, pack_past(job))
     unique = copy.key_to_take
     if unique is not None:
-        held = bytes((unique.scope, copy.priority)) + packed_id(copy.id)
+        held = bytes((unique.scope, job.priority)) + packed_id(job.id)
         changes.writing.single("HSET", b"u" + queue, unique.key, held)
     if job.state is PENDING:
         enter("ZADD", WAITING + line, job.run_after_ms, packed_id(job.id))

@@ -17,8 +17,8 @@ import msgspec
 
 from pinlater.domain.job import JobState, NewJob, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS
-from pinlater.server.storage.options import Options, options_of
-from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.record import JobRecord, progress_of
 
 HAS_OPTIONS, HAS_PAST = 1, 2
 _STATES = tuple(JobState)
@@ -57,20 +57,6 @@ class UnpackedClaim(NamedTuple):
     holder: str | None = None
     source: str | None = None
     finished_at_ms: int | None = None
-
-
-class Past(NamedTuple):
-    """What the first change of a job adds."""
-
-    attempts_allowed: int
-    attempts_remaining: int
-    attempts_ended: int
-    run_after_ms: int
-    updated_at_ms: int
-    custom_status: str
-    error_type: str
-    error_text: str
-    history: str
 
 
 def pack_job(job: NewJob, now_ms: int, text: str | None) -> bytes:
@@ -173,33 +159,15 @@ def read_claim(packed: bytes) -> UnpackedClaim | None:
     )
 
 
-def past_at_first(job: UnpackedJob, options: Options) -> Past:
-    """As the enqueue left it."""
-    attempts = job.attempts_allowed
-    return Past(attempts, attempts, 0, job.run_after_ms, job.created_at_ms, options.status, "", "", "[]")
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, str, str, str, str]).decode
 
 
-def past_of(job: JobRecord) -> Past:
-    return Past(
-        job.attempts_allowed,
-        job.attempts_remaining,
-        job.attempts_ended,
-        job.run_after_ms,
-        job.updated_at_ms,
-        job.custom_status,
-        job.error_type,
-        job.error_text,
-        job.history,
-    )
+def pack_past(job: JobRecord) -> bytes:
+    """What the first change of a job adds."""
+    return _encode(progress_of(job))
 
 
-_encode_past = msgspec.msgpack.Encoder().encode
-_decode_past = msgspec.msgpack.Decoder(Past).decode
-
-
-def pack_past(past: Past) -> bytes:
-    return _encode_past(past)
-
-
-def read_past(packed: bytes) -> Past | None:
-    return _decode_past(packed) if packed else None
+def read_past(packed: bytes) -> tuple[int, int, int, int, int, str, str, str, str] | None:
+    """The values of `progress_of`; None for a job that never changed."""
+    return _decode(packed) if packed else None

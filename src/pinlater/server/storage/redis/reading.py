@@ -11,10 +11,10 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConfl
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts
-from pinlater.server.storage.lookup_row import LookupRow, job_of
+from pinlater.server.storage.job_info import job_info
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
-from pinlater.server.storage.record import later
+from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import walking
 from pinlater.server.storage.redis.access import Access, Looking, Queues
@@ -32,8 +32,8 @@ from pinlater.server.storage.redis.keys import (
     parts_of,
     ref_of,
 )
-from pinlater.server.storage.redis.loading import load_jobs
-from pinlater.server.storage.redis.packing import read_claim, read_job, read_past
+from pinlater.server.storage.redis.loading import load_jobs, record_of
+from pinlater.server.storage.redis.packing import read_claim, read_job
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import (
@@ -71,60 +71,24 @@ async def lookup(access: Looking, keys: Sequence[JobKey], bodies: bool) -> list[
     }
     wanted = list(refs.values())
     checked = access.ids_of([key.queue for key in keys])
-    found: dict[bytes, LookupRow] = {}
+    found: dict[bytes, JobRecord] = {}
     step = _BODIES_MAX if bodies else _LOOKUP_MAX
     for start in range(0, len(wanted), step):
-        found.update(await _rows(access, wanted[start : start + step], checked, bodies=bodies))
-    jobs = {ref: job_of(row, access.shard) for ref, row in found.items()}
-    return [jobs.get(refs[key]) if key in refs else None for key in keys]
+        found.update(await _jobs(access, wanted[start : start + step], checked, bodies=bodies))
+    return [job_info(found[ref], key.on(access.shard)) if (ref := refs.get(key)) in found else None for key in keys]
 
 
-async def _rows(access: Looking, refs: Sequence[bytes], queues: Queues, bodies: bool) -> dict[bytes, LookupRow]:
+async def _jobs(access: Looking, refs: Sequence[bytes], queues: Queues, bodies: bool) -> dict[bytes, JobRecord]:
     """The jobs that are there. All `refs` are of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
-    names = {queue: name for name, queue in queues}
     found = {}
     for at, ref in enumerate(refs):
         record, _, claim, past = answer[4 * at : 4 * at + 4]
-        queue, priority, job_id = parts_of(ref)
         if record:
-            body = record if bodies else None
-            found[ref] = _row(names[queue], priority, job_id, record, claim, past, body)
+            stored = read_job(record)
+            body = record[stored.body_at :] if bodies else None
+            found[ref] = record_of(ref, stored, read_claim(claim), past, body)
     return found
-
-
-def _row(
-    queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
-) -> LookupRow:
-    stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
-    row = LookupRow(
-        job_id,
-        queue,
-        priority,
-        stored.run_after_ms,
-        stored.attempts_allowed,
-        stored.created_at_ms,
-        stored.options,
-        body=None if body is None else body[stored.body_at :],
-    )
-    if past is not None:
-        row = row._replace(
-            p_attempts_allowed=past.attempts_allowed,
-            p_attempts_remaining=past.attempts_remaining,
-            p_run_after_ms=past.run_after_ms,
-            p_updated_at_ms=past.updated_at_ms,
-            p_custom_status=past.custom_status,
-            p_error_type=past.error_type,
-            p_error_text=past.error_text,
-            p_history=past.history,
-        )
-    if claim is not None and claim.state is JobState.IN_PROGRESS:
-        deadline_ms = later(claim.renewed_at_ms or 0, claim.timeout_ms or 0)
-        row = row._replace(claimed_at_ms=claim.claimed_at_ms, deadline_ms=deadline_ms, holder=claim.holder)
-    elif claim is not None:
-        state, finished_ms = int(claim.state), claim.finished_at_ms
-        row = row._replace(done_state=state, finished_at_ms=finished_ms, last_holder=claim.holder)
-    return row
 
 
 async def scan(access: Looking, page: Page) -> list[PageRow] | PinLaterError:
@@ -147,20 +111,20 @@ async def scan(access: Looking, page: Page) -> list[PageRow] | PinLaterError:
             await _check(access, checked)
             break
         refs = [ref for _, ref in order]
-        found: dict[bytes, LookupRow] = {}
+        found: dict[bytes, JobRecord] = {}
         for start in range(0, len(refs), _LOOKUP_MAX):
-            found.update(await _rows(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
+            found.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
         if len(lines) > 1 and len(found) < len(refs):
             missing = [ref for ref in refs if ref not in found]
-            found.update(await _moved_rows(access, missing, lines, checked, bodies=page.bodies))
+            found.update(await _moved(access, missing, lines, checked, bodies=page.bodies))
         for sort_ms, ref in order:
-            row = found.get(ref)
-            if row is None or row.state is not page.state:
+            job = found.get(ref)
+            if job is None or job.state is not page.state:
                 continue
             if page.bodies and size_bytes > page.max_bytes:
                 return rows
-            job = job_of(row, access.shard)
-            rows.append(PageRow(_exactly(sort_ms, job), row.key, job))
+            key = JobKey(page.queue, job.priority, job.id)
+            rows.append(PageRow(_exactly(sort_ms, job), key, job_info(job, key.on(access.shard))))
             size_bytes += len(job.body or b"")
         sort_ms, ref = order[-1]
         after = sort_ms, id_of(ref[LINE_BYTES:])
@@ -169,16 +133,16 @@ async def scan(access: Looking, page: Page) -> list[PageRow] | PinLaterError:
     return rows
 
 
-async def _moved_rows(
+async def _moved(
     access: Looking, refs: Sequence[bytes], lines: Sequence[bytes], queues: Queues, bodies: bool
-) -> dict[bytes, LookupRow]:
+) -> dict[bytes, JobRecord]:
     """Jobs that have got another of these priorities, by the names that they had. One script reads all names of a job."""
-    found: dict[bytes, LookupRow] = {}
+    found: dict[bytes, JobRecord] = {}
     step = max(1, _LOOKUP_MAX // len(lines))
     for start in range(0, len(refs), step):
         names = {line + ref[LINE_BYTES:]: ref for ref in refs[start : start + step] for line in lines}
-        rows = await _rows(access, list(names), queues, bodies=bodies)
-        found.update((names[name], row) for name, row in rows.items())
+        jobs = await _jobs(access, list(names), queues, bodies=bodies)
+        found.update((names[name], job) for name, job in jobs.items())
     return found
 
 
@@ -187,9 +151,9 @@ async def _check(access: Looking, queues: Queues) -> None:
     await load_jobs(access.readers, (), queues=queues)
 
 
-def _exactly(sort_ms: int, job: JobInfo) -> int:
+def _exactly(sort_ms: int, job: JobRecord) -> int:
     """The time in the index, since the job may have moved; exactly, also if a score can't be."""
-    return job.run_after_ms if abs(sort_ms) >= _EXACT_MAX and job.run_after_ms is not None else sort_ms
+    return job.run_after_ms if abs(sort_ms) >= _EXACT_MAX else sort_ms
 
 
 async def _order(

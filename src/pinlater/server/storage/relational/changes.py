@@ -14,12 +14,12 @@ from pinlater.server.storage.changes import Changes, Move
 from pinlater.server.storage.record import HAS_PROGRESS, JobRecord
 from pinlater.server.storage.relational import failures
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.rows import done_row, key_of_job, progress_row, record_of
+from pinlater.server.storage.relational.rows import done_row, key_of_job, progress_row
 
 
 async def load(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> tuple[list[JobRecord], list[int]]:
     """The jobs that exist, in the order of `ids`; and the ids of those whose queue was deleted, in order."""
-    jobs = [record_of(row) for row in await dialect.load_jobs(ids)]
+    jobs = await dialect.load_jobs(ids)
     queues = await dialect.queues_of({job.queue_id for job in jobs})
     found: dict[int, JobRecord] = {}
     orphans: list[int] = []
@@ -73,8 +73,8 @@ def _count(dialect: Dialect, changes: Changes, moved: Sequence[Move]) -> None:
 def _save_progress(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
     dialect.insert("save_progress", [progress_row(job) for job in jobs])
     for job in jobs:
-        if job.new_body is not None:
-            dialect.change("save_body", body=job.new_body, id=job.id)
+        if job.body is not None:
+            dialect.change("save_body", body=job.body, id=job.id)
 
 
 def _leave(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:

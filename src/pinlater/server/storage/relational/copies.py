@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import PENDING
-from pinlater.server.storage.copied_records import brought_back, copy_of, restored
+from pinlater.server.storage import options
 from pinlater.server.storage.job_copies import (
     RESTORED_MARK,
     JobCopy,
+    brought_back,
+    copy_of,
     first_that_fit,
     pack_copies,
     pieces_of,
@@ -22,7 +24,7 @@ from pinlater.server.storage.job_copies import (
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.bulk import delete_ids, key_is_held
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.rows import STATES, done_row, progress_row, record_of, text_of
+from pinlater.server.storage.relational.rows import done_row, progress_row, text_of
 from pinlater.server.storage.values import (
     COPIES_STEP_S,
     RESTORED_STEP_S,
@@ -47,9 +49,8 @@ async def delete(
     jobs = [job for _, job in chosen[:number]]
     if not jobs:
         return DeletedWithCopies(handled)
-    contents = await dialect.select_jobs("load_contents", [job.id for job in jobs])
-    about = {job_id: (body, last_holder) for job_id, body, last_holder in contents}
-    copied = [copy_of(job, *about[job.id]) for job in jobs]
+    bodies: dict[int, bytes] = dict(await dialect.select_jobs("load_bodies", [job.id for job in jobs]))
+    copied = [copy_of(job, bodies[job.id]) for job in jobs]
     packed = pack_copies(copied)
     _save(dialect, now_ms, of.run, place_of(now_ms, copied), packed)
     deleted = await delete_ids(dialect, [job.id for job in jobs], state=state)
@@ -64,8 +65,7 @@ async def _chosen(dialect: Dialect, keys: Sequence[JobKey], state: JobState) -> 
         if key.queue in queues:
             wanted.setdefault((queues[key.queue].queue_id, key.priority, key.id), place)
     chosen: list[tuple[int, JobRecord]] = []
-    for row in await dialect.load_jobs(sorted({job_id for _, _, job_id in wanted})):
-        job = record_of(row)
+    for job in await dialect.load_jobs(sorted({job_id for _, _, job_id in wanted})):
         at = wanted.get((job.queue_id, job.priority, job.id))
         if at is not None and job.state is state:
             chosen.append((at, job))
@@ -82,14 +82,14 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
     packed = await _rows(dialect, COPIES_STEP_S, at_ms, run, place)
     if packed is None:
         return Restored(place)  # another server has brought them back
-    jobs = read_copies(packed)
-    if not jobs:
+    copies = read_copies(packed, now_ms)
+    if not copies:
         return Restored(place)
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
-    if queue is None or queue.queue_id != jobs[0].queue_id:
-        return Restored(place, queue_gone=len(jobs))
-    back, kept = await _decide(dialect, jobs, now_ms)
-    if len(kept) == len(jobs):
+    if queue is None or queue.queue_id != copies[0].job.queue_id:
+        return Restored(place, queue_gone=len(copies))
+    back, kept = await _decide(dialect, copies, now_ms)
+    if len(kept) == len(copies):
         return Restored(place, key_taken=len(kept))
     await dialect.change_now(
         "delete_copies", step_s=COPIES_STEP_S, at_ms=at_ms, run=run, first=place, last=place + _BEHIND
@@ -113,47 +113,32 @@ async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | Non
     return None
 
 
-async def _decide(dialect: Dialect, jobs: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
+async def _decide(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
     """The jobs that come back, with their keys taken, and those whose key another job has. One that is there already is neither."""
-    there = {row[0] for row in await dialect.select_jobs("load_states", sorted(job.id for job in jobs))}
+    there = {row[0] for row in await dialect.select_jobs("load_states", sorted(job.id for job, _ in copies))}
     back: list[JobCopy] = []
     kept: list[JobCopy] = []
-    for job in jobs:
-        if job.id not in there:
-            (back if await _take_key(dialect, job, now_ms) else kept).append(job)
+    for copy in copies:
+        if copy.job.id not in there:
+            (back if await _take_key(dialect, copy, now_ms) else kept).append(copy)
     return back, kept
 
 
-async def _take_key(dialect: Dialect, job: JobCopy, now_ms: int) -> bool:
+async def _take_key(dialect: Dialect, copy: JobCopy, now_ms: int) -> bool:
     """False if another job has it."""
-    unique = job.key_to_take
+    job, unique = copy.job, copy.key_to_take
     if unique is None:
         return True
     if await key_is_held(dialect, job.queue_id, unique.key, now_ms):
         return False
-    dialect.save_key(job.queue_id, unique.key, int(unique.scope), restored(job, now_ms))
+    dialect.save_key(job.queue_id, unique.key, int(unique.scope), job)
     return True
 
 
 def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
     """As the jobs were, except that a body of a checkpoint is now the job's own. Not counted as enqueued."""
-    dialect.insert(
-        "insert_jobs",
-        [
-            (
-                job.id,
-                job.queue_id,
-                job.priority,
-                job.run_after_ms,
-                job.attempts_allowed,
-                job.created_at_ms,
-                job.options,
-                job.body,
-            )
-            for job in copies
-        ],
-    )
-    jobs = [restored(job, now_ms) for job in copies]
+    jobs = [job for job, _ in copies]
+    dialect.insert("insert_jobs", [_job_row(job) for job in jobs])
     dialect.insert("save_progress", [progress_row(job) for job in jobs])
     dialect.enter_ready([job for job in jobs if job.state is PENDING])
     dialect.insert("insert_done", [done_row(job) for job in jobs if job.finished])
@@ -162,7 +147,13 @@ def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
         if job.state is PENDING:
             counter.enter_waiting(job, now_ms)
         else:
-            counter.add_finished(STATES[job.state])
+            counter.add_finished(job.state)
+
+
+def _job_row(job: JobRecord) -> tuple[object, ...]:
+    """Returns the parameters of `insert_jobs`."""
+    first = (job.id, job.queue_id, job.priority, job.run_after_ms, job.attempts_allowed, job.created_at_ms)
+    return (*first, options.text_of(job.options), job.body)
 
 
 def _save(dialect: Dialect, at_ms: int, run: str, place: str, packed: bytes) -> None:

@@ -142,8 +142,8 @@ class Dialect(Protocol):
         """The counters to change: made if the priority was never used."""
         ...
 
-    async def load_jobs(self, ids: Sequence[int]) -> Sequence[Row]:
-        """The jobs that exist, locked: for `record_of`. One that `ids` names twice may come twice."""
+    async def load_jobs(self, ids: Sequence[int]) -> Sequence[JobRecord]:
+        """The jobs that exist, locked. One that `ids` names twice may come twice."""
         ...
 
     async def select(self, name: str, /, **values: object) -> Sequence[Row]:

@@ -11,7 +11,8 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
-from pinlater.server.storage.lookup_row import LookupRow, job_of
+from pinlater.server.storage.job_info import job_info
+from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.rows import Row, text_of
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.values import (
@@ -57,8 +58,8 @@ class Reader(Protocol):
         highest on."""
         ...
 
-    def jobs(self, ids: Sequence[int], *, bodies: bool, at_once: int) -> AsyncGenerator[LookupRow, None]:
-        """Yields the jobs that exist, in this order. No more than `at_once` are in memory."""
+    def jobs(self, ids: Sequence[int], *, bodies: bool, at_once: int) -> AsyncGenerator[tuple[JobKey, JobRecord], None]:
+        """Yields the jobs that exist, in this order, with their names. No more than `at_once` are in memory."""
         ...
 
 
@@ -141,7 +142,8 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
 async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
     """All that is known of each; None where queue, priority or id is of no job."""
     ids = sorted({key.id for key in keys})
-    found = {row.key: job_of(row, reader.shard) async for row in reader.jobs(ids, bodies=bodies, at_once=_JOBS_A_LOOK)}
+    jobs = reader.jobs(ids, bodies=bodies, at_once=_JOBS_A_LOOK)
+    found = {key: job_info(job, key.on(reader.shard)) async for key, job in jobs}
     return [found.get(key) for key in keys]
 
 
@@ -167,12 +169,11 @@ async def _page_rows(reader: Reader, order: Sequence[tuple[int, int]], page: Pag
     sorted_by = {job_id: sort_ms for sort_ms, job_id in order}
     at_once = _BODIES_A_LOOK if page.bodies else _JOBS_A_LOOK
     async with aclosing(reader.jobs(list(sorted_by), bodies=page.bodies, at_once=at_once)) as found:
-        async for row in found:
+        async for key, job in found:
             if page.bodies and size_bytes > page.max_bytes:
                 break
-            if row.state is page.state:
-                job = job_of(row, reader.shard)
-                rows.append(PageRow(sorted_by[row.id], row.key, job))
+            if job.state is page.state:
+                rows.append(PageRow(sorted_by[key.id], key, job_info(job, key.on(reader.shard))))
                 size_bytes += len(job.body or b"")
     return rows
 

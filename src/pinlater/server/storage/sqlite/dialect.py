@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequen
 from contextlib import closing
 from typing import Any, TypeVar
 
-from pinlater.server.storage.lookup_row import LookupRow
-from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.record import JobRecord, record_of
 from pinlater.server.storage.relational.dialect import Keys
 from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
@@ -17,6 +16,7 @@ from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
 from pinlater.server.storage.sqlite.queues import SqliteQueueTable
 from pinlater.server.storage.sqlite.statements import Rows, in_order, merged_pages, of_ids, sql, union
 from pinlater.server.storage.sqlite.transaction import Transaction
+from pinlater.server.storage.values import JobKey
 
 T = TypeVar("T")
 
@@ -54,11 +54,14 @@ class SqliteReader:
             return self._connection.execute(union(names), values).fetchall()
         return self._connection.execute(merged_pages(names), [*values, newest]).fetchall()
 
-    async def jobs(self, ids: Sequence[int], *, bodies: bool, at_once: int) -> AsyncGenerator[LookupRow, None]:
+    async def jobs(
+        self, ids: Sequence[int], *, bodies: bool, at_once: int
+    ) -> AsyncGenerator[tuple[JobKey, JobRecord], None]:
         """Reads row by row."""
         with closing(self._connection.execute(sql("lookup_jobs"), (str(ids), bodies))) as found:
-            for row in found:
-                yield LookupRow._make(row)
+            for queue, *values in found:
+                job = record_of(values)
+                yield JobKey(queue, job.priority, job.id), job
 
 
 def _packed(name: str, values: Mapping[str, object]) -> list[object]:
@@ -93,8 +96,8 @@ class SqliteDialect:
     def counter(self, queue_id: int, priority: int) -> Counter:
         return self._queue_cache.counter(self._queue_cache.by_id[queue_id], priority)
 
-    async def load_jobs(self, ids: Sequence[int]) -> list[Row]:
-        return of_ids("load_jobs").run(self._execute, ids).fetchall()
+    async def load_jobs(self, ids: Sequence[int]) -> list[JobRecord]:
+        return [record_of(row) for row in of_ids("load_jobs").run(self._execute, ids)]
 
     async def select(self, name: str, /, **values: object) -> list[Row]:
         found: list[Row] = self._execute(sql(name), in_order(name, values)).fetchall()

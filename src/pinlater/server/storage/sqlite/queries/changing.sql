@@ -1,16 +1,20 @@
 -- Jobs loaded, decided on and written back (`relational/changes.py`).
 
 -- name: load_jobs(ids)
--- The columns of `JobRow`. A job in none of `ready`, `claims` and `done` is the rest of one; it is left out. `ready` is looked at for jobs
--- in neither of the others. Bodies are not read for their length.
-SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
-  progress.id AS p_id, progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
-  progress.attempts_ended AS p_attempts_ended, progress.run_after_ms AS p_run_after_ms,
-  progress.updated_at_ms AS p_updated_at_ms, progress.custom_status AS p_custom_status,
-  progress.error_type AS p_error_type, progress.error_text AS p_error_text, progress.attempts AS p_history,
-  claims.id AS claim_id, claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, claims.flags AS claim_flags,
-  claims.token, claims.source, claims.holder,
-  done.state AS done_state, done.finished_at_ms, 0 AS counted_future,
+-- The fields of `JobRecord`, up to the length of the body. A job in none of `ready`, `claims` and `done` is the rest of one; it is left out.
+-- `ready` is looked at for jobs in neither of the others. Bodies are not read for their length.
+SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.created_at_ms,
+  coalesce(progress.run_after_ms, jobs.run_after_ms) AS run_after_ms,
+  coalesce(progress.updated_at_ms, jobs.created_at_ms) AS updated_at_ms,
+  coalesce(progress.attempts_allowed, jobs.attempts_allowed) AS attempts_allowed,
+  coalesce(progress.attempts_remaining, jobs.attempts_allowed) AS attempts_remaining, jobs.options,
+  CASE WHEN claims.id IS NOT NULL THEN 1 WHEN done.id IS NOT NULL THEN done.state WHEN ready.id IS NOT NULL THEN 0 END AS state,
+  done.finished_at_ms, coalesce(progress.attempts_ended, 0) AS attempts_ended, progress.custom_status,
+  coalesce(progress.error_type, '') AS error_type, coalesce(progress.error_text, '') AS error_text,
+  coalesce(progress.attempts, '[]') AS history,
+  claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, coalesce(claims.flags, 0) AS flags, claims.token,
+  claims.source, coalesce(claims.holder, done.holder) AS holder, progress.id IS NOT NULL AS has_progress,
+  0 AS counted_future,
   CASE WHEN progress.body IS NULL THEN length(jobs.body) ELSE length(progress.body) END AS body_bytes
 FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
@@ -55,12 +59,11 @@ LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.prio
 LEFT JOIN claims ON claims.id = jobs.id
 WHERE ready.id IS NOT NULL OR claims.id IS NOT NULL;
 
--- name: load_contents(ids)
-SELECT jobs.id, coalesce(progress.body, jobs.body), done.holder
+-- name: load_bodies(ids)
+SELECT jobs.id, coalesce(progress.body, jobs.body)
 FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
-LEFT JOIN progress ON progress.id = jobs.id
-LEFT JOIN done ON done.id = jobs.id;
+LEFT JOIN progress ON progress.id = jobs.id;
 
 -- name: delete_ready(queue_id, priority, run_after_ms, id)
 DELETE FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;

@@ -1,15 +1,21 @@
 -- Lookups, pages of a scan, and counts. They run on readers' connections.
 
 -- name: lookup_jobs(ids, bodies)
--- The columns of `LookupRow`, in the order of the ids. bodies: 0 for NULL in place of each body. The rest of a job, as in `load_jobs`, is
--- left out.
-SELECT jobs.id, queues.name AS queue, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
-  progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
-  progress.run_after_ms AS p_run_after_ms, progress.updated_at_ms AS p_updated_at_ms,
-  progress.custom_status AS p_custom_status, progress.error_type AS p_error_type, progress.error_text AS p_error_text,
-  progress.attempts AS p_history, claims.claimed_at_ms, claims.deadline_ms, claims.holder,
-  done.state AS done_state, done.finished_at_ms, done.holder AS last_holder,
-  CASE WHEN :bodies THEN coalesce(progress.body, jobs.body) END AS body, 1 AS waits
+-- The queue, and the fields of `JobRecord` up to the body, in the order of the ids. bodies: 0 for NULL in place of each body. The rest of a
+-- job, as in `load_jobs`, is left out.
+SELECT queues.name AS queue, jobs.id, jobs.queue_id, jobs.priority, jobs.created_at_ms,
+  coalesce(progress.run_after_ms, jobs.run_after_ms) AS run_after_ms,
+  coalesce(progress.updated_at_ms, jobs.created_at_ms) AS updated_at_ms,
+  coalesce(progress.attempts_allowed, jobs.attempts_allowed) AS attempts_allowed,
+  coalesce(progress.attempts_remaining, jobs.attempts_allowed) AS attempts_remaining, jobs.options,
+  CASE WHEN claims.id IS NOT NULL THEN 1 WHEN done.id IS NOT NULL THEN done.state WHEN ready.id IS NOT NULL THEN 0 END AS state,
+  done.finished_at_ms, coalesce(progress.attempts_ended, 0) AS attempts_ended, progress.custom_status,
+  coalesce(progress.error_type, '') AS error_type, coalesce(progress.error_text, '') AS error_text,
+  coalesce(progress.attempts, '[]') AS history,
+  claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, coalesce(claims.flags, 0) AS flags, claims.token,
+  claims.source, coalesce(claims.holder, done.holder) AS holder, progress.id IS NOT NULL AS has_progress,
+  0 AS counted_future,
+  0 AS body_bytes, CASE WHEN :bodies THEN coalesce(progress.body, jobs.body) END AS body
 FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
 JOIN queues ON queues.queue_id = jobs.queue_id
