@@ -13,7 +13,7 @@ from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.numbers import NOTHING, Numbers, look
 from pinlater.server.telemetry.ostrich import sections
 from pinlater.server.telemetry.processes import Processes, ProcessVitals
-from pinlater.server.telemetry.prometheus import MetricsPage, render
+from pinlater.server.telemetry.prometheus import render
 
 
 def numbers(metrics: Metrics, *counts: QueueCounts) -> Numbers:
@@ -108,7 +108,7 @@ def test_each_processs_own_numbers_have_its_label() -> None:
         ProcessVitals("supervisor", None, ()),
         ProcessVitals("1", 2**22 + 1, ()),
     ]
-    body, _ = render(MetricsPage(NOTHING, [], (), Processes(vitals)))
+    body, _ = render(Numbers(), Processes(vitals))
     found = {
         (sample.name, sample.labels.get("process"))
         for family in parser.text_string_to_metric_families(body.decode())

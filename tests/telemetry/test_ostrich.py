@@ -37,7 +37,7 @@ def busy_metrics() -> Metrics:
     method.error("QUEUE_NOT_FOUND")
     metrics.count("enqueue-failures-retry", 2)
     metrics.labelled_gauge("dequeue-semaphore-waiters-", lambda: {"emails": 4}, label="queue")
-    metrics.label("store", "sqlite")
+    metrics.labels["store"] = "sqlite"
     return metrics
 
 

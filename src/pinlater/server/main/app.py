@@ -31,7 +31,8 @@ from pinlater.server.features.status.status import Status
 from pinlater.server.features.workers.workers import Workers
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
-from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
+from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer
+from pinlater.server.http.status import OneServer, Readiness
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
