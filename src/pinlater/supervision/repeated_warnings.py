@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
 
 _EVERY_S = 60.0
 _WARNINGS_MAX = 100
 
 
+@dataclass(slots=True)
 class _EqualWarnings:
     """Equal warnings. `shown_at_s` is None if the next one must be shown."""
 
-    __slots__ = ("left_out", "shown_at_s")
-
-    def __init__(self) -> None:
-        self.shown_at_s: float | None = None
-        self.left_out = 0
+    shown_at_s: float | None = None
+    left_out: int = 0
 
 
 class RepeatedWarnings(logging.Filter):

@@ -62,23 +62,16 @@ class StatusSource(Protocol):
         """What it is."""
 
 
-class OneServer:
+class OneServer(NamedTuple):
     """A server in this process. Its event loop turns, or none of its pages would be answered."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        readiness: Callable[[], Readiness],
-        server_info: Callable[[], Mapping[str, object]],
-        queue_counts: Callable[[], Sequence[QueueCounts]] = lambda: (),
-    ) -> None:
-        self._metrics = metrics
-        self._readiness = readiness
-        self._server_info = server_info
-        self._queue_counts = queue_counts
+    metrics: Metrics
+    ready: Callable[[], Readiness]
+    info: Callable[[], Mapping[str, object]]
+    queue_counts: Callable[[], Sequence[QueueCounts]] = lambda: ()
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
-        return await look_in_turns(self._metrics, self._queue_counts(), last_minute=last_minute)
+        return await look_in_turns(self.metrics, self.queue_counts(), last_minute=last_minute)
 
     def processes(self) -> Collector | None:
         return None
@@ -87,10 +80,10 @@ class OneServer:
         return Readiness(True)
 
     async def readiness(self) -> Readiness:
-        return self._readiness()
+        return self.ready()
 
     async def server_info(self) -> Mapping[str, object]:
-        return self._server_info()
+        return self.info()
 
 
 class StatusPages:
