@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pinlater.client import AsyncClient
 from pinlater.client.errors import CallerError
-from pinlater.server.http.host_check import permits
+from pinlater.server.http.access import permits_host
 from pinlater.server.http.messages import BadRequest, Request, Response, parse_request
 from pinlater.server.http.settings import HttpSettings
 from pinlater.wire.codec import Decoder, encode_call
@@ -139,8 +139,8 @@ async def test_loopbacks_own_names_are_fine(site: Site, host: str) -> None:
 
 
 def test_names_can_be_allowed_and_open_listeners_take_all() -> None:
-    assert permits(HttpSettings(allowed_hosts=("PinLater.internal",)), "pinlater.internal:9999")
-    assert permits(HttpSettings(host="0.0.0.0"), "anything.example")
+    assert permits_host(HttpSettings(allowed_hosts=("PinLater.internal",)), "pinlater.internal:9999")
+    assert permits_host(HttpSettings(host="0.0.0.0"), "anything.example")
 
 
 async def test_a_page_takes_get_and_head_only(site: Site) -> None:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import gc
 
-from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS, QUEUE_HISTOGRAMS
-from pinlater.server.telemetry.handles import QueueMetrics
 from pinlater.server.telemetry.metrics import OVERFLOW, TICK_S, Metrics
 from pinlater.server.telemetry.snapshots import Snapshot
 
 
 def enqueued(metrics: Metrics, queue: str, *, last_minute: bool = False) -> int:
     return metrics.read(last_minute=last_minute).queues[queue].counts[0]
-
-
-def test_the_catalogue_describes_exactly_what_a_queue_counts() -> None:
-    described = {entry.attribute for entry in (*QUEUE_COUNTERS, *QUEUE_HISTOGRAMS)}
-    assert described == set(QueueMetrics.__slots__) - {"name"}
-    assert QUEUE_COUNTERS[0].attribute == "enqueue"
 
 
 def test_a_queues_handle_is_always_the_same_until_it_is_forgotten() -> None:

@@ -7,6 +7,7 @@ import json
 from pinlater.server.telemetry import ostrich
 from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.numbers import look
 
 CONTRACT_COUNTERS = (
     "enqueue",
@@ -42,7 +43,7 @@ def busy_metrics() -> Metrics:
 
 
 def page(metrics: Metrics) -> ostrich.Sections:
-    return ostrich.sections(metrics.read(), metrics.read_gauges(), metrics.labels)
+    return ostrich.sections(look(metrics, (), last_minute=False)())
 
 
 def test_the_text_has_the_originals_sections_and_lines() -> None:

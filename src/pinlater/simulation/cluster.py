@@ -141,7 +141,6 @@ class SimulatedServer:
 
     @property
     def ready(self) -> bool:
-        """Whether it serves now."""
         return (
             self.app is not None
             and self.loop is not None

@@ -178,7 +178,6 @@ class SimulatedStore:
         return answer
 
     def take(self, carry_out: Callable[[], None]) -> None:
-        """A call has arrived."""
         if self.stands_still:
             self._held.append(carry_out)
         else:

@@ -33,8 +33,7 @@ class RepeatedWarnings(logging.Filter):
     """
 
     def __init__(self, library: str, content: Callable[[logging.LogRecord], str]) -> None:
-        super().__init__()
-        self._library = library
+        super().__init__(library)
         self._content = content
         self._warnings: dict[tuple[str, str], _EqualWarnings] = {}  # those shown longest ago first
         self._loggers: set[str] = set()  # the loggers of the warnings, and perhaps others
@@ -45,7 +44,7 @@ class RepeatedWarnings(logging.Filter):
             if record.name in self._loggers and record.levelno >= logging.INFO:
                 self._show_next(record.name)
             return True
-        if hasattr(record, "job") or not self._is_of_the_library(record.name):
+        if hasattr(record, "job") or not super().filter(record):
             return True
         try:
             key = record.name, self._content(record)
@@ -77,6 +76,3 @@ class RepeatedWarnings(logging.Filter):
             for (name, _), equal in self._warnings.items():
                 if name == logger:
                     equal.shown_at_s = None
-
-    def _is_of_the_library(self, logger: str) -> bool:
-        return logger == self._library or logger.startswith(f"{self._library}.")

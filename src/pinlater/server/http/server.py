@@ -13,9 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl
-from pinlater.server.http.bearer import check_access, refusal
+from pinlater.server.http.access import check_access, permits_host, refusal
 from pinlater.server.http.connection import HttpConnection
-from pinlater.server.http.host_check import permits
 from pinlater.server.http.messages import BadRequest, Handler, Request, Response, text_response
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.http.status import StatusPages, StatusSource
@@ -174,7 +173,7 @@ class HttpServer:
         return self._certificate is not None and self._certificate.settings.require_client_certificate
 
     async def _answer(self, request: Request) -> Response:
-        if not permits(self._settings, request.headers.get("host")):
+        if not permits_host(self._settings, request.headers.get("host")):
             return text_response("This server does not go by that name; see the setting allowed_hosts\n", 421)
         page = self.pages.get(request.path)
         if page is None:

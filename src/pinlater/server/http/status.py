@@ -117,7 +117,7 @@ class StatusPages:
                 f"period {str(period)[:20]!r} is not kept; only period={PERIOD_S:.0f} is, or none for all since the start"
             )
         numbers = await self._source.look(last_minute=period is not None)
-        text = await self._render(lambda: form(_sections(numbers())))
+        text = await self._render(lambda: form(ostrich.sections(numbers())))
         return Response(200, content_type, text.encode())
 
     async def _metrics(self, request: Request) -> Response:
@@ -153,7 +153,3 @@ def _always(response: Response) -> Handler:
         return response
 
     return answer
-
-
-def _sections(numbers: Numbers) -> ostrich.Sections:
-    return ostrich.sections(numbers.reading, numbers.gauges, numbers.labels)

@@ -21,7 +21,8 @@ from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, content_bytes
 from pinlater.server.storage.commands import PeekJobs
 from pinlater.server.storage.values import ClaimCall, raise_error
-from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
+from pinlater.server.telemetry.catalogue import QueueMetrics
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import AckResult, DequeueRequest
 
 # Long enough that a caller who sends the same acks with each dequeue does not spin.

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from pinlater.server.telemetry.handles import MethodMetrics, QueueMetrics
+from pinlater.server.telemetry.catalogue import MethodMetrics, QueueMetrics
 from pinlater.server.telemetry.snapshots import (
     QueueMark,
     Reading,
@@ -23,8 +23,6 @@ from pinlater.server.telemetry.snapshots import (
     mark_queues,
     take_snapshot,
 )
-
-__all__ = ["OVERFLOW", "Gauge", "GaugeReading", "Join", "MethodMetrics", "Metrics", "QueueMetrics"]
 
 OVERFLOW = "(other)"
 TICK_S = 5.0
