@@ -18,8 +18,9 @@ from pinlater.domain.access import BODIES, Role, allowed, digest_of, new_secret
 from pinlater.domain.refusals import Refusal
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
-from pinlater.server.http.server import CHECKS, HttpServer, OneServer, Readiness
+from pinlater.server.http.server import CHECKS, HttpServer
 from pinlater.server.http.settings import HttpSettings
+from pinlater.server.http.status import OneServer, Readiness
 from pinlater.server.telemetry.metrics import Metrics
 from tests.access.conftest import GuardedServer
 from tests.access.quota_callers import until

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack
 from typing import NamedTuple, Protocol
 
 import pytest
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.server.http.routing import Router
-from pinlater.server.http.server import HttpServer, OneServer, Readiness
+from pinlater.server.http.messages import Handler
+from pinlater.server.http.server import HttpServer
 from pinlater.server.http.settings import HttpSettings
+from pinlater.server.http.status import OneServer, Readiness
 from pinlater.server.telemetry.metrics import Metrics
 
 
@@ -32,7 +33,7 @@ class HttpAnswer(NamedTuple):
 class Site:
     """A running server with what its pages show, which tests change."""
 
-    def __init__(self, settings: HttpSettings, extra_routes: Callable[[Router], None] | None) -> None:
+    def __init__(self, settings: HttpSettings, pages: Mapping[str, Handler]) -> None:
         self.metrics = Metrics()
         self.readiness = Readiness(True)
         self.counts: list[QueueCounts] = []
@@ -45,8 +46,8 @@ class Site:
                 lambda: {"name": "pinlater", "version": "1.2.3"},
                 lambda: self.counts,
             ),
-            extra_routes=extra_routes,
         )
+        self.server.pages |= pages
 
     async def get(self, path: str, method: str = "GET", **headers: str) -> HttpAnswer:
         """One request by the standard library's client, in a thread."""
@@ -79,19 +80,15 @@ class Site:
 class Serve(Protocol):
     """Starts a site that the test's end stops."""
 
-    def __call__(
-        self, settings: HttpSettings | None = None, extra_routes: Callable[[Router], None] | None = None
-    ) -> Awaitable[Site]: ...
+    def __call__(self, settings: HttpSettings | None = None, pages: Mapping[str, Handler] = {}) -> Awaitable[Site]: ...
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
-        async def start(
-            settings: HttpSettings | None = None, extra_routes: Callable[[Router], None] | None = None
-        ) -> Site:
-            site = Site(settings or HttpSettings(port=0), extra_routes)
+        async def start(settings: HttpSettings | None = None, pages: Mapping[str, Handler] = {}) -> Site:
+            site = Site(settings or HttpSettings(port=0), pages)
             stack.push_async_callback(site.server.stop)
             await site.server.start()
             return site

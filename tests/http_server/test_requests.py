@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import logging
-from collections.abc import AsyncGenerator
 
 import h11
 import pytest
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 
 from pinlater.client import AsyncClient
 from pinlater.client.errors import CallerError
-from pinlater.server.http.messages import BadRequest, Request, Response, parse_request, text_response
-from pinlater.server.http.routing import HostCheck, Router
+from pinlater.server.http.access import permits_host
+from pinlater.server.http.messages import BadRequest, Request, Response, parse_request
 from pinlater.server.http.settings import HttpSettings
 from pinlater.wire.codec import Decoder, encode_call
 from pinlater.wire.generated import structs as types
@@ -140,43 +139,20 @@ async def test_loopbacks_own_names_are_fine(site: Site, host: str) -> None:
 
 
 def test_names_can_be_allowed_and_open_listeners_take_all() -> None:
-    assert HostCheck("127.0.0.1", ["PinLater.internal"]).permits("pinlater.internal:9999")
-    assert HostCheck("0.0.0.0", []).permits("anything.example")
+    assert permits_host(HttpSettings(allowed_hosts=("PinLater.internal",)), "pinlater.internal:9999")
+    assert permits_host(HttpSettings(host="0.0.0.0"), "anything.example")
 
 
-async def test_other_packages_add_their_pages_to_the_router(serve: Serve) -> None:
-    async def echo(request: Request) -> Response:
-        return text_response(f"{request.method} {request.path} {dict(request.query)} {request.body.decode()}")
-
-    def routes(router: Router) -> None:
-        router.add("/exact", echo, methods=("GET", "POST"))
-        router.add("/dashboard/queues", echo)
-        router.add("/dashboard/api", echo, methods=("POST",))
-
-    site = await serve(HttpSettings(port=0), routes)
-    assert (await site.get("/dashboard/queues?a=1&b=")).text == "GET /dashboard/queues {'a': '1', 'b': ''} "
-    assert (await site.get("/dashboard/api")).status == 405
-    answer = await site.raw(
-        b"POST /exact HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
-    )
-    assert answer.endswith(b"POST /exact {} hello")
-
-
-def test_a_path_is_taken_once() -> None:
-    async def handler(_: Request) -> Response:
-        return Response()
-
-    router = Router()
-    router.add("/a", handler)
-    with pytest.raises(ValueError, match="/a"):
-        router.add("/a", handler)
+async def test_a_page_takes_get_and_head_only(site: Site) -> None:
+    answer = await site.get("/ping", "POST")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
 async def test_a_fault_in_a_page_shows_nothing_of_its_insides(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     async def broken(_: Request) -> Response:
         raise RuntimeError("the secret")
 
-    site = await serve(HttpSettings(port=0), lambda router: router.add("/broken", broken))
+    site = await serve(HttpSettings(port=0), {"/broken": broken})
     with caplog.at_level(logging.ERROR):
         answer = await site.get("/broken")
     assert (answer.status, answer.text) == (500, "Internal error\n")
@@ -189,28 +165,6 @@ async def test_each_request_is_one_line_at_debug(site: Site, caplog: pytest.LogC
         await site.get("/nothing?secret=1")
     lines = [vars(record) for record in caplog.records if record.getMessage() == "http request"]
     assert [(line["method"], line["path"], line["status"]) for line in lines] == [("GET", "/nothing", 404)]
-
-
-async def test_events_are_sent_as_they_come(serve: Serve) -> None:
-    more = asyncio.Event()
-
-    async def events() -> AsyncGenerator[bytes, None]:
-        yield b"data: 1\n\n"
-        await more.wait()
-        yield b""
-        yield b"data: 2\n\n"
-
-    async def stream(_: Request) -> Response:
-        return Response(200, "text/event-stream", events())
-
-    site = await serve(HttpSettings(port=0), lambda router: router.add("/events", stream))
-    reader, writer = await site.connect()
-    writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    assert b"data: 1\n\n" in await reader.readuntil(b"data: 1\n\n")
-    more.set()
-    assert b"data: 2\n\n" in await reader.read()
-    writer.close()
-    assert (await site.get("/events", "HEAD")).body == b""
 
 
 async def test_a_thrift_client_on_the_http_port_is_told_so_in_thrift(

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import parser
 
 from pinlater.domain.queue import PriorityCounts, QueueCounts
-from pinlater.server.http.server import Readiness
+from pinlater.server.http.status import Readiness
 from pinlater.server.telemetry.metrics import TICK_S
 
 from .conftest import Site

@@ -92,7 +92,7 @@ async def test_each_server_says_in_the_store_where_the_others_reach_it(
     """At its advertised address, where it has one, and with the secret that the store keeps."""
     one, other = await start(), await start(advertised_address="localhost")
     await one.cluster.look()
-    [first, second] = [member.address for member in one.members.known]
+    [first, second] = [member.address for member in one.cluster.members.known]
     assert re.fullmatch(r"127\.0\.0\.1:\d+", first)
     assert re.fullmatch(r"localhost:\d+", second)
     database = f"{mariadb_prefix}jobs"

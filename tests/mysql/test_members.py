@@ -38,10 +38,10 @@ async def start(mariadb: MariaDb, mariadb_prefix: str) -> AsyncIterator[Start]:
 
 async def test_a_server_that_stops_is_no_longer_counted(start: Start) -> None:
     one, other = await start(), await start()
-    assert other.members.servers == 2
+    assert other.cluster.members.servers == 2
     await one.stop(1.0)
     await other.cluster.look()
-    assert other.members.servers == 1
+    assert other.cluster.members.servers == 1
 
 
 async def test_a_server_that_can_not_start_leaves_no_connection_to_the_others(start: Start) -> None:

@@ -145,7 +145,7 @@ async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_se
 async def _counts_both(app: App) -> bool:
     """A look that began before the last heartbeats may end after this one."""
     await app.cluster.look()
-    return app.members.servers == 2
+    return app.cluster.members.servers == 2
 
 
 @JUMPS

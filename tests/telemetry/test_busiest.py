@@ -6,7 +6,7 @@ from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.telemetry.busiest import only_busiest
 from pinlater.server.telemetry.metrics import OVERFLOW, Metrics
 from pinlater.server.telemetry.numbers import Numbers, look
-from pinlater.server.telemetry.prometheus import MetricsPage, render
+from pinlater.server.telemetry.prometheus import render
 
 QUEUES = 1_000
 
@@ -29,7 +29,7 @@ def _many() -> tuple[Metrics, list[QueueCounts]]:
 
 
 def _page(numbers: Numbers) -> str:
-    return render(MetricsPage(numbers.reading, numbers.gauges, numbers.counts))[0].decode()
+    return render(numbers)[0].decode()
 
 
 def test_few_queues_are_all_shown() -> None:

@@ -13,7 +13,7 @@ from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.numbers import NOTHING, Numbers, look
 from pinlater.server.telemetry.ostrich import sections
 from pinlater.server.telemetry.processes import Processes, ProcessVitals
-from pinlater.server.telemetry.prometheus import MetricsPage, render
+from pinlater.server.telemetry.prometheus import render
 
 
 def numbers(metrics: Metrics, *counts: QueueCounts) -> Numbers:
@@ -28,7 +28,7 @@ def test_counters_of_queues_methods_and_events_add_up() -> None:
     other.method("dequeueJobs").error("UNKNOWN")
     one.count("thrift_bad_frames", 2)
     other.count("thrift_bad_frames")
-    shown = sections(join([numbers(one), numbers(other)]).reading, [], {})["counters"]
+    shown = sections(join([numbers(one), numbers(other)]))["counters"]
     assert (shown["emails_enqueue"], shown["mail_enqueue"]) == (7, 1)
     assert shown["PinLaterService.dequeueJobs_requests"] == 11
     assert shown["PinLater.dequeueJobs.errors.UNKNOWN"] == 2
@@ -76,7 +76,7 @@ def test_gauges_join_as_their_maker_says() -> None:
 def test_a_gauge_of_truth_is_a_number() -> None:
     metrics = Metrics()
     metrics.labelled_gauge("healthy-", lambda: {"1": True, "2": False}, label="shard")
-    assert sections(NOTHING, metrics.read_gauges(), {})["gauges"] == {"healthy-1": 1, "healthy-2": 0}
+    assert sections(Numbers(gauges=metrics.read_gauges()))["gauges"] == {"healthy-1": 1, "healthy-2": 0}
     assert repr(metrics.read_gauges()[0].values["1"]) == "1"
 
 
@@ -108,7 +108,7 @@ def test_each_processs_own_numbers_have_its_label() -> None:
         ProcessVitals("supervisor", None, ()),
         ProcessVitals("1", 2**22 + 1, ()),
     ]
-    body, _ = render(MetricsPage(NOTHING, [], (), Processes(vitals)))
+    body, _ = render(Numbers(), Processes(vitals))
     found = {
         (sample.name, sample.labels.get("process"))
         for family in parser.text_string_to_metric_families(body.decode())

@@ -7,6 +7,7 @@ import json
 from pinlater.server.telemetry import ostrich
 from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.numbers import look
 
 CONTRACT_COUNTERS = (
     "enqueue",
@@ -37,12 +38,12 @@ def busy_metrics() -> Metrics:
     method.error("QUEUE_NOT_FOUND")
     metrics.count("enqueue-failures-retry", 2)
     metrics.labelled_gauge("dequeue-semaphore-waiters-", lambda: {"emails": 4}, label="queue")
-    metrics.label("store", "sqlite")
+    metrics.labels["store"] = "sqlite"
     return metrics
 
 
 def page(metrics: Metrics) -> ostrich.Sections:
-    return ostrich.sections(metrics.read(), metrics.read_gauges(), metrics.labels)
+    return ostrich.sections(look(metrics, (), last_minute=False)())
 
 
 def test_the_text_has_the_originals_sections_and_lines() -> None:

@@ -10,11 +10,12 @@ from prometheus_client.samples import Sample
 from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.server.telemetry.prometheus import MetricsPage, render
+from pinlater.server.telemetry.numbers import Numbers
+from pinlater.server.telemetry.prometheus import render
 
 
 def samples(metrics: Metrics, counts: tuple[QueueCounts, ...] = ()) -> list[Sample]:
-    body, content_type = render(MetricsPage(metrics.read(), metrics.read_gauges(), counts))
+    body, content_type = render(Numbers(metrics.read(), metrics.read_gauges(), counts=counts))
     assert content_type.startswith("text/plain")
     return [sample for family in parser.text_string_to_metric_families(body.decode()) for sample in family.samples]
 
@@ -100,7 +101,7 @@ def test_hostile_names_do_not_break_the_page() -> None:
 def test_a_client_that_asks_for_open_metrics_gets_it() -> None:
     metrics = Metrics()
     metrics.queue("emails").enqueue = 2
-    body, content_type = render(MetricsPage(metrics.read(), [], ()), "application/openmetrics-text; version=1.0.0")
+    body, content_type = render(Numbers(metrics.read()), accept="application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     parsed = openmetrics_parser.text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
     families = {family.name: family for family in parsed}

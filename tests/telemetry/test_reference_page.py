@@ -63,7 +63,8 @@ def test_every_event_and_gauge_in_the_code_is_listed() -> None:
 
 def test_nothing_is_listed_that_the_code_does_not_have() -> None:
     known = {f"{counter.prometheus}_total" for counter in catalogue.QUEUE_COUNTERS}
-    known |= {metric.prometheus for metric in (*catalogue.QUEUE_HISTOGRAMS, *OTHERS, *STORED)}
+    known |= {metric.prometheus for metric in catalogue.QUEUE_HISTOGRAMS}
+    known |= {metric.prometheus for metric in (*OTHERS, *STORED)}
     known |= {f"{metric.prometheus}_total" for metric in (*OTHERS, catalogue.EVENTS)}
     known |= {f"{catalogue.METHOD_MSEC.prometheus}_bucket", *(f"pinlater_store_{name}" for name in FIGURES)}
     source = "".join(path.read_text() for path in (ROOT / "src" / "pinlater").rglob("*.py"))
@@ -72,9 +73,9 @@ def test_nothing_is_listed_that_the_code_does_not_have() -> None:
 
 
 def test_names_follow_prometheus_rules() -> None:
-    for name in (
-        entry.prometheus for entry in (*catalogue.QUEUE_COUNTERS, *catalogue.QUEUE_HISTOGRAMS, *OTHERS, *STORED)
-    ):
+    of_queues = [metric.prometheus for metric in catalogue.QUEUE_COUNTERS]
+    of_queues += [metric.prometheus for metric in catalogue.QUEUE_HISTOGRAMS]
+    for name in (*of_queues, *(metric.prometheus for metric in (*OTHERS, *STORED))):
         assert re.fullmatch(r"pinlater_[a-z][a-z_]*[a-z]", name)
         assert "msec" not in name
         assert "_ms" not in name

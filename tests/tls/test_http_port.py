@@ -13,8 +13,9 @@ from dataclasses import replace
 import pytest
 
 from pinlater.client import Tls
-from pinlater.server.http.server import HttpServer, OneServer, Readiness
+from pinlater.server.http.server import HttpServer
 from pinlater.server.http.settings import HttpSettings
+from pinlater.server.http.status import OneServer, Readiness
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.settings import TlsSettings

@@ -13,7 +13,6 @@ from pinlater.cli import exits
 from pinlater.cli.hide_passwords import hide_passwords
 
 if TYPE_CHECKING:
-    from pinlater.server.config.kinds.kind import FileTools
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
     from pinlater.server.config.sources import Given
@@ -90,20 +89,17 @@ def default_store_hint(location: StoreLocation, options: str = "--config or --st
     return f" (this is the default store: {options} names another)" if location == DEFAULT_STORE else ""
 
 
-def store_file(config: Path | None, store: str | Given | None, *, must_exist: bool = False) -> tuple[Path, FileTools]:
-    """The file of an embedded store, and what can be done with it. Ends the command if the settings name another kind of store, or if
+def store_file(config: Path | None, store: str | Given | None, *, must_exist: bool = False) -> Path:
+    """Returns the file of an SQLite store. Ends the command if the settings name another kind of store, or if
     the file must exist and does not."""
-    from pinlater.server.config.kinds import EMBEDDED
-
     location = settings_for(config, store).store
     if location.is_sharded:
         exits.fail(f"{location} is not kept in a file of ours; its databases have tools of their own", exits.REFUSED)
-    tools = EMBEDDED[location.kind].tools
-    if location.path is None or tools is None:
+    if location.path is None:
         exits.fail(f"{location} is not kept in a file", exits.REFUSED)
     if must_exist and not location.path.is_file():
         exits.fail(f"There is no store at {location.path}{default_store_hint(location)}", exits.REFUSED)
-    return location.path, tools
+    return location.path
 
 
 def _pairs(texts: list[str]) -> dict[str, object]:

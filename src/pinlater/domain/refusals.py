@@ -8,6 +8,7 @@ past it, the one that was refused longest ago is forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 _AT_ONCE = 3
@@ -18,14 +19,12 @@ _LOG_EVERY_S = 10.0
 ADDRESSES_MAX = 4096
 
 
+@dataclass(slots=True)
 class _AddressRefusals:
-    __slots__ = ("latest_s", "logged_s", "number", "unlogged")
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.latest_s = 0.0
-        self.logged_s: float | None = None
-        self.unlogged = 0
+    number: int = 0
+    latest_s: float = 0.0
+    logged_s: float | None = None
+    unlogged: int = 0
 
 
 class Refusal(NamedTuple):

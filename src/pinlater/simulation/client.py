@@ -12,7 +12,7 @@ from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, Job
 from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
-from pinlater.client.values import AckBatch, AckResult, Dequeued, Enqueued, WorkingProcess
+from pinlater.client.values import AckBatch, AckResult, Dequeued, Enqueued
 from pinlater.simulation.cluster import STARTS_AT_S
 from pinlater.simulation.loop import Timeline, new_process
 from pinlater.simulation.network import Network
@@ -67,68 +67,43 @@ class RecordingClient(SimulatedClient):
     name: str
     claim_timeout_ms: int
 
-    async def dequeue(
-        self,
-        queue: str,
-        limit: int = 1,
-        *,
-        wait_ms: int = 0,
-        acks: AckBatch | None = None,
-        dry_run: bool = False,
-        coverage: float = 1.0,
-        process: WorkingProcess | None = None,
-    ) -> Dequeued:
+    async def dequeue(self, queue: str, limit: int = 1, *, acks: AckBatch | None = None, **more: Any) -> Dequeued:
         self.trace.operations += 1
-        riding = (
-            None
-            if acks is None
-            else self._ends([(one.descriptor, one.token or "", one.succeeded) for one in acks.acks])
-        )
+        riding = None
+        if acks is not None:
+            riding = self._ends([(one.descriptor, one.token or "", one.succeeded) for one in acks.acks])
         call = self.trace.call("claim", worker=self.name, queue=queue, timeout_ms=self.claim_timeout_ms)
         with self.trace.counting_errors("dequeue"):
-            dequeued = await super().dequeue(
-                queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage, process=process
-            )
+            dequeued = await super().dequeue(queue, limit, acks=acks, **more)
         if riding is not None:
             self._ended(riding, dequeued.ack_results)
         jobs = [[job.descriptor, job.token, job.body.decode()] for job in dequeued.jobs]
         self.trace.answer(call, jobs=jobs)
         return dequeued
 
-    async def ack(self, queue: str, acks: Sequence[Ack], *, per_item_errors: bool = False) -> list[AckResult]:
+    async def ack(self, queue: str, acks: Sequence[Ack], **more: Any) -> list[AckResult]:
         call = self._ends([(one.descriptor, one.token or "", one.succeeded) for one in acks])
         with self.trace.counting_errors("ack"):
-            results = await super().ack(queue, acks, per_item_errors=per_item_errors)
+            results = await super().ack(queue, acks, **more)
         return self._ended(call, results)
 
-    async def release(
-        self, queue: str, claims: Sequence[Claim], *, delay_ms: int = 0, per_item_errors: bool = False
-    ) -> list[AckResult]:
+    async def release(self, queue: str, claims: Sequence[Claim], **more: Any) -> list[AckResult]:
         call = self._ends([(one.descriptor, one.token, False) for one in claims])
         with self.trace.counting_errors("release"):
-            released = await super().release(queue, claims, delay_ms=delay_ms, per_item_errors=per_item_errors)
+            released = await super().release(queue, claims, **more)
         return self._ended(call, released)
 
-    async def checkpoint(
-        self, queue: str, items: Sequence[Checkpoint], *, per_item_errors: bool = False
-    ) -> list[AckResult]:
+    async def checkpoint(self, queue: str, items: Sequence[Checkpoint], **more: Any) -> list[AckResult]:
         call = self._ends([(one.descriptor, one.token or "", False) for one in items])
         with self.trace.counting_errors("checkpoint"):
-            results = await super().checkpoint(queue, items, per_item_errors=per_item_errors)
+            results = await super().checkpoint(queue, items, **more)
         return self._ended(call, results)
 
-    async def heartbeat(
-        self,
-        queue: str,
-        claims: Sequence[Claim],
-        *,
-        per_item_errors: bool = False,
-        process: WorkingProcess | None = None,
-    ) -> list[AckResult]:
+    async def heartbeat(self, queue: str, claims: Sequence[Claim], **more: Any) -> list[AckResult]:
         self.trace.operations += 1
         calls = [self.trace.call("heartbeat", descriptor=one.descriptor, token=one.token) for one in claims]
         with self.trace.counting_errors("heartbeat"):
-            results = await super().heartbeat(queue, claims, per_item_errors=per_item_errors, process=process)
+            results = await super().heartbeat(queue, claims, **more)
         for call, result in zip(calls, results, strict=True):
             if result.error is None:
                 self.trace.answer(call, outcome=int(result.outcome))

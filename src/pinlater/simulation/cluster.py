@@ -112,34 +112,28 @@ class SimulatedApp(App):
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]
 
 
+@dataclass(eq=False)
 class SimulatedServer:
     """One server of the cluster: its process now, and those before it. `ahead_s`: how far its machine's clock is ahead; it jumps when that
     changes."""
 
-    def __init__(
-        self,
-        name: str,
-        timeline: Timeline,
-        network: Network,
-        random: Random,
-        stores: Sequence[SimulatedStore],
-        settings: Settings,
-        ahead_s: float,
-    ) -> None:
-        self.name = name
-        self.ahead_s = ahead_s
-        self.app: SimulatedApp | None = None
-        self.loop: ProcessLoop | None = None
-        self.clocks: list[SystemClock] = []  # of all its lives that have taken the time of the shards
-        self._agreed_errors_ms: list[int] = []  # of these clocks at that moment
-        self.starts = 0
-        self.stays_down = False  # stopped by an operator, so that its supervisor does not restart it
-        self._timeline = timeline
-        self._network = network
-        self._random = random
-        self._stores = stores
-        self._settings = settings
-        self._init = new_process(timeline, f"{name}'s supervisor", name)
+    name: str
+    timeline: Timeline
+    network: Network
+    random: Random
+    stores: Sequence[SimulatedStore]
+    settings: Settings
+    ahead_s: float
+    app: SimulatedApp | None = None
+    loop: ProcessLoop | None = None
+    clocks: list[SystemClock] = field(default_factory=list)  # of all its lives that have taken the time of the shards
+    agreed_errors_ms: list[int] = field(default_factory=list)  # of these clocks at that moment
+    starts: int = 0
+    stays_down: bool = False  # stopped by an operator, so that its supervisor does not restart it
+    init: ProcessLoop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.init = new_process(self.timeline, f"{self.name}'s supervisor", self.name)
 
     @property
     def address(self) -> str:
@@ -147,7 +141,6 @@ class SimulatedServer:
 
     @property
     def ready(self) -> bool:
-        """Whether it serves now."""
         return (
             self.app is not None
             and self.loop is not None
@@ -161,7 +154,7 @@ class SimulatedServer:
         cluster = self.app.cluster if self.app is not None and self.ready else None
         if cluster is None or cluster.ownership is None or cluster.forwarding is None:
             return False
-        owners = {owner for store in self._stores for owner in cluster.ownership.owners(store.name)}
+        owners = {owner for store in self.stores for owner in cluster.ownership.owners(store.name)}
         usable = {address for address, link in cluster.forwarding.connections.items() if link.usable}
         return owners <= usable | {cluster.ownership.address}
 
@@ -179,10 +172,10 @@ class SimulatedServer:
     def start(self) -> None:
         """A new process."""
         self.starts += 1
-        loop = new_process(self._timeline, f"{self.name}-{self.starts}", self.name, self._network)
-        clock = SystemClock(lambda: STARTS_AT_S + self._timeline.now_s + self.ahead_s, self._timeline.monotonic)
+        loop = new_process(self.timeline, f"{self.name}-{self.starts}", self.name, self.network)
+        clock = SystemClock(lambda: STARTS_AT_S + self.timeline.now_s + self.ahead_s, self.timeline.monotonic)
         agreed = partial(self._note_agreed, clock)
-        self.app = SimulatedApp(self._settings, clock, Random(self._random.random()), self._stores, agreed)
+        self.app = SimulatedApp(self.settings, clock, Random(self.random.random()), self.stores, agreed)
         self.loop = loop
         loop.create_task(self._serve(self.app, loop))
 
@@ -197,16 +190,16 @@ class SimulatedServer:
         """As SIGKILL, or, where the peers are not told, as its machine's loss of power."""
         if self.loop is not None and self.loop.state is not ProcessState.DEAD:
             self.loop.kill()
-            self._network.process_died(self.loop, told=told)
+            self.network.process_died(self.loop, told=told)
 
     def restart_after(self, seconds: float) -> None:
         """Starts a new process then, unless there is one."""
-        self._init.call_later(seconds, self._restart)
+        self.init.call_later(seconds, self._restart)
 
     def _restart(self) -> None:
         if self.stays_down or (self.loop is not None and self.loop.state is not ProcessState.DEAD):
             return
-        if misleads([store.told_time() for store in self._stores]):
+        if misleads([store.told_time() for store in self.stores]):
             self.restart_after(_RESTART_S)
         else:
             self.start()
@@ -228,14 +221,14 @@ class SimulatedServer:
 
     def clock_errors_ms(self) -> list[int]:
         """How far the clocks of its lives were ahead of the simulation's time when they had taken that of the shards, and are now."""
-        return [*self._agreed_errors_ms, *(self._error_ms(clock) for clock in self.clocks)]
+        return [*self.agreed_errors_ms, *(self._error_ms(clock) for clock in self.clocks)]
 
     def _note_agreed(self, clock: SystemClock) -> None:
         self.clocks.append(clock)
-        self._agreed_errors_ms.append(self._error_ms(clock))
+        self.agreed_errors_ms.append(self._error_ms(clock))
 
     def _error_ms(self, clock: SystemClock) -> int:
-        return round(clock.now_ms() - (STARTS_AT_S + self._timeline.now_s) * 1000)
+        return round(clock.now_ms() - (STARTS_AT_S + self.timeline.now_s) * 1000)
 
 
 @dataclass(slots=True)

@@ -83,100 +83,98 @@ def _bad_network(targets: FaultTargets, index: int) -> Effect:
     return effects.bad_network(network, trouble)
 
 
-def _kind(
-    name: str, target: Target, lasts_s: int, text: str, effect: Callable[[FaultTargets, int], Effect]
-) -> FaultKind:
-    return FaultKind(name, target, lasts_s * 1000, text, effect)
-
-
 _KINDS = (
-    _kind(
+    FaultKind(
         "kill-server",
         Target.SERVER,
-        5,
+        5_000,
         "kill -9 of a server, which starts again at the end",
         lambda targets, index: effects.server_down(targets.cluster.servers[index], told=True),
     ),
-    _kind(
+    FaultKind(
         "power-off",
         Target.SERVER,
-        30,
+        30_000,
         "the machine of a server loses power: its connections stay half open",
         lambda targets, index: effects.server_down(targets.cluster.servers[index], told=False),
     ),
-    _kind(
+    FaultKind(
         "stop-server",
         Target.SERVER,
-        5,
+        5_000,
         "a server stops in order (SIGTERM), and starts again at the end",
         lambda targets, index: effects.server_stopped(targets.cluster.servers[index], _STOP_GRACE_S),
     ),
-    _kind(
+    FaultKind(
         "suspend-server",
         Target.SERVER,
-        30,
+        30_000,
         "a server is suspended (SIGSTOP), and continues at the end",
         lambda targets, index: effects.server_suspended(targets.cluster.servers[index]),
     ),
-    _kind("cut-server", Target.SERVER, 30, "a server reaches no client, no server and no shard", _cut_server),
-    _kind(
+    FaultKind("cut-server", Target.SERVER, 30_000, "a server reaches no client, no server and no shard", _cut_server),
+    FaultKind(
         "split-server",
         Target.SERVER,
-        30,
+        30_000,
         "a server and the other servers do not reach each other; clients and shards reach all of them",
         partial(_split_server, one_way=False),
     ),
-    _kind(
+    FaultKind(
         "split-server-one-way",
         Target.SERVER,
-        30,
+        30_000,
         "nothing that a server sends reaches the other servers; what they send reaches it",
         partial(_split_server, one_way=True),
     ),
-    _kind("lose-shard", Target.SHARD, 60, "a database refuses all connections", _lose_shard),
-    _kind(
+    FaultKind("lose-shard", Target.SHARD, 60_000, "a database refuses all connections", _lose_shard),
+    FaultKind(
         "hang-shard",
         Target.SHARD,
-        30,
+        30_000,
         "a database takes calls and answers at the end",
         lambda targets, index: effects.shard_hangs(targets.cluster.stores[index]),
     ),
-    _kind("slow-shard", Target.SHARD, 60, "each call to a database takes 300 ms more on average", _slow_shard),
-    _kind(
-        "lossy-shard", Target.SHARD, 60, "2 % of the calls to a database are refused, 4 % get no answer", _lossy_shard
+    FaultKind("slow-shard", Target.SHARD, 60_000, "each call to a database takes 300 ms more on average", _slow_shard),
+    FaultKind(
+        "lossy-shard",
+        Target.SHARD,
+        60_000,
+        "2 % of the calls to a database are refused, 4 % get no answer",
+        _lossy_shard,
     ),
-    _kind(
+    FaultKind(
         "jump-server-clock",
         Target.SERVER,
-        60,
+        60_000,
         "the wall clock of a server's machine jumps five minutes ahead, and back at the end",
         lambda targets, index: effects.server_clock_jumps(targets.cluster.servers[index], _JUMP_S),
     ),
-    _kind(
+    FaultKind(
         "jump-shard-clock",
         Target.SHARD,
-        60,
+        60_000,
         "the clock of a database jumps five minutes ahead, and back at the end",
         lambda targets, index: effects.shard_clock_jumps(targets.cluster.stores[index], _JUMP_S),
     ),
-    _kind(
+    FaultKind(
         "kill-worker",
         Target.WORKER,
-        5,
+        5_000,
         "kill -9 of a worker, which starts again at the end",
         lambda targets, index: Effect(targets.workers[index].kill, targets.workers[index].start),
     ),
-    _kind(
+    FaultKind(
         "suspend-worker",
         Target.WORKER,
-        30,
+        30_000,
         "a worker is suspended (SIGSTOP), and continues at the end",
         lambda targets, index: Effect(targets.workers[index].suspend, targets.workers[index].resume),
     ),
-    _kind(
+    FaultKind(
         "bad-network",
         Target.NETWORK,
-        60,
+        60_000,
         "a fifth of all messages come late, 1 % reset their connection, and some connections become half open",
         _bad_network,
     ),

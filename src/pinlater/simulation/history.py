@@ -328,7 +328,6 @@ class HistoryRecorder:
         return number
 
     def answer(self, number: int, **facts: object) -> None:
-        """Its answer is there."""
         self._write({"n": number, "at": self._now_ns(), **facts})
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ class Network:
         self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
         self.connections: list[Connected] = []  # open ones
         self._ports = 20_000
-        self.resets = self.black_holes = 0
+        self.resets = 0
 
     # --- servers --------------------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,6 @@ class ConnectionEnd(asyncio.Transport):
             peer.break_off(ConnectionResetError(104, "Connection reset by peer"))
             return
         if network.befalls(trouble.black_hole):
-            network.black_holes += 1
             self.black_hole = True
         data = bytes(data)
         if len(data) > 1 and network.befalls(trouble.split):
@@ -281,7 +280,6 @@ class ConnectionEnd(asyncio.Transport):
             self.loop.call_soon(self._lost, error)
 
     def _hand_over(self) -> None:
-        """The process reads."""
         while self._unread and self._reading and not self._closing and self.protocol is not None:
             data, self._unread = b"".join(self._unread), []
             self.protocol.data_received(data)

@@ -27,7 +27,6 @@ class ProducerProcess(ClientProcess):
         return len(self._sending)
 
     async def create(self, queues: list[str], config: QueueConfig) -> None:
-        """Creates the queues."""
         for queue in queues:
             await self._until_answered(lambda queue=queue: self.client.create_queue(queue))  # type: ignore[misc]
             await self._until_answered(lambda queue=queue: self.client.configure_queue(queue, config))  # type: ignore[misc]

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 from pinlater.client.values import QueueConfig
 from pinlater.server.storage.sqlite.queue_cache import Counter
@@ -39,13 +38,6 @@ _DAY_MS = 86_400_000
 
 class ClusterNotReady(Exception):
     """The simulated servers did not start within a minute of simulated time."""
-
-
-class ScheduledFault(NamedTuple):
-    """A fault with its target."""
-
-    planned: PlannedFault
-    effect: Effect
 
 
 class ScenarioRun:
@@ -111,7 +103,7 @@ class ScenarioRun:
             self.measure,
         )
 
-    def _schedule(self) -> list[ScheduledFault]:
+    def _schedule(self) -> list[tuple[PlannedFault, Effect]]:
         """Gives each fault its target."""
         dice = Random(f"{self.scenario.seed} faults")
         targets = FaultTargets(self.cluster, self._workers, self._hosts)
@@ -120,7 +112,7 @@ class ScenarioRun:
             there = self.scenario.number_of(fault.kind.target)
             number = fault.number or (dice.randint(1, there) if there else None)
             planned = fault._replace(number=number)
-            scheduled.append(ScheduledFault(planned, fault.kind.effect(targets, (number or 1) - 1)))
+            scheduled.append((planned, fault.kind.effect(targets, (number or 1) - 1)))
         return scheduled
 
     def _hosts(self) -> list[str]:
@@ -206,7 +198,6 @@ class ScenarioRun:
         return sum(store.unfinished() for store in self.cluster.stores)
 
     def _counters(self) -> list[Counter]:
-        """How many jobs there are, as the shards know."""
         return [counter for store in self.cluster.stores for counter in store.counters()]
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:

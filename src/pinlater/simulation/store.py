@@ -118,10 +118,9 @@ class SimulatedStore:
     crash_points: list[CrashPoint] = field(default_factory=list)
     stores: Sequence[SimulatedStore] = ()  # of the cluster, this one among them
     doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
-    stored_at_s: dict[int, float] = field(default_factory=dict)  # by job id, and
-    tries: dict[bytes, list[EnqueueTry]] = field(
-        default_factory=dict
-    )  # by body, of requests with keys: where there are other stores
+    # Where there are other stores: by job id, and, of requests with keys, by body.
+    stored_at_s: dict[int, float] = field(default_factory=dict)
+    tries: dict[bytes, list[EnqueueTry]] = field(default_factory=dict)
     sessions: list[Session] = field(default_factory=list)  # of all servers that there were
     calls: int = 0
     called: Counter[CallKind] = field(default_factory=Counter)  # calls by their kind
@@ -179,7 +178,6 @@ class SimulatedStore:
         return answer
 
     def take(self, carry_out: Callable[[], None]) -> None:
-        """A call has arrived."""
         if self.stands_still:
             self._held.append(carry_out)
         else:
@@ -311,32 +309,19 @@ class SimulatedStore:
         return [ClaimRef(JobKey(queue, priority, job_id), token) for queue, priority, job_id, token in rows]
 
 
+@dataclass(slots=True)
 class _StoreCall:
     """One call on its way."""
 
-    __slots__ = ("act", "answer", "crash", "fate", "loop", "number", "session", "store", "writer")
-
-    def __init__(
-        self,
-        store: SimulatedStore,
-        session: Session,
-        loop: ProcessLoop,
-        answer: asyncio.Future[Any],
-        fate: Fate,
-        act: Callable[[], Any],
-        crash: CrashPoint | None,
-        writer: str,
-        number: int,
-    ) -> None:
-        self.writer = writer
-        self.number = number
-        self.store = store
-        self.session = session
-        self.loop = loop
-        self.answer = answer
-        self.fate = fate
-        self.act = act
-        self.crash = crash
+    store: SimulatedStore
+    session: Session
+    loop: ProcessLoop
+    answer: asyncio.Future[Any]
+    fate: Fate
+    act: Callable[[], Any]
+    crash: CrashPoint | None
+    writer: str
+    number: int
 
     def carry_out(self) -> None:
         """The transaction. Its process may have died meanwhile, which does not keep a transaction that was sent from being done."""

@@ -89,9 +89,7 @@ class Session(CommandTable):
         store.sessions.append(self)
         self._open = False
         self.newest: dict[str, int] = {}  # by writer: the newest of its calls that was carried out
-        self._outcome_unknown: dict[
-            str, None
-        ] = {}  # tokens of claims whose outcome is unknown, in the order in which that came
+        self._outcome_unknown: dict[str, None] = {}  # tokens of claims, in the order in which that came
         self._given_back: dict[str, None] = {}
         self._activity: dict[tuple[str, int], int] = {}
         self.changes = 0

@@ -22,12 +22,10 @@ class SupervisorOrder(msgspec.Struct, frozen=True, tag="Order"):
 
 
 def frame(message: msgspec.Struct) -> bytes:
-    """A message as a frame."""
     return framed(msgspec.msgpack.encode(message))
 
 
 def framed(body: bytes) -> bytes:
-    """Bytes as a frame."""
     return LENGTH.pack(len(body)) + body
 
 

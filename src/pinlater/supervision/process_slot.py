@@ -64,9 +64,9 @@ class ProcessSlot(ABC, Generic[A]):
         return None if self._process is None else self._process.pid
 
     # --- what subclasses know ---------------------------------------------------------------------------------------------
-    @abstractmethod
     def _channel_option(self, descriptor: int) -> str:
-        """The value of the option `--control-channel`: how the process finds its end of the channel."""
+        """Returns the value of the option `--control-channel`, by which the process finds its end of the channel."""
+        return str(descriptor)
 
     @abstractmethod
     def _received(self, body: bytes) -> None:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
 
 _EVERY_S = 60.0
 _WARNINGS_MAX = 100
 
 
+@dataclass(slots=True)
 class _EqualWarnings:
     """Equal warnings. `shown_at_s` is None if the next one must be shown."""
 
-    __slots__ = ("left_out", "shown_at_s")
-
-    def __init__(self) -> None:
-        self.shown_at_s: float | None = None
-        self.left_out = 0
+    shown_at_s: float | None = None
+    left_out: int = 0
 
 
 class RepeatedWarnings(logging.Filter):
@@ -34,8 +33,7 @@ class RepeatedWarnings(logging.Filter):
     """
 
     def __init__(self, library: str, content: Callable[[logging.LogRecord], str]) -> None:
-        super().__init__()
-        self._library = library
+        super().__init__(library)
         self._content = content
         self._warnings: dict[tuple[str, str], _EqualWarnings] = {}  # those shown longest ago first
         self._loggers: set[str] = set()  # the loggers of the warnings, and perhaps others
@@ -46,7 +44,7 @@ class RepeatedWarnings(logging.Filter):
             if record.name in self._loggers and record.levelno >= logging.INFO:
                 self._show_next(record.name)
             return True
-        if hasattr(record, "job") or not self._is_of_the_library(record.name):
+        if hasattr(record, "job") or not super().filter(record):
             return True
         try:
             key = record.name, self._content(record)
@@ -78,6 +76,3 @@ class RepeatedWarnings(logging.Filter):
             for (name, _), equal in self._warnings.items():
                 if name == logger:
                     equal.shown_at_s = None
-
-    def _is_of_the_library(self, logger: str) -> bool:
-        return logger == self._library or logger.startswith(f"{self._library}.")

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import math
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,15 +146,10 @@ class CertificateSource:
             logger.warning("the certificate expires soon", extra={"days_left": int(left_s // 86_400)})
 
 
-def _files(settings: TlsSettings) -> Iterator[Path]:
-    for path in (settings.certificate_file, settings.key_file, settings.client_ca_file):
-        if path is not None:
-            yield path
-
-
 def _contents(settings: TlsSettings) -> list[bytes]:
     """What is in the files, as digests: no key stays in memory for this. Raises CertificateBroken."""
-    return [hashlib.sha256(_content(path)).digest() for path in _files(settings)]
+    files = (settings.certificate_file, settings.key_file, settings.client_ca_file)
+    return [hashlib.sha256(_content(path)).digest() for path in files if path is not None]
 
 
 def _content(path: Path) -> bytes:

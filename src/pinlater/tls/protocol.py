@@ -310,9 +310,6 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         """How much the kernel has not taken."""
         return self._backlog_bytes + (0 if self._below is None else self._below.get_write_buffer_size())
 
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._limits
-
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         high = (64 * 1024 if low is None else 4 * low) if high is None else high
         self._limits = (high, high // 4 if low is None else low)
@@ -381,12 +378,6 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         self._loop.call_soon(self._read)
 
     # --- for the protocol above -----------------------------------------------------------------------------------------------
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._above = cast("asyncio.Protocol", protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._above
-
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """`ssl_object`, `sslcontext` and `peercert`, once the handshake is done; all else from the transport below."""
         if name == "ssl_object":

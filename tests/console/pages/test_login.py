@@ -15,6 +15,7 @@ from pinlater.console.sessions import IDLE_MS, LENGTH_MS, SESSIONS_MAX, SESSIONS
 from pinlater.domain.access import Role, new_secret
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.refusals import Refusals
+from pinlater.server.access.tokens import Token
 from tests.console.pages.conftest import failed_job
 from tests.console.pages.guarded import GuardedConsole, text_of
 from tests.console.pages.visitor import PageReader, PageVisitor
@@ -311,7 +312,7 @@ async def test_a_link_of_another_site_leads_to_the_page_if_the_person_is_logged_
 async def test_default_roles_show_pages_without_a_log_in_and_offer_one(
     guarded: GuardedConsole, client: AsyncClient
 ) -> None:
-    guarded.control._without_token = type(guarded.control._without_token)("", "", (Role.READ,), ("*",))
+    guarded.control._without_token = type(guarded.control._without_token)(Token("", "", (Role.READ,)))
     guarded.control.replace(())
     page = await guarded.person().page("/queues/mail")
     assert "/login?back=%2Fqueues%2Fmail" in page.links

@@ -14,11 +14,12 @@ from pinlater.client import AsyncClient, BulkAction, BulkOrder, JobState
 from pinlater.console.pages.page import Action, SitePage
 from pinlater.console.pages.routes import ACTIONS, PAGES
 from pinlater.console.pages.site import EVERY_PAGE_CALLS
-from pinlater.domain.access import ALL_QUEUES, BODIES, EVERY_CALLER, METHOD_ROLES, Role, allowed, new_secret
+from pinlater.domain.access import BODIES, EVERY_CALLER, METHOD_ROLES, Role, allowed, new_secret
 from pinlater.domain.failures import failure_of
 from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import Grant
+from pinlater.server.access.tokens import Token
 from pinlater.server.thrift.guard import Guard
 from tests.console.caller import Answer
 from tests.console.pages.conftest import failed_job, stored
@@ -114,7 +115,7 @@ class Dashboard(NamedTuple):
 
     def lets_all_callers(self, *roles: Role) -> None:
         """Gives callers without a token these roles."""
-        self.guarded.control._without_token = Grant("", "", roles, (ALL_QUEUES,))
+        self.guarded.control._without_token = Grant(Token("", "", tuple(roles)))
         self.guarded.control.replace(())
 
 

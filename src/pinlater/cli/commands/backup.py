@@ -23,10 +23,11 @@ def backup(
     Example: pinlater backup --store sqlite:pinlater.db pinlater-backup.db
     """
     from pinlater.domain.errors import PinLaterError
+    from pinlater.server.storage.sqlite.backup import backup as copy_file
 
-    source, tools = store_file(config, store, must_exist=True)
+    source = store_file(config, store, must_exist=True)
     try:
-        size = tools.backup(source, target)
+        size = copy_file(source, target)
     except PinLaterError as error:
         exits.fail(error.message, exits.BUSY if error.retryable else exits.REFUSED)
     except OSError as error:

@@ -34,9 +34,11 @@ def migrate(
     if settings.store.is_sharded:
         _migrate_shards(settings, as_json)
         return
-    path, tools = store_file(config, chosen)
+    from pinlater.server.storage.sqlite.offline import migrate_file
+
+    path = store_file(config, chosen)
     try:
-        done = tools.migrate(path)
+        done = migrate_file(path)
     except PinLaterError as error:
         exits.fail(error.message, exits.BUSY if error.retryable else exits.REFUSED)
     if as_json:

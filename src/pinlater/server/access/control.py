@@ -32,44 +32,16 @@ class Grant:
     the caller; None if it sees all bodies. `speaks_for_others`: it may name the user that it speaks for. `use`: what its callers use now.
     """
 
-    __slots__ = (
-        "_good",
-        "_patterns",
-        "all_queues",
-        "allowed",
-        "digest",
-        "expires_at_ms",
-        "masks",
-        "name",
-        "roles",
-        "speaks_for_others",
-        "use",
-        "used",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        digest: str,
-        roles: Sequence[Role],
-        patterns: Sequence[str],
-        expires_at_ms: int | None = None,
-        *,
-        use: TokenUse | None = None,
-        speaks_for_others: bool = False,
-        masks: BodyMasks = NO_MASKS,
-    ) -> None:
-        self.name = name
-        self.use = use or TokenUse(name)
-        self.digest = digest
-        self.roles = roles
-        self.allowed = allowed(roles)
-        self.all_queues = ALL_QUEUES in patterns
-        self.expires_at_ms = expires_at_ms
-        self.speaks_for_others = speaks_for_others
-        self.masks = masks if masks.hide_from(roles) else None
+    def __init__(self, token: Token, use: TokenUse | None = None, masks: BodyMasks = NO_MASKS) -> None:
+        self.name, self.digest, self.roles = token.name, token.digest, token.roles
+        self.use = use or TokenUse(token.name)
+        self.allowed = allowed(token.roles)
+        self.all_queues = ALL_QUEUES in token.queues
+        self.expires_at_ms = token.expires_at_ms
+        self.speaks_for_others = token.speaks_for_others
+        self.masks = masks if masks.hide_from(token.roles) else None
         self.used = False  # since the last look
-        self._patterns = patterns
+        self._patterns = token.queues
         self._good: set[str] = set()
 
     @property
@@ -142,8 +114,7 @@ class AccessControl:
         self._now_ms = now_ms
         self._masks = masks
         self._each_token = each_token
-        use = TokenUse("", without_token)
-        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,), masks=masks, use=use)
+        self._without_token = Grant(Token("", "", tuple(default_roles)), TokenUse("", without_token), masks)
         self.refusals = Refusals(monotonic)
         self._grants: dict[str, Grant] = {}
         self._uses: dict[str, TokenUse] = {}  # by digest, also of removed tokens while their callers are connected
@@ -163,23 +134,11 @@ class AccessControl:
         for token in tokens:
             use = self._uses.setdefault(token.digest, TokenUse(token.name))
             use.name, use.quota = token.name, token.quota.over(self._each_token)
-            grant = self._grant(token, use)
+            grant = Grant(token, use, self._masks)
             grant.used = token.digest in before and before[token.digest].used
             self._grants[token.digest] = grant
         self._known: dict[str, Grant] = {"": self._without_token}
         self.has_quotas = any_quota(self.uses())
-
-    def _grant(self, token: Token, use: TokenUse) -> Grant:
-        return Grant(
-            token.name,
-            token.digest,
-            token.roles,
-            token.queues,
-            token.expires_at_ms,
-            speaks_for_others=token.speaks_for_others,
-            masks=self._masks,
-            use=use,
-        )
 
     def grant_of(self, secret: str) -> Grant:
         """What the caller with that secret may do; '' is a caller without a token. Raises TokenInvalid."""
@@ -215,7 +174,6 @@ class AccessControl:
 
     @property
     def digests(self) -> frozenset[str]:
-        """The digests of all tokens."""
         return frozenset(self._grants)
 
     def take_used(self) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ loses no count.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pinlater.domain.byte_budget import SMALL_FRAME_BYTES
@@ -49,6 +50,7 @@ def check_bytes(bound: int) -> int:
     return bound
 
 
+@dataclass(slots=True, eq=False)
 class TokenUse:
     """What the callers with one token use of this server now, and their quota. `name` is '' for all callers without a token.
 
@@ -56,28 +58,15 @@ class TokenUse:
     their answers, and of answers that the peers have not taken. `refusals` only grows.
     """
 
-    __slots__ = (
-        "bytes_held",
-        "connections",
-        "connections_beyond",
-        "logged_s",
-        "name",
-        "polls",
-        "quota",
-        "refusals",
-        "unlogged",
-    )
-
-    def __init__(self, name: str, quota: Quota = NO_QUOTA) -> None:
-        self.name = name
-        self.quota = quota
-        self.connections = 0
-        self.connections_beyond = 0
-        self.polls = 0
-        self.bytes_held = 0
-        self.refusals = 0
-        self.unlogged = 0  # refusals since the last line in the log
-        self.logged_s: float | None = None
+    name: str
+    quota: Quota = NO_QUOTA
+    connections: int = 0
+    connections_beyond: int = 0
+    polls: int = 0
+    bytes_held: int = 0
+    refusals: int = 0
+    unlogged: int = 0  # refusals since the last line in the log
+    logged_s: float | None = None
 
     @property
     def is_in_use(self) -> bool:

@@ -89,12 +89,10 @@ class AccessSettings:
 
     @property
     def roles_without_token(self) -> tuple[Role, ...]:
-        """The roles of callers without a token."""
         return tuple(Role(role) for role in self.default_roles)
 
     @property
     def masks(self) -> BodyMasks:
-        """The masks of bodies."""
         shown_to = [Role(role) for role in self.unmasked_roles]
         return BodyMasks(self.masked_queues, self.masked_fields, shown_to, texts=self.masked_texts)
 

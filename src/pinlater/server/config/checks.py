@@ -62,7 +62,7 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _form_problems(settings)
     if settings.store.is_sharded:
         yield from _shard_problems(settings)
-    elif settings.processes > 1 and EMBEDDED[settings.store.kind].tools is None:
+    elif settings.processes > 1 and not EMBEDDED[settings.store.kind].in_file:
         possible = " or ".join(["SQLite", *(kind.title for kind in SHARDED.values())])
         yield (
             "processes",

@@ -45,14 +45,14 @@ def is_reserved(variable: str) -> bool:
     return variable == "PINLATER_PORT" or variable.startswith(("PINLATER_PORT_", "PINLATER_SERVICE_"))
 
 
-def read_environment(env: Mapping[str, str], ignored: frozenset[str] = OTHER_VARIABLES) -> SettingsSource:
+def read_environment(env: Mapping[str, str]) -> SettingsSource:
     """What the environment says. An empty value means not set."""
     known = variables()
     given: dict[str, Given] = {}
     warnings: list[str] = []
     for name in sorted(env):
         value, key = env[name].strip(), known.get(name)
-        if not value or not name.startswith(ENV_PREFIX) or name in ignored or _by_kubernetes(name, value, key):
+        if not value or not name.startswith(ENV_PREFIX) or name in OTHER_VARIABLES or _by_kubernetes(name, value, key):
             continue
         if key is None:
             warnings.append(f"{name}: not a setting, ignored{did_you_mean(name, known)}")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.invalid_settings import InvalidSettings
 from pinlater.server.config.checks import check_together, warnings_about
-from pinlater.server.config.environment import OTHER_VARIABLES, read_environment
+from pinlater.server.config.environment import read_environment
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.original import read_original
 from pinlater.server.config.schema import Key, keys, nearest_key, tables
@@ -36,7 +36,6 @@ def load(
     env: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
     *,
-    ignored_variables: frozenset[str] = OTHER_VARIABLES,
     driver_needed: bool = True,
     tokens_needed: bool = True,
 ) -> Loaded:
@@ -50,7 +49,7 @@ def load(
     path = config_path or env.get("PINLATER_CONFIG")
     sources = [
         _read_flags(flags or {}),
-        read_environment(env, ignored_variables),
+        read_environment(env),
         _read_file(Path(path)) if path else SettingsSource({}),
     ]
     problems = [problem for source in sources for problem in source.problems]

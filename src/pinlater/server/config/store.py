@@ -41,7 +41,7 @@ class StoreLocation(NamedTuple):
 def parse_store(text: str, base: Path | None = None) -> StoreLocation:
     """The location that `text` names; a relative path counts from `base`. Raises `ValueError` in words, without any password."""
     word, colon, rest = text.strip().partition(":")
-    if word in EMBEDDED and (colon if EMBEDDED[word].tools else not rest):
+    if word in EMBEDDED and (colon if EMBEDDED[word].in_file else not rest):
         return StoreLocation(word, EMBEDDED[word].locate(rest, base))
     for name, kind in SHARDED.items():
         if word in kind.schemes and rest.startswith("//"):
@@ -57,7 +57,7 @@ def parse_store(text: str, base: Path | None = None) -> StoreLocation:
 def without_password(text: str) -> str:
     """`text` as a complaint may show it: of what could be a URL with a password, nothing up to the last `@` and no query."""
     word, colon, rest = text.strip().partition(":")
-    names_file = word in EMBEDDED and EMBEDDED[word].tools is not None
+    names_file = word in EMBEDDED and EMBEDDED[word].in_file
     if not colon or names_file or ("@" not in rest and not rest.startswith("//")):
         return text
     slashes = "//" if rest.startswith("//") else ""

@@ -18,7 +18,7 @@ from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld
 from pinlater.server.front import messages
 from pinlater.server.front.messages import StoreState, Undelivered
 from pinlater.server.front.operations import Operation
-from pinlater.server.front.stepping import Stepping
+from pinlater.server.front.stepping import step
 from pinlater.server.link.answering import AnsweringSide, Listener
 from pinlater.server.link.messages import (
     FRAME_BYTES_MAX,
@@ -161,7 +161,7 @@ class _Front(AnsweringSide[Undelivered]):
             return
         coroutine = operation.begin(self._listener.service, arguments)
         if operation.is_quick or (operation.hands_out and not arguments[1].wait_ms):
-            Stepping(coroutine, partial(self._answer, number, operation, arguments)).begin()
+            step(coroutine, partial(self._answer, number, operation, arguments))
             return
         task = self._tasks[number] = self._loop.create_task(coroutine)
         task.add_done_callback(partial(self._ended, number, operation, arguments))

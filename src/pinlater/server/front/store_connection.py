@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Raw
@@ -163,69 +164,60 @@ class StoreConnection(AskingSide["_OperationCall"]):
                 self.abort()
 
 
+@dataclass(slots=True, eq=False)
 class _OperationCall:
-    """One call of the link. `began_ms`: when it was made, by the monotonic clock of the machine."""
+    """One call of the link. `began_ms`: when it was made, by the monotonic clock of the machine. `number`: 0 until it is sent."""
 
-    __slots__ = ("_arguments", "_began_ms", "_future", "_link", "_operation", "number", "size_bytes")
-
-    def __init__(
-        self,
-        link: StoreConnection,
-        operation: Operation,
-        arguments: tuple[Any, ...],
-        future: asyncio.Future[Any],
-        began_ms: int,
-    ) -> None:
-        self._link = link
-        self._operation = operation
-        self._arguments = arguments
-        self._future = future
-        self._began_ms = began_ms
-        self.number = 0  # once it is sent
-        self.size_bytes = 0
+    link: StoreConnection
+    operation: Operation
+    arguments: tuple[Any, ...]
+    future: asyncio.Future[Any]
+    began_ms: int
+    number: int = 0
+    size_bytes: int = 0
 
     def part(self, number: int) -> Part | None:
         try:
-            value = messages.encoded(self._arguments)
+            value = messages.encoded(self.arguments)
         except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
             self._fail(error)
             return None
         self.number = number
         self.size_bytes = len(value)
-        return Part(number, self._operation.number, "", Raw(value), NO_END_MS, self._began_ms)
+        return Part(number, self.operation.number, "", Raw(value), NO_END_MS, self.began_ms)
 
     def note_end(self, done: asyncio.Future[Any]) -> None:
         """Tells the store process if the caller has gone. The answer comes all the same."""
         if done.cancelled():
-            self._link.cancel(self)
+            self.link.cancel(self)
 
     def answered(self, answer: PartAnswer) -> None:
-        if self._future.done():  # the caller has gone
-            if self._operation.hands_out and answer.failure is None:
-                result: DequeueResult = decoded(self._operation.result, answer.answers)
+        if self.future.done():  # the caller has gone
+            if self.operation.hands_out and answer.failure is None:
+                result: DequeueResult = decoded(self.operation.result, answer.answers)
                 if result.claimed:
-                    self._link.undelivered(self._arguments[1].queue, result.claimed)
+                    self.link.undelivered(self.arguments[1].queue, result.claimed)
         elif answer.failure is not None:
             self._fail(error_of(answer.failure) if answer.failure.name else StoreProcessFailed())
         else:
             try:
-                self._future.set_result(self._operation.result.decode(answer.answers))
+                self.future.set_result(self.operation.result.decode(answer.answers))
             except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
                 self._fail(error)
 
     def lost(self) -> None:
-        if not self._future.done():
-            self._link.calls_lost += 1
+        if not self.future.done():
+            self.link.calls_lost += 1
             text = "The connection to the server process that has the store was lost before its answer came"
-            kind = ShardConnectionFailed if self._operation.only_looks else OutcomeUnknown
+            kind = ShardConnectionFailed if self.operation.only_looks else OutcomeUnknown
             self._fail(kind(text, retry_after_ms=_RETRY_AFTER_MS))
 
     def not_sent(self) -> None:
         self._fail(_not_sent(stopping=False))
 
     def _fail(self, error: Exception) -> None:
-        if not self._future.done():
-            self._future.set_exception(error)
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 def _not_sent(*, stopping: bool) -> PinLaterError:

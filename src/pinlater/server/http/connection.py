@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import cast
@@ -39,14 +39,6 @@ _SAFETY_HEADERS = {
 _ANSWERABLE = (h11.IDLE, h11.SEND_RESPONSE)
 
 
-def _reason(status: int) -> str:
-    """The reason phrase of a status code; empty for an unknown code."""
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
-
-
 class _ThriftCall(Exception):
     """The client speaks Thrift; `answer` is an error in Thrift that says so."""
 
@@ -58,9 +50,7 @@ class _ThriftCall(Exception):
 class HttpConnection:
     """Serves one client until it leaves, misbehaves, or `finish` or `abort` ends it.
 
-    `idle`: it waits for a request. `waits_for_client`: that, or for the rest of a request, or for its answer to be read, or it holds a
-    refusal back; such a connection may be closed for a new one. `streaming`: it sends an answer that has no end of its own.
-    `checks_only`: it came when all places were taken, and gets no page but the health checks.
+    `idle`: it waits for a request. `checks_only`: it came when all places were taken, and gets no page but the health checks.
     """
 
     def __init__(
@@ -80,7 +70,6 @@ class HttpConnection:
         self._fresh = True  # nothing was read yet
         self._client_is_due = False
         self.idle = True
-        self.streaming = False
         self.checks_only = False
 
     @property
@@ -96,7 +85,7 @@ class HttpConnection:
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the connection waits for the client, or holds a refusal back."""
+        """Whether the connection waits for the client to send or to read, or holds a refusal back: it may be closed for a new one."""
         return self.idle or self._client_is_due
 
     async def hold_back(self, seconds: float) -> None:
@@ -123,9 +112,8 @@ class HttpConnection:
         try:
             while await self._serve_one(timeout_s):
                 timeout_s = self._settings.idle_timeout_s
-                await asyncio.sleep(
-                    0
-                )  # of pipelined requests one is answered in a turn of the loop: reading them waits for nothing
+                # Of pipelined requests one is answered in a turn of the loop: reading them waits for nothing.
+                await asyncio.sleep(0)
             await self._close()
         except _ThriftCall as call:
             log.warning("a Thrift client has connected to the HTTP port")
@@ -162,8 +150,8 @@ class HttpConnection:
                 return False
             self.idle = False
             self._head_only = event.method == b"HEAD"
-            body = await self._read_body(event)
-            request = parse_request(event.method, event.target, list(event.headers), body)
+            await self._skip_body(event)
+            request = parse_request(event.method, event.target, list(event.headers))
         except BadRequest as error:
             return await self._refuse(str(error), error.status)
         except h11.RemoteProtocolError as error:
@@ -191,26 +179,25 @@ class HttpConnection:
                     raise _ThriftCall(answer)
             self._protocol.receive_data(data)
 
-    async def _read_body(self, head: h11.Request) -> bytes:
+    async def _skip_body(self, head: h11.Request) -> None:
+        """Reads a body, which no page wants, to find the next request. Raises `BadRequest` for one that is too long."""
         limit = self._settings.max_body_bytes
         names = {name for name, _ in head.headers}
         if b"content-length" in names and b"transfer-encoding" in names:
-            raise BadRequest(
-                "A body has either Content-Length or Transfer-Encoding"
-            )  # a proxy may see another end of it
+            # A proxy may see another end of it.
+            raise BadRequest("A body has either Content-Length or Transfer-Encoding")
         declared = next((value for name, value in head.headers if name == b"content-length"), b"0")
         if int(declared) > limit:
             raise BadRequest(f"The body is longer than {limit} bytes", 413)
-        body = bytearray()
+        found_bytes = 0
         async with self._client_is_next(self._settings.header_timeout_s):
             if self._protocol.they_are_waiting_for_100_continue:
                 await self._write(h11.InformationalResponse(status_code=100, headers=[]))
                 self._client_is_due = True
             while isinstance(event := await self._next_event(), h11.Data):
-                body += event.data
-                if len(body) > limit:
+                found_bytes += len(event.data)
+                if found_bytes > limit:
                     raise BadRequest(f"The body is longer than {limit} bytes", 413)
-        return bytes(body)
 
     async def _refuse(self, message: str, status: int) -> bool:
         if self._protocol.our_state in _ANSWERABLE:
@@ -222,27 +209,12 @@ class HttpConnection:
         headers.update(response.headers)
         if self._finishing:
             headers["Connection"] = "close"
-        if isinstance(response.body, bytes):
-            headers["Content-Length"] = str(len(response.body))
-        await self._write(
-            h11.Response(status_code=response.status, headers=list(headers.items()), reason=_reason(response.status))
-        )
-        if isinstance(response.body, bytes):
-            if response.body and not self._head_only:
-                await self._write(h11.Data(data=response.body))
-        else:
-            await self._send_stream(response.body)
+        headers["Content-Length"] = str(len(response.body))
+        reason = HTTPStatus(response.status).phrase
+        await self._write(h11.Response(status_code=response.status, headers=list(headers.items()), reason=reason))
+        if response.body and not self._head_only:
+            await self._write(h11.Data(data=response.body))
         await self._write(h11.EndOfMessage())
-
-    async def _send_stream(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        async with aclosing(pieces):
-            if self._head_only:
-                return
-            self.streaming = True
-            async for piece in pieces:
-                if piece:
-                    await self._write(h11.Data(data=piece))
-            self.streaming = False
 
     async def _write(self, event: h11.Event) -> None:
         data = self._protocol.send(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
@@ -28,16 +28,15 @@ class Request:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One answer. A body that is a generator is sent piece by piece as it comes (for server-sent events)."""
+    """One answer."""
 
     status: int = 200
     content_type: str = TEXT
-    body: bytes | AsyncGenerator[bytes, None] = b""
+    body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -48,12 +47,12 @@ def text_response(text: str, status: int = 200, headers: Mapping[str, str] | Non
     return Response(status, TEXT, text.encode(), headers or {})
 
 
-def json_response(value: object, status: int = 200) -> Response:
-    return Response(status, JSON, json.dumps(value).encode() + b"\n")
+def json_response(value: object) -> Response:
+    return Response(200, JSON, json.dumps(value).encode() + b"\n")
 
 
-def parse_request(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes = b"") -> Request:
-    """The request; raises `BadRequest` for a target that is not a plain path with a small query."""
+def parse_request(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Request:
+    """Returns the request. Raises `BadRequest` for a target that is not a plain path with a small query."""
     text = target.decode("latin-1")
     path, _, query = text.partition("?")
     if not path.startswith("/"):
@@ -63,4 +62,4 @@ def parse_request(method: bytes, target: bytes, headers: Sequence[tuple[bytes, b
     except ValueError:
         raise BadRequest(f"more than {_QUERY_FIELDS_MAX} fields in the query") from None
     names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
-    return Request(method.decode("latin-1"), path, fields, names, body)
+    return Request(method.decode("latin-1"), path, fields, names)

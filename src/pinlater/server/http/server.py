@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl
-from pinlater.server.http.bearer import check_access, refusal
+from pinlater.server.http.access import check_access, permits_host, refusal
 from pinlater.server.http.connection import HttpConnection
-from pinlater.server.http.messages import BadRequest, Request, Response, text_response
-from pinlater.server.http.routing import HostCheck, Router
+from pinlater.server.http.messages import BadRequest, Handler, Request, Response, text_response
 from pinlater.server.http.settings import HttpSettings
-from pinlater.server.http.status import OneServer, Readiness, StatusPages, StatusSource
+from pinlater.server.http.status import StatusPages, StatusSource
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.settings import QUEUE_SERIES_MAX
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
 from pinlater.tls.protocol import TlsProtocol
 from pinlater.wire.wrong_port import HTTP_PORT, is_cut_short, thrift_answer
-
-__all__ = ["HttpServer", "OneServer", "Readiness", "StatusSource"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +34,7 @@ _BACKLOG = 1024  # with asyncio's 100, a burst of connections keeps health check
 
 
 class HttpServer:
-    """Serves the status pages, and whatever `extra_routes` adds to the router. `access`: None lets all callers see all pages; with it
+    """Serves the status pages: `pages` has them by path. `access`: None lets all callers see all pages; with it
     all pages but the health checks need a token. `certificate`: None serves without TLS; where clients need one too, health checks are
     answered without it."""
 
@@ -48,7 +44,6 @@ class HttpServer:
         metrics: Metrics,
         source: StatusSource,
         *,
-        extra_routes: Callable[[Router], None] | None = None,
         queue_series_max: int = QUEUE_SERIES_MAX,
         access: AccessControl | None = None,
         certificate: CertificateSource | None = None,
@@ -57,12 +52,8 @@ class HttpServer:
         self._certificate = certificate
         self._metrics = metrics
         self._access = access
-        self._router = Router()
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="http-render")
-        StatusPages(source, self._renderer, queue_series_max).add_to(self._router)
-        if extra_routes is not None:
-            extra_routes(self._router)
-        self._hosts = HostCheck(settings.host, settings.allowed_hosts)
+        self.pages: dict[str, Handler] = StatusPages(source, self._renderer, queue_series_max).by_path()
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}  # the one that was idle longest comes first
         self._tasks: set[asyncio.Task[None]] = set()  # also of those that are about to end
         self._server: asyncio.Server | None = None
@@ -104,11 +95,8 @@ class HttpServer:
         server, self._server = self._server, None
         if server is not None:
             server.close()
-            self._metrics.remove_gauge("http-connections")
-            for connection, task in list(self._connections.items()):
+            for connection in list(self._connections):
                 connection.finish()
-                if connection.streaming:
-                    task.cancel()
             await self._end(set(self._tasks))
             log.info("http server stopped", extra={"port": self.port})
         self._renderer.shutdown(wait=False, cancel_futures=True)
@@ -185,14 +173,17 @@ class HttpServer:
         return self._certificate is not None and self._certificate.settings.require_client_certificate
 
     async def _answer(self, request: Request) -> Response:
-        if not self._hosts.permits(request.headers.get("host")):
+        if not permits_host(self._settings, request.headers.get("host")):
             return text_response("This server does not go by that name; see the setting allowed_hosts\n", 421)
-        found = self._router.find(request)
-        if isinstance(found, Response):
-            return found
+        page = self.pages.get(request.path)
+        if page is None:
+            paths = ", ".join(sorted(self.pages))
+            return text_response(f"Not found. Here are {paths}; the dashboard and its API have another port\n", 404)
+        if request.method not in {"GET", "HEAD"}:
+            return text_response("Method not allowed\n", 405, {"Allow": "GET, HEAD"})
         try:
             async with asyncio.timeout(self._settings.handler_timeout_s):
-                return await found(request)
+                return await page(request)
         except BadRequest as error:
             return text_response(f"{error}\n", error.status)
         except TimeoutError:

@@ -6,6 +6,7 @@ Answers wait here while the other side does not take them. What was claimed for 
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -28,12 +29,8 @@ class Answered(NamedTuple):
 
 
 class AnsweringSide(LinkSide[Answered], Generic[Claims]):
-    """A subclass defines `_begin(part, share_bytes)`: carries out a call, which has that share of its frame; `_told(message)`: takes a
-    message of the other side; and `_give_back(claims)`: the answer with these was not written.
-
-    `answers`: how many were written. `unconfirmed`: claims in those that may not have come, each with the number of its answer; when the
-    connection is over the subclass decides about these.
-    """
+    """`answers`: how many were written. `unconfirmed`: claims in those that may not have come, each with the number of its answer; when the
+    connection is over the subclass decides about these."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -98,14 +95,17 @@ class AnsweringSide(LinkSide[Answered], Generic[Claims]):
 
     # --- of subclasses ------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _begin(self, part: Part, share_bytes: int) -> None:
-        raise NotImplementedError
+        """Carries out a call, which has that share of its frame."""
 
+    @abstractmethod
     def _told(self, message: Part) -> None:
-        raise NotImplementedError
+        """Takes a message of the other side."""
 
+    @abstractmethod
     def _give_back(self, claims: Claims) -> None:
-        raise NotImplementedError
+        """The answer with these was not written."""
 
 
 Connection = TypeVar("Connection", bound=AnsweringSide[Any])

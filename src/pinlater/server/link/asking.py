@@ -6,6 +6,7 @@ A link that stops, or is closed when idle, takes no more calls, and ends once th
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from typing import Protocol, TypeVar
 
 from pinlater.server.link.messages import GOODBYE, BadMessage, Part, PartAnswer, part_answers_of
@@ -35,10 +36,7 @@ AnyCall = TypeVar("AnyCall", bound=Call)
 
 
 class AskingSide(LinkSide[AnyCall]):
-    """A subclass defines `_told(message)`: takes a message of the other side; and `_changed()`: the other side stops.
-
-    `usable`: whether calls may be sent. `stopping`: the other side has said that it stops. `answers`: how many have come.
-    """
+    """`usable`: whether calls may be sent. `stopping`: the other side has said that it stops. `answers`: how many have come."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -69,7 +67,8 @@ class AskingSide(LinkSide[AnyCall]):
         for answer in part_answers_of(message):
             if answer.number <= 0:
                 if answer.number == GOODBYE:
-                    self._stops()
+                    self.stopping, self.usable = True, False
+                    self._changed()
                 else:
                     self._told(answer)
                 continue
@@ -84,11 +83,6 @@ class AskingSide(LinkSide[AnyCall]):
             self.answers += 1
         if self._closing or self.stopping:
             self._end_if_idle()
-
-    def _stops(self) -> None:
-        """The other side stops."""
-        self.stopping, self.usable = True, False
-        self._changed()
 
     def close_when_idle(self) -> None:
         """Takes no calls from now on, and ends once those that were taken are answered."""
@@ -114,8 +108,10 @@ class AskingSide(LinkSide[AnyCall]):
 
     # --- of subclasses ------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _told(self, message: PartAnswer) -> None:
-        raise NotImplementedError
+        """Takes a message of the other side."""
 
+    @abstractmethod
     def _changed(self) -> None:
-        raise NotImplementedError
+        """The other side stops."""

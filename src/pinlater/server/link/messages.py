@@ -68,9 +68,6 @@ class BadMessage(Exception):
     """The other side has sent something that is not a message. The connection is lost with it."""
 
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises: `DecodeError` does not include text that is not UTF-8."""
-
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(list[Part])
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
@@ -119,10 +116,10 @@ class Frames:
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[T], message: bytes | Raw) -> T:
-    """Decodes items, or a value of a message. Raises `BadMessage`."""
+    """Decodes a frame, items, or a value of a message. Raises `BadMessage`: `DecodeError` does not include text that is not UTF-8."""
     try:
         return decoder.decode(message)
-    except UNREADABLE as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage(str(error)) from error
 
 
@@ -130,18 +127,12 @@ def parts_of(message: bytes) -> list[Part]:
     """Decodes a frame of the asking side. Raises `BadMessage`, for very many parts before they are decoded."""
     if message[:1] == _LONG_ARRAY:
         raise BadMessage("a message of more than 65,535 parts")
-    try:
-        return _parts.decode(message)
-    except UNREADABLE as error:
-        raise BadMessage(str(error)) from error
+    return decoded(_parts, message)
 
 
 def part_answers_of(message: bytes) -> list[PartAnswer]:
     """Decodes a frame of the answering side. Raises `BadMessage`."""
-    try:
-        return _part_answers.decode(message)
-    except UNREADABLE as error:
-        raise BadMessage(str(error)) from error
+    return decoded(_part_answers, message)
 
 
 def message_of_asking(number: int, value: object = ()) -> Part:

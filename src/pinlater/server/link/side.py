@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -24,13 +25,8 @@ class Sized(Protocol):
 Said = TypeVar("Said", bound=Sized)
 
 
-class LinkSide(asyncio.Protocol, Generic[Said]):
-    """Writes calls or answers, and cuts what comes into frames of at most `limit_bytes`.
-
-    A subclass defines `_part_of(one)`: the part to write, which counts as written from then on, or None; `_not_written(one)`: what was said
-    when the connection was over; `_hear(message)`: takes a frame of the other side, and raises `BadMessage`; `_refuse(error)`: logs why the
-    connection is closed.
-    """
+class LinkSide(asyncio.Protocol, Generic[Said], ABC):
+    """Writes calls or answers, and cuts what comes into frames of at most `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -117,14 +113,18 @@ class LinkSide(asyncio.Protocol, Generic[Said]):
 
     # --- of subclasses ------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _part_of(self, one: Said) -> tuple[object, ...] | None:
-        raise NotImplementedError
+        """Returns the part to write, which counts as written from then on, or None."""
 
+    @abstractmethod
     def _not_written(self, one: Said) -> None:
-        raise NotImplementedError
+        """The connection is over, and this was not written."""
 
+    @abstractmethod
     def _hear(self, message: bytes) -> None:
-        raise NotImplementedError
+        """Takes a frame of the other side. Raises `BadMessage`."""
 
+    @abstractmethod
     def _refuse(self, error: BadMessage) -> None:
-        raise NotImplementedError
+        """Logs why the connection is closed."""

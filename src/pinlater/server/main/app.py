@@ -21,7 +21,6 @@ from pinlater.domain.queue import QueueCounts
 from pinlater.domain.servers import ServerFacts
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
-from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.config.checks import access_of
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
@@ -31,7 +30,8 @@ from pinlater.server.features.status.status import Status
 from pinlater.server.features.workers.workers import Workers
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
-from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
+from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer
+from pinlater.server.http.status import OneServer, Readiness
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
@@ -374,11 +374,6 @@ class App:
                 both.create_task(self.fronts.drain(grace_s))
         await self.cluster.end_calls(max(0.0, grace_s - (self.clock.monotonic() - began_s)))
 
-    @property
-    def members(self) -> ClusterMembers:
-        """The servers of the shards, as the shards know them."""
-        return self.cluster.members
-
     # --- for pages and probes ---------------------------------------------------------------------------------------------
 
     def readiness(self) -> Readiness:
@@ -403,7 +398,7 @@ class App:
             "cluster_address": self.cluster.address if self._readiness.ready else None,
             "started_at_ms": self._started_at_ms,
             "uptime_ms": round((self.clock.monotonic() - self._started_s) * 1000),
-            "members": [member._asdict() for member in self.members.known] if self._readiness.ready else [],
+            "members": [member._asdict() for member in self.cluster.members.known] if self._readiness.ready else [],
         }
 
     def queue_counts(self) -> Sequence[QueueCounts]:
@@ -412,7 +407,7 @@ class App:
 
     def _servers(self) -> int:
         """How many there are: those that the store knows, or those of the file, taken to have as many processes each."""
-        return self._files.servers(self.members.servers)
+        return self._files.servers(self.cluster.members.servers)
 
     def _servers_that_share(self, queue: str) -> int:
         """How many share the queue's limit: all but the others that say that no dequeue asks them for its jobs."""

@@ -19,14 +19,13 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.servers import ServerFacts
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
-from pinlater.server.cluster.forwarding.gauges import show_forwarding
 from pinlater.server.cluster.forwarding.messages import Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims
 from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
+from pinlater.server.cluster.gauges import show_forwarding, show_owners
 from pinlater.server.cluster.members import ClusterMembers
-from pinlater.server.cluster.ownership.gauges import show_owners
 from pinlater.server.cluster.ownership.ownership import UNHEARD_S_MAX, Ownership
 from pinlater.server.cluster.ownership.work import SliceWork, Work
 from pinlater.server.cluster.peers import Peers

@@ -127,9 +127,6 @@ class ConsoleSlot(ProcessSlot[None]):
         super().__init__(0, command, stopping, _ANSWER_S)
         self._has_served = False
 
-    def _channel_option(self, descriptor: int) -> str:
-        return str(descriptor)
-
     def _received(self, body: bytes) -> None:
         message = from_console.decode(body)
         if isinstance(message, ConsoleServes):

@@ -17,7 +17,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.features.all import FEATURES, OPERATIONS
 from pinlater.server.front.service import front_service
 from pinlater.server.front.store_connection import StoreConnection
-from pinlater.server.http.server import Readiness
+from pinlater.server.http.status import Readiness
 from pinlater.server.main.app import listening, thrift_server
 from pinlater.server.main.listener_files import ListenerFiles
 from pinlater.server.main.until_event import ends_before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.dispatch.change_poller import ChangePoller
@@ -29,27 +30,21 @@ _TOLD_LOOK_S = 30.0
 _LOOK_MS = 500
 
 
+@dataclass(eq=False)
 class PeriodicWork:
     """The periodic work of one server. `table` is what the runner runs. `tell_readiness()` is called after each look at the store."""
 
-    def __init__(
-        self,
-        core: Core,
-        cluster: Cluster,
-        clock_watch: ClockWatch,
-        files: FileWatch,
-        readiness: ReadinessWatch,
-        listener_files: ListenerFiles,
-        tell_readiness: Callable[[], None],
-    ) -> None:
-        self._core = core
-        self._cluster = cluster
-        self._clock_watch = clock_watch
-        self._files = files
-        self._readiness = readiness
-        self._listener_files = listener_files
-        self._tell_readiness = tell_readiness
-        self._next_heartbeat_s = 0.0
+    core: Core
+    cluster: Cluster
+    clock_watch: ClockWatch
+    files: FileWatch
+    readiness: ReadinessWatch
+    listener_files: ListenerFiles
+    tell_readiness: Callable[[], None]
+    next_heartbeat_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        core, cluster = self.core, self.cluster
         cluster.members_changed = self._members_changed
         cluster.queues_changed = core.service.queue_cache.another_changed
         core.service.queue_cache.changed_here = cluster.tell_queues_changed
@@ -57,7 +52,7 @@ class PeriodicWork:
 
     def table(self) -> Sequence[Periodic]:
         """Each kind of work with its interval."""
-        core, settings = self._core, self._core.settings
+        core, settings = self.core, self.core.settings
         every, sweeps = settings.maintenance, core.sweeps
         work = [
             Periodic("claim-timeouts", every.sweep_interval_ms, sweeps.time_out_claims),
@@ -68,7 +63,7 @@ class PeriodicWork:
             Periodic("metrics", round(TICK_S * 1000), self._tick),
             Periodic("others", every.others_interval_ms, ChangePoller(core.shards, core.dispatcher).look),
             Periodic("store", every.refresh_interval_ms, self._look_at_store),
-            Periodic("clock", every.file_interval_ms, self._clock_watch.look),
+            Periodic("clock", every.file_interval_ms, self.clock_watch.look),
         ]
         if not all(shard.trusted for shard in core.shards):
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
@@ -77,23 +72,23 @@ class PeriodicWork:
         if any(shard.unguarded.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
         work += core.service.periodic
-        work += self._listener_files.periodic()
-        if self._files:
-            work.append(Periodic("files", every.file_interval_ms, self._files.look))
+        work += self.listener_files.periodic()
+        if self.files:
+            work.append(Periodic("files", every.file_interval_ms, self.files.look))
         return work
 
     async def _look_at_calls(self) -> None:
         """Gives up calls that take too long, of shards and of other servers."""
-        await self._core.shard_monitor.look()
-        self._cluster.look_at_calls()
+        await self.core.shard_monitor.look()
+        self.cluster.look_at_calls()
 
     async def _look_at_store(self) -> None:
         """Readiness follows the store, and what is refused the map of shards."""
-        core = self._core
+        core = self.core
         try:
-            await self._readiness.look(core.shards)
+            await self.readiness.look(core.shards)
         finally:
-            self._tell_readiness()
+            self.tell_readiness()
         if not all(shard.trusted for shard in core.shards):
             change = await core.shard_map.tidy()
             authors = await asyncio.to_thread(authors_of, core.settings.store.shard_file) if change.removed else {}
@@ -103,26 +98,26 @@ class PeriodicWork:
 
     async def _look_at_queues(self) -> None:
         """What other servers may have changed."""
-        every_s = self._core.settings.maintenance.refresh_interval_ms / 1000
-        told_s = max(every_s, _TOLD_LOOK_S) if self._cluster.is_told else every_s
-        await self._core.service.queue_cache.refresh_if_due(every_s, told_s)
+        every_s = self.core.settings.maintenance.refresh_interval_ms / 1000
+        told_s = max(every_s, _TOLD_LOOK_S) if self.cluster.is_told else every_s
+        await self.core.service.queue_cache.refresh_if_due(every_s, told_s)
 
     async def _send_heartbeats(self) -> None:
         """To all shards: six in the time of a lease, and one a second while another server is not heard."""
-        now_s = self._core.clock.monotonic()
-        if not self._cluster.is_calm or now_s >= self._next_heartbeat_s:
-            self._next_heartbeat_s = now_s + self._core.settings.database.lease_ms / _HEARTBEATS_A_LEASE / 1000
-            await self._core.shard_monitor.ping_all()
+        now_s = self.core.clock.monotonic()
+        if not self.cluster.is_calm or now_s >= self.next_heartbeat_s:
+            self.next_heartbeat_s = now_s + self.core.settings.database.lease_ms / _HEARTBEATS_A_LEASE / 1000
+            await self.core.shard_monitor.ping_all()
 
     async def _look_at_members(self) -> None:
         """Which servers use the shards, where it is time."""
-        await self._cluster.look_if_due(self._core.settings.maintenance.refresh_interval_ms / 1000)
+        await self.cluster.look_if_due(self.core.settings.maintenance.refresh_interval_ms / 1000)
 
     def _members_changed(self) -> None:
         """Servers share the limits of the queues."""
-        logger.info("servers on these shards", extra={"servers": self._cluster.members.servers})
-        if self._files.shared_limits.servers is None:
-            self._core.limits_changed()
+        logger.info("servers on these shards", extra={"servers": self.cluster.members.servers})
+        if self.files.shared_limits.servers is None:
+            self.core.limits_changed()
 
     async def _tick(self) -> None:
-        await self._core.metrics.tick_in_turns(self._core.clock.monotonic())
+        await self.core.metrics.tick_in_turns(self.core.clock.monotonic())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from pinlater.server.http.server import Readiness
+from pinlater.server.http.status import Readiness
 from pinlater.server.sharding.shards import Shards
 
 logger = logging.getLogger(__name__)

@@ -1,9 +1,8 @@
 """Runs an `App` as a process: signals, exit status, and the few limits of the process that matter.
 
 SIGTERM and SIGINT stop it in order; a second one cuts off what is in flight, and the store is closed all the same.
-SIGHUP looks at the files of limits and shards at once. If it is wanted, the end of standard input counts as a SIGTERM: a
-program that starts a
-server holds the other end of that pipe, and however it dies, no server stays behind.
+SIGHUP looks at the files of limits and shards at once. If it is wanted, the end of standard input counts as a SIGTERM: a program that
+starts a server holds the other end of that pipe, and however it dies, no server stays behind.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import uvloop
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.app import App
 from pinlater.server.main.console_process import ConsoleProcess
+from pinlater.server.main.front import FrontApp
 from pinlater.server.main.until_event import ends_before
 from pinlater.supervision.open_files import raise_open_files
 
@@ -95,24 +95,7 @@ async def _serve(
     return 0
 
 
-class StoppableServer(Protocol):
-    """What runs until it is stopped: an `App`, or a front process."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    async def start(self) -> None: ...
-
-    async def stop(self, grace_s: float) -> None: ...
-
-    def cut_off(self) -> None: ...
-
-    def reload(self) -> None: ...
-
-
-async def run_until_stopped(
-    app: StoppableServer, stops: StopSignals, started: Callable[[], None] = lambda: None
-) -> None:
+async def run_until_stopped(app: App | FrontApp, stops: StopSignals, started: Callable[[], None]) -> None:
     """Serves until `stops` says so. Raises `Unavailable` or OSError if it can't start."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,7 +114,7 @@ async def run_until_stopped(
     await stopping
 
 
-async def _started(app: StoppableServer, stop: asyncio.Event) -> bool:
+async def _started(app: App | FrontApp, stop: asyncio.Event) -> bool:
     """Whether the server has started; False if it was stopped first. Raises what `start` raises."""
     starting = asyncio.create_task(app.start())
     if await ends_before(starting, stop):

@@ -37,7 +37,8 @@ from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.commands import CancelJobs
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
-from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
+from pinlater.server.telemetry.catalogue import QueueMetrics
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import (
     Ack,
     AckBatch,

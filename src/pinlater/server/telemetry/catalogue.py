@@ -1,11 +1,15 @@
-"""Every metric of a queue and of a method, in one table: the attribute callers add to, its names, its unit, its meaning.
+"""Every metric of a queue and of a method, each declared once: the attribute that hot paths add to, its names, its unit, its meaning.
 
-Ostrich's form, Prometheus' form, the snapshots and the reference page are all made from here or checked against it.
+Hot paths hold a `QueueMetrics` or `MethodMetrics` and add to plain attributes: no method call, no lock, no look-up for a count. Ostrich's
+form, Prometheus' form, the snapshots and the reference page are made from `QUEUE_COUNTERS` and `QUEUE_HISTOGRAMS`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from pinlater.server.telemetry.histogram import Histogram
 
 
 class QueueCounter(NamedTuple):
@@ -35,106 +39,119 @@ class OtherMetric(NamedTuple):
     help: str
 
 
-QUEUE_COUNTERS = (
-    QueueCounter("enqueue", "pinlater_jobs_enqueued", "Jobs stored by enqueue requests"),
-    QueueCounter("dequeue", "pinlater_jobs_dequeued", "Jobs handed out to workers"),
-    QueueCounter("ack_succeeded", "pinlater_jobs_succeeded", "Attempts acknowledged as succeeded"),
-    QueueCounter(
-        "ack_failed", "pinlater_attempts_failed", "Attempts acknowledged as failed, whether or not any are left"
-    ),
-    QueueCounter("checkpoint", "pinlater_checkpoints", "Checkpoints stored"),
-    QueueCounter(
-        "checkpoint_noop", "pinlater_checkpoints_ignored", "Checkpoints by a caller who does not hold the job"
-    ),
-    QueueCounter(
-        "dequeue_requests_rate_limited",
-        "pinlater_dequeue_requests_rate_limited",
-        "Dequeue requests refused by a limit or a pause",
-    ),
-    QueueCounter("timeout_done", "pinlater_claims_timed_out_final", "Claims that timed out on the job's last attempt"),
-    QueueCounter(
-        "timeout_retry", "pinlater_claims_timed_out_retried", "Claims that timed out; the job went back to the queue"
-    ),
-    QueueCounter(
-        "timeout_evict",
-        "pinlater_claims_timed_out_evicted",
-        "Claims that timed out of jobs whose data was gone (Redis)",
-    ),
-    QueueCounter(
-        "succeeded_gc", "pinlater_jobs_succeeded_collected", "Succeeded jobs removed after their time to live"
-    ),
-    QueueCounter("failed_gc", "pinlater_jobs_failed_collected", "Failed jobs removed after their time to live"),
-    QueueCounter(
-        "dequeue_requests_empty", "pinlater_dequeue_requests_empty", "Dequeue requests answered without a job"
-    ),
-    QueueCounter("enqueue_rejected", "pinlater_jobs_rejected", "Jobs refused because the queue or the store was full"),
-    QueueCounter("released", "pinlater_jobs_released", "Claims given back unspent by their holders"),
-    QueueCounter("cancelled", "pinlater_jobs_cancelled", "Jobs cancelled"),
-    QueueCounter(
-        "expired", "pinlater_jobs_expired", "Jobs that failed because their expiry passed before a worker came"
-    ),
-    QueueCounter(
-        "stale_claim",
-        "pinlater_stale_claims",
-        "Acks, checkpoints, heartbeats and releases with a token no longer valid",
-    ),
-    QueueCounter("ack_noop", "pinlater_acks_ignored", "Acks of jobs that were finished already or are not there"),
-    QueueCounter("heartbeat", "pinlater_heartbeats", "Claims prolonged by a heartbeat"),
-    QueueCounter(
-        "repeated_requests",
-        "pinlater_enqueue_requests_repeated",
-        "Enqueue requests recognised by their request key as a repeat",
-    ),
-    QueueCounter(
-        "unique_existing", "pinlater_jobs_unique_existing", "Enqueued jobs whose unique key was taken by an earlier one"
-    ),
-    QueueCounter(
-        "undelivered", "pinlater_jobs_undelivered", "Jobs claimed for a caller who was gone, and released unspent"
-    ),
-    QueueCounter("retried", "pinlater_jobs_retried", "Failed jobs put back by retryFailedJobs"),
-    QueueCounter("deleted", "pinlater_jobs_deleted", "Jobs deleted by request"),
-)
-
 DELAY_BOUNDS_S = (
     0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21_600, 86_400
 )  # fmt: skip
 REQUEST_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 BODY_BOUNDS_BYTES = (64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304)
 
-QUEUE_HISTOGRAMS = (
-    QueueHistogram(
-        "first_dequeue_delay_ms",
-        "{queue}_first_dequeue_delay_ms",
-        "pinlater_first_dequeue_delay_seconds",
-        0.001,
-        DELAY_BOUNDS_S,
-        "From a job's creation to its first hand-out",
-    ),
-    QueueHistogram(
-        "dequeue_delay_ms",
-        "{queue}_dequeue_delay_ms",
-        "pinlater_dequeue_delay_seconds",
-        0.001,
-        DELAY_BOUNDS_S,
-        "From when a job became due to its hand-out, at every attempt",
-    ),
-    QueueHistogram(
-        "run_ms",
-        "{queue}_run_ms",
-        "pinlater_run_seconds",
-        0.001,
-        DELAY_BOUNDS_S,
-        "From a claim to its ack, of at most four acks of each request; only acks with a claim token",
-    ),
-    QueueHistogram(
-        "job_body_size",
-        "job_body_size_{queue}",
-        "pinlater_job_body_bytes",
-        1,
-        BODY_BOUNDS_BYTES,
-        "Length of the bodies of enqueued jobs",
-    ),
+
+def _counter(*described: str) -> Any:
+    """Declares a counter with the fields of `QueueCounter` that follow its attribute."""
+    return field(default=0, metadata={"counter": described})
+
+
+def _delays(name: str, text: str) -> dict[str, object]:
+    """Returns the metadata of a histogram of milliseconds: the fields of `QueueHistogram` that follow its attribute."""
+    return {"histogram": (f"{{queue}}_{name}_ms", f"pinlater_{name}_seconds", 0.001, DELAY_BOUNDS_S, text)}
+
+
+@dataclass(slots=True, eq=False)
+class QueueMetrics:
+    """What happened in one queue since the start. Counters are of jobs unless their text says otherwise."""
+
+    name: str
+    enqueue: int = _counter("pinlater_jobs_enqueued", "Jobs stored by enqueue requests")
+    dequeue: int = _counter("pinlater_jobs_dequeued", "Jobs handed out to workers")
+    ack_succeeded: int = _counter("pinlater_jobs_succeeded", "Attempts acknowledged as succeeded")
+    ack_failed: int = _counter(
+        "pinlater_attempts_failed", "Attempts acknowledged as failed, whether or not any are left"
+    )
+    checkpoint: int = _counter("pinlater_checkpoints", "Checkpoints stored")
+    checkpoint_noop: int = _counter("pinlater_checkpoints_ignored", "Checkpoints by a caller who does not hold the job")
+    dequeue_requests_rate_limited: int = _counter(
+        "pinlater_dequeue_requests_rate_limited", "Dequeue requests refused by a limit or a pause"
+    )
+    timeout_done: int = _counter("pinlater_claims_timed_out_final", "Claims that timed out on the job's last attempt")
+    timeout_retry: int = _counter(
+        "pinlater_claims_timed_out_retried", "Claims that timed out; the job went back to the queue"
+    )
+    timeout_evict: int = _counter(
+        "pinlater_claims_timed_out_evicted", "Claims that timed out of jobs whose data was gone (Redis)"
+    )
+    succeeded_gc: int = _counter("pinlater_jobs_succeeded_collected", "Succeeded jobs removed after their time to live")
+    failed_gc: int = _counter("pinlater_jobs_failed_collected", "Failed jobs removed after their time to live")
+    dequeue_requests_empty: int = _counter("pinlater_dequeue_requests_empty", "Dequeue requests answered without a job")
+    enqueue_rejected: int = _counter("pinlater_jobs_rejected", "Jobs refused because the queue or the store was full")
+    released: int = _counter("pinlater_jobs_released", "Claims given back unspent by their holders")
+    cancelled: int = _counter("pinlater_jobs_cancelled", "Jobs cancelled")
+    expired: int = _counter(
+        "pinlater_jobs_expired", "Jobs that failed because their expiry passed before a worker came"
+    )
+    stale_claim: int = _counter(
+        "pinlater_stale_claims", "Acks, checkpoints, heartbeats and releases with a token no longer valid"
+    )
+    ack_noop: int = _counter("pinlater_acks_ignored", "Acks of jobs that were finished already or are not there")
+    heartbeat: int = _counter("pinlater_heartbeats", "Claims prolonged by a heartbeat")
+    repeated_requests: int = _counter(
+        "pinlater_enqueue_requests_repeated", "Enqueue requests recognised by their request key as a repeat"
+    )
+    unique_existing: int = _counter(
+        "pinlater_jobs_unique_existing", "Enqueued jobs whose unique key was taken by an earlier one"
+    )
+    undelivered: int = _counter(
+        "pinlater_jobs_undelivered", "Jobs claimed for a caller who was gone, and released unspent"
+    )
+    retried: int = _counter("pinlater_jobs_retried", "Failed jobs put back by retryFailedJobs")
+    deleted: int = _counter("pinlater_jobs_deleted", "Jobs deleted by request")
+    first_dequeue_delay_ms: Histogram = field(
+        default_factory=Histogram,
+        metadata=_delays("first_dequeue_delay", "From a job's creation to its first hand-out"),
+    )
+    dequeue_delay_ms: Histogram = field(
+        default_factory=Histogram,
+        metadata=_delays("dequeue_delay", "From when a job became due to its hand-out, at every attempt"),
+    )
+    run_ms: Histogram = field(
+        default_factory=Histogram,
+        metadata=_delays(
+            "run", "From a claim to its ack, of at most four acks of each request; only acks with a claim token"
+        ),
+    )
+    job_body_size: Histogram = field(
+        default_factory=Histogram,
+        metadata={
+            "histogram": (
+                *("job_body_size_{queue}", "pinlater_job_body_bytes", 1, BODY_BOUNDS_BYTES),
+                "Length of the bodies of enqueued jobs",
+            )
+        },
+    )
+
+
+QUEUE_COUNTERS: tuple[QueueCounter, ...] = tuple(
+    QueueCounter(each.name, *each.metadata["counter"]) for each in fields(QueueMetrics) if "counter" in each.metadata
 )
+QUEUE_HISTOGRAMS: tuple[QueueHistogram, ...] = tuple(
+    QueueHistogram(each.name, *each.metadata["histogram"])
+    for each in fields(QueueMetrics)
+    if "histogram" in each.metadata
+)
+
+
+@dataclass(slots=True, eq=False)
+class MethodMetrics:
+    """Requests of one method: how many, how long (milliseconds, kept to the microsecond), and how many ended in which error."""
+
+    name: str
+    requests: int = 0
+    msec: Histogram = field(default_factory=lambda: Histogram(steps_per_unit=1000))
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def error(self, code: str) -> None:
+        """One request ended in `code`, which must come from a closed list (our error codes), never from a caller."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+
 
 METHOD_REQUESTS = OtherMetric("PinLaterService.{method}_requests", "pinlater_requests", "Requests answered, by method")
 METHOD_ERRORS = OtherMetric(

@@ -136,7 +136,6 @@ class Histogram:
         return self._count + len(self._kept)
 
     def record(self, value: float) -> None:
-        """Adds a value."""
         kept = self._kept
         kept.append(value)
         if len(kept) >= _KEPT_MAX:

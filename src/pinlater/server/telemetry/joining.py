@@ -6,6 +6,7 @@ maker says how it joins. What all processes read in the store alike is taken onc
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -94,21 +95,16 @@ def join_distributions(spreads: Sequence[Distribution]) -> Distribution:
 
 
 def _add(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total = Counter[str]()
     for part in parts:
-        for name, count in part.items():
-            total[name] = total.get(name, 0) + count
-    return total
+        total.update(part)
+    return dict(total)
 
 
 # --- what is ------------------------------------------------------------------------------------------------------------------
 
 
-def _both(one: float, other: float) -> float:
-    return one + other
-
-
-_JOINS: Mapping[Join, Callable[[float, float], float]] = {"sum": _both, "max": max, "min": min}
+_JOINS: Mapping[Join, Callable[[float, float], float]] = {"sum": operator.add, "max": max, "min": min}
 
 
 def join_gauges(readings: Iterable[GaugeReading]) -> list[GaugeReading]:

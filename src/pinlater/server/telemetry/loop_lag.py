@@ -61,7 +61,6 @@ class LoopLag:
         self.turn_cpu = Lateness()
 
     def show(self, metrics: Metrics) -> None:
-        """Adds the gauges."""
         metrics.gauge(
             "loop-lag-max",
             self.lag.longest_s,

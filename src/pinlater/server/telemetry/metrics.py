@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from pinlater.server.telemetry.handles import MethodMetrics, QueueMetrics
+from pinlater.server.telemetry.catalogue import MethodMetrics, QueueMetrics
 from pinlater.server.telemetry.snapshots import (
-    COUNTER_INDEX,
     QueueMark,
     Reading,
     Snapshot,
@@ -24,8 +23,6 @@ from pinlater.server.telemetry.snapshots import (
     mark_queues,
     take_snapshot,
 )
-
-__all__ = ["OVERFLOW", "Gauge", "GaugeReading", "Join", "MethodMetrics", "Metrics", "QueueMetrics"]
 
 OVERFLOW = "(other)"
 TICK_S = 5.0
@@ -122,14 +119,6 @@ class Metrics:
         """As `gauge`, with a value for each key: `name` + key in /stats.txt, a `label` with the key in /metrics."""
         self._gauges[name] = Gauge(name, prometheus, label, help, join), read
 
-    def remove_gauge(self, name: str) -> None:
-        """Shows it no longer; nothing happens if there is none."""
-        self._gauges.pop(name, None)
-
-    def label(self, name: str, value: str) -> None:
-        """A text shown among the labels of /stats.txt, e.g. the store's kind."""
-        self.labels[name] = value
-
     # --- reading ----------------------------------------------------------------------------------------------------------
     @property
     def requests(self) -> int:
@@ -176,19 +165,6 @@ class Metrics:
         """What happened since the start, or in the last minute. Costs some µs a queue: for tests and small servers."""
         newer, older = self.last_minute() if last_minute else (self.snapshot(), None)
         return difference(newer, older)
-
-    def rate(self, queue: str, counter: str) -> float:
-        """A queue's counter (an attribute of `QueueMetrics`) a second, over the last minute's ticks; 0.0 while there are too few."""
-        if len(self._ring) < 2:
-            return 0.0
-        newest, older = self.last_minute()
-        start = older or self._ring[0]
-        mark, before = newest.queues.get(queue), start.queues.get(queue)
-        if mark is None:
-            return 0.0
-        index = COUNTER_INDEX[counter]
-        had = before.counts[index] if before is not None and before.source is mark.source else 0
-        return (mark.counts[index] - had) / (newest.at_s - start.at_s)
 
     def read_gauges(self) -> list[GaugeReading]:
         """All gauges now. On the event loop's thread only."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from pinlater.server.telemetry.catalogue import (
     METHOD_ERRORS,
@@ -18,19 +19,24 @@ from pinlater.server.telemetry.catalogue import (
 )
 from pinlater.server.telemetry.histogram import Distribution
 from pinlater.server.telemetry.metrics import GaugeReading
+from pinlater.server.telemetry.numbers import Numbers
 from pinlater.server.telemetry.snapshots import Reading
 
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999))
 Sections = Mapping[str, Mapping[str, object]]
 
 
-def sections(reading: Reading, gauges: Sequence[GaugeReading], labels: Mapping[str, str]) -> Sections:
+def sections(numbers: Numbers) -> Sections:
     """The four sections with their names sorted. Histograms that saw nothing are left out, as the original did."""
     return {
-        "counters": dict(sorted(_counters(reading))),
-        "gauges": dict(sorted(_gauges(gauges))),
-        "labels": dict(sorted(labels.items())),
-        "metrics": {name: summary(spread) for name, spread in sorted(_metrics(reading), key=_name) if spread.count},
+        "counters": dict(sorted(_counters(numbers.reading))),
+        "gauges": dict(sorted(_gauges(numbers.gauges))),
+        "labels": dict(sorted(numbers.labels.items())),
+        "metrics": {
+            name: summary(spread)
+            for name, spread in sorted(_metrics(numbers.reading), key=itemgetter(0))
+            if spread.count
+        },
     }
 
 
@@ -65,10 +71,6 @@ def _value(value: object) -> str:
     if isinstance(value, dict):
         return "(" + ", ".join(f"{name}={number}" for name, number in value.items()) + ")"
     return str(value)
-
-
-def _name(entry: tuple[str, Distribution]) -> str:
-    return entry[0]
 
 
 def _counters(reading: Reading) -> Iterator[tuple[str, int]]:

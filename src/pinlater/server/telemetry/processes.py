@@ -5,7 +5,8 @@ Read from the system by the process that is asked; only the interpreter's own nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from prometheus_client import PlatformCollector, ProcessCollector
@@ -36,7 +37,8 @@ class Processes(Collector):
     def collect(self) -> Iterator[Metric]:
         families: dict[str, Metric] = {}
         for process in self._processes:
-            for family in ProcessCollector(pid=_pid(process), registry=None).collect():
+            number = process.process_id or "self"
+            for family in ProcessCollector(pid=partial(str, number), registry=None).collect():
                 joined = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 for sample in family.samples:
                     joined.add_sample(sample.name, {**sample.labels, "process": process.label}, sample.value)
@@ -51,7 +53,3 @@ class Processes(Collector):
                 for generation, found in enumerate(process.garbage):
                     family.add_metric((str(generation), process.label), found[key])
             yield family
-
-
-def _pid(process: ProcessVitals) -> Callable[[], int | str]:
-    return lambda: process.process_id or "self"

@@ -7,9 +7,8 @@ Empty histograms are left out: with thousands of idle queues they would be most 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,29 +19,18 @@ from pinlater.domain.queue import QueueCounts
 from pinlater.server.telemetry import catalogue
 from pinlater.server.telemetry.histogram import Distribution
 from pinlater.server.telemetry.metrics import GaugeReading
+from pinlater.server.telemetry.numbers import Numbers
 from pinlater.server.telemetry.snapshots import Reading
-
-QueueCountsSource = Callable[[], Sequence[QueueCounts]]
-
-
-class MetricsPage(NamedTuple):
-    """What a page shows, read on the event loop."""
-
-    reading: Reading
-    gauges: Sequence[GaugeReading]
-    counts: Sequence[QueueCounts]
-    processes: Collector | None = None
-    """The metrics of the processes themselves; None: those of this process."""
 
 
 class PinLaterCollector(Collector):
     """Gives one page's numbers as Prometheus' metric families."""
 
-    def __init__(self, page: MetricsPage) -> None:
-        self._page = page
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
 
     def collect(self) -> Iterator[Metric]:
-        reading, gauges, counts, _ = self._page
+        reading, gauges, _, counts = self._numbers
         yield from _queue_counters(reading)
         yield from _queue_histograms(reading)
         yield from _methods(reading)
@@ -52,11 +40,14 @@ class PinLaterCollector(Collector):
             yield _gauge(gauge)
 
 
-def render(page: MetricsPage, accept: str = "") -> tuple[bytes, str]:
-    """The page and its content type: Prometheus' text, or OpenMetrics if the `Accept` header asks for it."""
+def render(numbers: Numbers, processes: Collector | None = None, accept: str = "") -> tuple[bytes, str]:
+    """The page and its content type: Prometheus' text, or OpenMetrics if the `Accept` header asks for it.
+
+    `processes`: the metrics of the processes themselves; None shows those of this one.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(PinLaterCollector(page))
-    registry.register(page.processes or _process_collector())
+    registry.register(PinLaterCollector(numbers))
+    registry.register(processes or _process_collector())
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 

@@ -13,10 +13,7 @@ LOG_FORMATS = ("auto", "text", "json")
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """`log_format` auto: text on a terminal, else JSON. `queue_metrics_max`: more queues than that are counted together.
-
-    `queue_series_max`: how many queues, the busiest, have series of their own in /metrics; the others are there as one, `(other)`.
-    """
+    """What is logged and counted."""
 
     log_level: str = "info"
     """`debug` (a line for each request), `info`, `warning` or `error`."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter, is_
 from typing import NamedTuple
 
-from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS, QUEUE_HISTOGRAMS
-from pinlater.server.telemetry.handles import MethodMetrics, QueueMetrics
+from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS, QUEUE_HISTOGRAMS, MethodMetrics, QueueMetrics
 from pinlater.server.telemetry.histogram import Distribution, Histogram, Mark
 
 _queue_counts = attrgetter(*(counter.attribute for counter in QUEUE_COUNTERS))

@@ -9,8 +9,8 @@ looked for once, in `find_tracing`. Hot paths write `if tracing.enabled:` before
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from pinlater.domain.trace_headers import TRACEPARENT, trace_headers
@@ -29,28 +29,17 @@ class Tracing:
         self.enabled = provider is not None
         self._tracer = provider.get_tracer("pinlater", __version__) if provider is not None else None
 
-    @contextmanager
-    def enqueue_span(self, queue: str, headers: Iterable[Mapping[str, str] | None]) -> Iterator[None]:
+    def enqueue_span(self, queue: str, headers: Iterable[Mapping[str, str] | None]) -> AbstractContextManager[None]:
         """Around an enqueue of jobs with these headers; linked to the traces their producers put there."""
-        carried = list(headers)
-        with self._span(f"enqueue {queue}", "PRODUCER", queue, "send", len(carried), carried):
-            yield
+        return self._span(f"enqueue {queue}", "PRODUCER", queue, "send", list(headers))
 
-    @contextmanager
-    def dequeue_span(self, queue: str) -> Iterator[None]:
+    def dequeue_span(self, queue: str) -> AbstractContextManager[None]:
         """Around a dequeue; `link_jobs` then says which jobs it gave."""
-        with self._span(f"dequeue {queue}", "SERVER", queue, "receive", None, ()):
-            yield
+        return self._span(f"dequeue {queue}", "SERVER", queue, "receive", ())
 
     @contextmanager
     def _span(
-        self,
-        name: str,
-        kind: str,
-        queue: str,
-        operation: str,
-        jobs: int | None,
-        headers: Iterable[Mapping[str, str] | None],
+        self, name: str, kind: str, queue: str, operation: str, headers: Sequence[Mapping[str, str] | None]
     ) -> Iterator[None]:
         if self._tracer is None:
             yield
@@ -62,8 +51,8 @@ class Tracing:
             "messaging.destination.name": queue,
             "messaging.operation.type": operation,
         }
-        if jobs is not None:
-            attributes["messaging.batch.message_count"] = jobs
+        if operation == "send":
+            attributes["messaging.batch.message_count"] = len(headers)
         with self._tracer.start_as_current_span(
             name, kind=SpanKind[kind], attributes=attributes, links=_links(headers)
         ):

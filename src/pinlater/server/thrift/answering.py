@@ -19,7 +19,8 @@ from pinlater.domain.errors import AccessDenied, AnswerTooLarge, PinLaterError, 
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
-from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
+from pinlater.server.telemetry.catalogue import MethodMetrics
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift import administrative
 from pinlater.server.thrift.administrative import Administrative, AdministrativeCall
 from pinlater.server.thrift.costs import MemoryBounds

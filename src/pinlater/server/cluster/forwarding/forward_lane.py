@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Raw
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, TooManyWaiting
 from pinlater.server.cluster.forwarding.messages import SINGLE, TOO_LATE, CallKind, answers_of
-from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.link.messages import BadMessage, Failure, Part, PartAnswer, encoded, error_of
 from pinlater.server.sharding.lane_queue import Asker, LaneQueue
+
+if TYPE_CHECKING:
+    from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 
 logger = logging.getLogger(__name__)
 
@@ -177,31 +179,13 @@ def _encodes(items: Sequence[Any], asker: Asker[Any]) -> bool:
     return True
 
 
-class Sender(Protocol):
-    """The link over which lanes send. `now_s`, `now_ms`: when it began to write this turn's calls, on both clocks; `begin_by_ms`: when the
-    other side must have begun them. `limit_s`: so long a call may take."""
-
-    address: str
-    limit_s: float
-    now_s: float
-    now_ms: int
-    begin_by_ms: int
-    traffic: Traffic
-    usable: bool
-
-    def say(self, one: ForwardedCall[Any, Any], /) -> None:
-        """Sends the call at the end of this turn of the loop, with all that is added to it until then."""
-
-    def monotonic(self) -> float: ...
-
-
 class ForwardLane(Generic[Item, Result]):
     """`orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
     begins them; None while it can't use it."""
 
     def __init__(
         self,
-        sender: Sender,
+        sender: PeerConnection,
         kind: CallKind,
         shard: str,
         *,

@@ -42,7 +42,8 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
 
     `waits_changed(connection)`: when `waits` has changed; `queues_changed()`: when the other server has changed queues, or may have before
     it said anything. `limit_s`: a call is begun within this time, or never; one that takes longer fails. `traffic` counts what is sent to
-    this server. `lost`: the last connections to it.
+    this server. `lost`: the last connections to it. `now_s`, `now_ms`: when it began to write this turn's calls, on both clocks;
+    `begin_by_ms`: when the other side must have begun them.
     """
 
     def __init__(

@@ -22,7 +22,6 @@ class Traffic:
         self.lost = 0
 
     def count(self, kind: CallKind, items: int) -> None:
-        """One more call."""
         self.calls[kind] += 1
         self.items[kind] += items
         if self._whole is not None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pinlater.server.config.kinds.kind import EmbeddedKind, ShardedKind
-from pinlater.server.config.kinds.memory import MEMORY
+from pinlater.server.config.kinds.embedded import MEMORY, SQLITE, EmbeddedKind
+from pinlater.server.config.kinds.kind import ShardedKind
 from pinlater.server.config.kinds.mysql import MYSQL
 from pinlater.server.config.kinds.redis import REDIS
-from pinlater.server.config.kinds.sqlite import SQLITE
 
 EMBEDDED: Mapping[str, EmbeddedKind] = {kind.name: kind for kind in (SQLITE, MEMORY)}
 """Stores inside the server's process: one shard, one server."""

@@ -1,54 +1,17 @@
-"""What a kind of store declares of itself. Imports neither a driver nor a store: those are imported when a shard is made."""
+"""What a kind of store in databases declares of itself. Imports neither a driver nor a store: those are imported when a shard is made."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pinlater.server.config.shard_entry import ConfiguredShard, ShardAddress, ShardEntry, read_document
 
 if TYPE_CHECKING:
     from pinlater.server.config.settings import Settings
-    from pinlater.server.storage.interface import Shard, SharedShard
-    from pinlater.server.storage.offline import Migrated, Offline
-
-
-class FileTools(Protocol):
-    """Work on the file of a store without a server. All raise `Unavailable`."""
-
-    def migrate(self, path: Path) -> Migrated:
-        """Takes the file to this program's schema, making it if there is none."""
-
-    def backup(self, path: Path, target: Path) -> int:
-        """Copies the file, also while a server uses it; the size of the copy in bytes. Raises OSError, too."""
-
-
-class EmbeddedKind(Protocol):
-    """A store inside the server's process."""
-
-    @property
-    def name(self) -> str:
-        """Stands before the colon of a location, and names the table of its settings, if it has one."""
-
-    @property
-    def form(self) -> str:
-        """How its location is written."""
-
-    @property
-    def warning(self) -> str:
-        """What an operator should know before using it; empty for nothing."""
-
-    @property
-    def tools(self) -> FileTools | None:
-        """What commands do with its file; None if it has none."""
-
-    def locate(self, rest: str, base: Path | None) -> Path | None:
-        """The file that a location names by `rest`, what is behind its colon. Raises ValueError in words."""
-
-    def make(self, path: Path | None, settings: Settings) -> Shard:
-        """The shard, not opened yet."""
+    from pinlater.server.storage.interface import SharedShard
+    from pinlater.server.storage.offline import Offline
 
 
 class ShardedKind(ABC):

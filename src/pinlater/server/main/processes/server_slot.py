@@ -48,9 +48,6 @@ class ServerSlot(ProcessSlot[StatusAnswer]):
         self.latest: StatusAnswer | None = None  # of the running process
         self.latest_numbers: msgspec.Raw | None = None  # since its start
 
-    def _channel_option(self, descriptor: int) -> str:
-        return str(descriptor)
-
     def _started(self) -> None:
         if self._writer is not None:
             self._writer.write(self._plan)

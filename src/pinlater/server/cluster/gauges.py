@@ -1,10 +1,29 @@
-"""What /metrics shows of the calls between servers. No I/O."""
+"""What /metrics shows of the owners, and of the calls between servers. No I/O."""
 
 from __future__ import annotations
 
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
+from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.server.telemetry.metrics import Metrics
+
+
+def show_owners(ownership: Ownership, metrics: Metrics) -> None:
+    """Gauges of all shards of the map, also of those that come later."""
+    metrics.labelled_gauge(
+        "slices-owned-",
+        ownership.owned,
+        prometheus="pinlater_slices_owned",
+        label="shard",
+        help="Slices of the shard that this server owns",
+    )
+    metrics.gauge(
+        "slice-moves",
+        lambda: ownership.moves,
+        prometheus="pinlater_slice_moves",
+        help="How often a slice got another owner, on all shards",
+        join="max",  # all processes see the same
+    )
 
 
 def show_forwarding(forwarding: Forwarding, taken: TrafficByServer, metrics: Metrics) -> None:

@@ -1,11 +1,13 @@
-"""Tokens of HTTP requests: `Authorization: Bearer`, as RFC 6750 says."""
+"""Which requests are answered: by their tokens (`Authorization: Bearer`, as RFC 6750 says), and by the host that they name."""
 
 from __future__ import annotations
 
 from pinlater.domain.access import needed_for
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
+from pinlater.domain.host_names import host_name, is_loopback
 from pinlater.server.access.control import AccessControl
 from pinlater.server.http.messages import Request, Response, text_response
+from pinlater.server.http.settings import HttpSettings
 
 _STATISTICS = "getQueueStats"  # the pages show what this method does, of all queues
 
@@ -32,3 +34,17 @@ def refusal(error: AccessDenied) -> Response:
     if isinstance(error, TokenInvalid):
         return text_response(f"{error.message}\n", 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
     return text_response(f"{error.message}\n", 403)
+
+
+def permits_host(settings: HttpSettings, host_header: str | None) -> bool:
+    """Whether a request with this header is answered. A web page may make one through a name of its own that points at this machine
+    (DNS rebinding).
+
+    Only loopback listeners refuse some: a server on a network has host names that it does not know, and needs access control anyway.
+    A request without a Host header (HTTP/1.0) comes from no browser.
+    """
+    if host_header is None or not is_loopback(settings.host):
+        return True
+    named = host_name(host_header.strip())
+    allowed = {name.lower() for name in (settings.host, *settings.allowed_hosts)}
+    return named is not None and (named.name in allowed or is_loopback(named.name))
