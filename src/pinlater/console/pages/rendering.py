@@ -1,4 +1,7 @@
-"""Templates and static files. Everything that a template prints is escaped."""
+"""Templates and static files. Everything that a template prints is escaped.
+
+Pages know paths below the root of the console. The path of a proxy is put before the links of a finished page.
+"""
 
 from __future__ import annotations
 

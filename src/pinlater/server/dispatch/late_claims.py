@@ -2,6 +2,8 @@
 
 A dequeue that waits goes on without a slow shard, since others may have jobs. It still takes what such a claim brings, unless it has other
 jobs by then. If it did not, the jobs of a shard whose claims always take that long would be claimed and given back again and again.
+
+Weakness: the server that owns the queue asks such a shard only while none of its calls there has taken half a second.
 """
 
 from __future__ import annotations
