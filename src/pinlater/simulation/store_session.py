@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from msgspec.structs import astuple
 
@@ -69,6 +69,8 @@ from pinlater.wire.generated.structs import ShardSize
 if TYPE_CHECKING:
     from pinlater.simulation.store import SimulatedStore, StoreSnapshot, ToldHere
 
+T = TypeVar("T")
+
 
 class Session(CommandTable):
     """Implements `storage.interface.SharedShard`: one server's view of a shared store."""
@@ -102,7 +104,7 @@ class Session(CommandTable):
         return await self._snapshots.state()
 
     async def _look(self) -> StoreSnapshot:
-        return cast("StoreSnapshot", await self._call(TakeSnapshot, self.store.snapshot))
+        return await self._call(TakeSnapshot, self.store.snapshot)
 
     def as_shard(self) -> Shard:
         """Itself, as what it stands for."""
@@ -127,17 +129,17 @@ class Session(CommandTable):
                 self._note([item.key.queue for item in astuple(command)[0]])
             return answer
 
-        return cast("Answer", await self._call(type(command), act))
+        return await self._call(type(command), act)
 
-    async def _call(self, kind: CallKind, act: Callable[[], Any]) -> Any:
+    async def _call(self, kind: CallKind, act: Callable[[], T]) -> T:
         if not self._open:
             raise ShardConnectionFailed(f"Shard {self.name} is not open")
         if is_told(kind):
             try:
-                return await self.store.send(self, kind, lambda: self._change(act))
+                return cast("T", await self.store.send(self, kind, lambda: self._change(act)))
             finally:
                 self.changes += 1
-        return await self.store.send(self, kind, act)
+        return cast("T", await self.store.send(self, kind, act))
 
     def _change(self, act: Callable[[], Any]) -> Any:
         """A transaction that changes something: where another server has taken the slot it is done with a new one."""
@@ -211,7 +213,7 @@ class Session(CommandTable):
             lease.ahead_ms = ahead_ms
 
     async def size(self) -> ShardSize:
-        return cast("ShardSize", await self._call(AskSize, ShardSize))
+        return await self._call(AskSize, ShardSize)
 
     def figures(self) -> dict[str, float]:
         return {}
@@ -224,7 +226,7 @@ class Session(CommandTable):
 
         time, told_here = await self._call(AskShardTime, look)
         self.told_here.append(told_here)
-        return cast("ShardTime", time)
+        return time
 
     def register_as(self, address: str) -> None:
         self.registered_as = address
@@ -237,16 +239,16 @@ class Session(CommandTable):
             self.store.leases[self.slot].address = address
             return f"secret of {self.name}"
 
-        return cast("str", await self._call(Announce, note))
+        return await self._call(Announce, note)
 
     async def _members(self) -> Sequence[Member]:
-        return cast("Sequence[Member]", await self._call(ListMembers, self.store.members))
+        return await self._call(ListMembers, self.store.members)
 
     async def _owners(self) -> Owners:
-        return cast("Owners", await self._call(ListOwners, lambda: self.store.owners))
+        return await self._call(ListOwners, lambda: self.store.owners)
 
     async def _change_owners(self, known: Owners, owners: Owners) -> bool:
-        return cast("bool", await self._call(ChangeOwners, lambda: self.store.change_owners(known, owners)))
+        return await self._call(ChangeOwners, lambda: self.store.change_owners(known, owners))
 
     async def _list_changed_queues(self) -> Sequence[str]:
         def look() -> list[str]:
@@ -278,7 +280,7 @@ class Session(CommandTable):
             self.store.doubled_keys += [key for key in sorted(keys) if len(self.store.holders_of(key)) > 1]
             return answers
 
-        return cast("Sequence[Any]", await self._call(InsertJobs, insert))
+        return await self._call(InsertJobs, insert)
 
     async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
         """Where the outcome is unknown, what may have been claimed is given back by the next sweep, as MySQL's store does."""
@@ -287,7 +289,7 @@ class Session(CommandTable):
         except (OutcomeUnknown, asyncio.CancelledError):
             self._outcome_unknown.update(dict.fromkeys(call.holder.token for order in orders for call in order.calls))
             raise
-        return cast("Sequence[Any]", claimed)
+        return claimed
 
     async def _time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
         if self._outcome_unknown:
@@ -304,7 +306,7 @@ class Session(CommandTable):
             self._note([row.queue for row in swept])
             return cast("Sequence[Any]", swept)
 
-        return cast("Sequence[Any]", await self._call(TimeOutClaims, sweep))
+        return await self._call(TimeOutClaims, sweep)
 
     async def _expire(self, now_ms: int, limit: int) -> Sequence[Any]:
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:

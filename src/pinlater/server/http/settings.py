@@ -10,7 +10,10 @@ from msgspec import Meta
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where to listen and what to bound."""
+    """Where to listen and what to bound. `port` 0 takes any free one.
+
+    `allowed_hosts` are names, besides loopback's, that a request to a loopback listener may carry in its Host header.
+    """
 
     host: str = "127.0.0.1"
     """Address that HTTP listens on."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 
 from pinlater.domain.clock import Clock
@@ -39,50 +40,43 @@ _LEFT_S_MAX = 30.0
 Sweep = Callable[[ShardLanes, int], Awaitable[int]]
 
 
+@dataclass(eq=False)
 class Sweeps:
     """The bounded pieces of work that `MaintenanceRunner` runs."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        dispatcher: Dispatcher,
-        ttls: Callable[[], Sequence[TimeToLive]],
-        metrics: Metrics,
-        clock: Clock,
-        settings: MaintenanceSettings,
-        quarantine_after: int,
-    ) -> None:
-        self._shards = shards
-        self._dispatcher = dispatcher
-        self._ttls = ttls
-        self._metrics = metrics
-        self._clock = clock
-        self._settings = settings
-        self._quarantine_after = quarantine_after
-        self.lost_claims: Callable[[str, Mapping[str, str]], None] = lambda queue, sources: None
-        """Is told of claims that timed out: a queue, and their sources by the descriptor of the job."""
-        self._batch = settings.sweep_batch
+    shards: Shards
+    dispatcher: Dispatcher
+    ttls: Callable[[], Sequence[TimeToLive]]
+    metrics: Metrics
+    clock: Clock
+    settings: MaintenanceSettings
+    quarantine_after: int
+    lost_claims: Callable[[str, Mapping[str, str]], None] = lambda queue, sources: None
+    """Is told of claims that timed out: a queue, and their sources by the descriptor of the job."""
+    swept_by_others: Callable[[], Set[str]] = frozenset
+    """The names of the shards that another server sweeps."""
+
+    def __post_init__(self) -> None:
+        self._batch = self.settings.sweep_batch
         self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
-        self.swept_by_others: Callable[[], Set[str]] = frozenset
-        """The names of the shards that another server sweeps."""
 
     async def time_out_claims(self) -> float | None:
         """Claims past their deadline go back, or fail."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            swept = await shard.store.submit(TimeOutClaims(self._clock.now_ms(), limit, self._quarantine_after))
+            swept = await shard.store.submit(TimeOutClaims(self.clock.now_ms(), limit, self.quarantine_after))
             for row in swept:
                 self._count_timeouts(shard.name, row)
             return sum(row.retried + row.failed + row.lost for row in swept)
 
         if await self._most_on_a_shard("claim-timeouts", sweep, self._batch) < self._batch:
-            self._batch = self._settings.sweep_batch
+            self._batch = self.settings.sweep_batch
             return None
-        self._batch = min(self._batch * 2, self._settings.batch_max)
-        return self._settings.sweep_interval_ms / 10_000
+        self._batch = min(self._batch * 2, self.settings.batch_max)
+        return self.settings.sweep_interval_ms / 10_000
 
     def _count_timeouts(self, shard: str, row: Swept) -> None:
-        metrics = self._metrics.queue(row.queue)
+        metrics = self.metrics.queue(row.queue)
         metrics.timeout_retry += row.retried
         metrics.timeout_done += row.failed
         metrics.timeout_evict += row.lost
@@ -91,57 +85,57 @@ class Sweeps:
             ended = {JobKey(row.queue, row.priority, id_).on(shard): source for id_, source in row.ended.items()}
             self.lost_claims(row.queue, ended)
         if row.retried:
-            self._dispatcher.wakeups.jobs_ready(row.queue, row.retried, past_owner=True)
+            self.dispatcher.wakeups.jobs_ready(row.queue, row.retried, past_owner=True)
 
     async def expire_jobs(self) -> float | None:
         """Waiting jobs past their expiry become FAILED `expired`."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            swept = await shard.store.submit(ExpireJobs(self._clock.now_ms(), limit))
+            swept = await shard.store.submit(ExpireJobs(self.clock.now_ms(), limit))
             for row in swept:
-                self._metrics.queue(row.queue).expired += row.failed
+                self.metrics.queue(row.queue).expired += row.failed
             return sum(row.failed for row in swept)
 
-        return await self._pause_after("expiry", sweep, self._settings.batch_max)
+        return await self._pause_after("expiry", sweep, self.settings.batch_max)
 
     async def advance_due(self) -> float | None:
         """Jobs that became due are counted so."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            return await shard.store.submit(AdvanceDue(self._clock.now_ms(), limit))
+            return await shard.store.submit(AdvanceDue(self.clock.now_ms(), limit))
 
-        return await self._pause_after("due", sweep, self._settings.batch_max * 10)
+        return await self._pause_after("due", sweep, self.settings.batch_max * 10)
 
     async def collect_garbage(self) -> float | None:
         """Deletes finished jobs past their time to live, old keys, and the rows of deleted queues."""
-        ttls = self._ttls()
+        ttls = self.ttls()
         known = {ttl.queue for ttl in ttls}
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
-            swept = await shard.store.submit(CollectGarbage(ttls, self._clock.now_ms(), limit))
+            swept = await shard.store.submit(CollectGarbage(ttls, self.clock.now_ms(), limit))
             for row in swept:
                 if row.queue in known:
-                    metrics = self._metrics.queue(row.queue)
+                    metrics = self.metrics.queue(row.queue)
                     metrics.succeeded_gc += row.deleted_succeeded
                     metrics.failed_gc += row.deleted_failed
             return sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in swept)
 
-        return await self._pause_after("garbage", sweep, self._settings.batch_max)
+        return await self._pause_after("garbage", sweep, self.settings.batch_max)
 
     def periodic(self, work: str, interval_ms: int, sweep: Sweep) -> Periodic:
         """The periodic work of a sweep on all shards."""
-        return Periodic(work, interval_ms, partial(self._pause_after, work, sweep, self._settings.batch_max))
+        return Periodic(work, interval_ms, partial(self._pause_after, work, sweep, self.settings.batch_max))
 
     async def _pause_after(self, work: str, sweep: Sweep, limit: int) -> float | None:
         """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         if await self._most_on_a_shard(work, sweep, limit) < limit:
             return None
-        return max(_PAUSE_SECONDS_MIN, self._clock.monotonic() - began)
+        return max(_PAUSE_SECONDS_MIN, self.clock.monotonic() - began)
 
     async def _most_on_a_shard(self, work: str, sweep: Sweep, limit: int) -> int:
         """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
-        shards = self._shards.in_reach()
+        shards = self.shards.in_reach()
         left = self.swept_by_others()
         limits = [limit if self._is_swept_here(work, shard.name, left) else 0 for shard in shards]
         results = await asyncio.gather(
@@ -154,14 +148,14 @@ class Sweeps:
         return max((result for result in results if isinstance(result, int)), default=0)
 
     def _is_swept_here(self, work: str, shard: str, left: Set[str]) -> bool:
-        now_s = self._clock.monotonic()
+        now_s = self.clock.monotonic()
         return shard not in left or now_s - self._swept_s.setdefault((work, shard), now_s) >= _LEFT_S_MAX
 
     def _note_swept(
         self, work: str, shards: Sequence[ShardLanes], limits: Sequence[int], results: Sequence[int | BaseException]
     ) -> None:
         """When these shards were swept last. A sweep that failed or found more than it may take is not over."""
-        now_s = self._clock.monotonic()
+        now_s = self.clock.monotonic()
         for shard, limit, result in zip(shards, limits, results, strict=True):
             if isinstance(result, int) and result < limit:
                 self._swept_s[work, shard.name] = now_s

@@ -13,7 +13,10 @@ LOG_FORMATS = ("auto", "text", "json")
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """What is logged and counted."""
+    """`log_format` auto: text on a terminal, else JSON. `queue_metrics_max`: more queues than that are counted together.
+
+    `queue_series_max`: how many queues, the busiest, have series of their own in /metrics; the others are there as one, `(other)`.
+    """
 
     log_level: str = "info"
     """`debug` (a line for each request), `info`, `warning` or `error`."""
