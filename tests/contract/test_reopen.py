@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
@@ -42,6 +44,27 @@ async def test_a_reopened_store_has_the_history_of_a_job(desk: Desk) -> None:
     await desk.reopen()
 
     assert await desk.look(held.key) == before
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["a claim after the insert", "both in one transaction"])
+async def test_a_claim_of_the_last_waiting_job_times_out_after_a_restart(desk: Desk, together: bool) -> None:
+    """Nothing waits then, and only the claim says that there is something to sweep."""
+    await desk.put_in(JobState.SUCCEEDED)
+    if together:
+        putting, claiming = asyncio.ensure_future(desk.put()), asyncio.ensure_future(desk.claim())
+        key, held = await putting, await claiming
+        if not held:  # a store elsewhere may look first
+            held = await desk.claim()
+    else:
+        key, held = await desk.put(), await desk.claim()
+    assert [each.key for each in held] == [key]
+
+    await desk.reopen()
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+    assert swept.retried == 1
+    assert (await desk.look(key)).state is JobState.PENDING
 
 
 async def test_claims_go_on_after_a_restart(desk: Desk) -> None:

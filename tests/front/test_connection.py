@@ -61,7 +61,7 @@ async def pending(pair: FrontAndStore) -> int:
 def test_every_operation_that_a_handler_calls_is_forwarded() -> None:
     subjects = {inspect.getmodule(served.handle) for served in METHODS.values()}
     handlers = "".join(inspect.getsource(subject) for subject in subjects if subject is not None)
-    called = set(re.findall(r"await service\.(?:of\((\w+)\)|(\w+))\.(\w+)\(", handlers))
+    called = set(re.findall(r"\bservice\.(?:of\((\w+)\)|(\w+))\.(\w+)\(", handlers))
     forwarded = {
         ("" if operation.group.attribute else operation.group.kind.__name__, operation.group.attribute, operation.name)
         for operation in OPERATIONS

@@ -19,18 +19,18 @@ logger = logging.getLogger(__name__)
 
 
 class WriterLane(LaneQueue[Item, Result]):
-    """`join` makes the command of items that wait together. `writer` carries it out. Further options as `LaneQueue`."""
+    """`join` makes the command of items that wait together. `shard` carries it out. Further options as `LaneQueue`."""
 
     def __init__(
         self,
         name: str,
         join: Callable[[list[Item]], JoinedItems[Result]],
-        writer: BatchQueue,
+        shard: BatchQueue,
         **options: Any,
     ) -> None:
         super().__init__(name, **options)
         self._join = join
-        self._writer = writer
+        self._shard = shard
         self._queued = False  # the writer has this lane
         self._alone: deque[LaneEntry[Item, Result]] = deque()  # of a call that failed by a bug
         self._joined: JoinedItems[Result] | None = None
@@ -48,7 +48,7 @@ class WriterLane(LaneQueue[Item, Result]):
         if not self._queued:
             self._queued = True
             try:
-                self._writer.join(self)
+                self._shard.join(self)
             except PinLaterError as error:
                 self.fail_waiting(error)
                 self._goes_on()

@@ -125,7 +125,7 @@ class WaitingBatch(Protocol):
 
 
 class BatchQueue(Protocol):
-    """The queue of a writer."""
+    """What carries out batches: a shard in this process."""
 
     def join(self, batch: WaitingBatch) -> None:
         """Carries out what waits in a batch, command after command until none waits: in later turns of the loop, each in one transaction

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, NoReturn, TypeVar
+from typing import Any, Concatenate, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, JobState
@@ -97,7 +97,7 @@ def _relational(work: Change[P, T]) -> Callable[P, Work[T]]:
     return make
 
 
-# The commands of lanes.
+# The commands that wait in lanes, and the only place that says what carries them out: `join` and `submit` both go by it.
 _WORKS: Works = {
     commands.InsertJobs: inserting.insert,
     commands.ClaimJobs: claiming.claim,
@@ -142,7 +142,7 @@ class SqliteShard(RelationalShard):
         self._settings = settings or SqliteSettings()
         self._monotonic = monotonic
         self._lock = FileLock(self.path)
-        self._use(None)
+        self._opened: _OpenShard | None = None
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class SqliteShard(RelationalShard):
             raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
         self._lock.take()
         try:
-            self._use(_OpenShard(self.path, self._lock.path, self._settings, self._monotonic))
+            self._opened = _OpenShard(self.path, self._lock.path, self._settings, self._monotonic)
         except sqlite3.Error as error:
             self._lock.drop()
             raise translate(error, self.path) from error
@@ -164,8 +164,7 @@ class SqliteShard(RelationalShard):
         logger.info("store %s: opened with SQLite %s", self.path, sqlite3.sqlite_version)
 
     async def close(self) -> None:
-        opened = self._opened
-        self._use(None)
+        opened, self._opened = self._opened, None
         if opened is not None:
             await asyncio.shield(opened.close())
         self._lock.drop()
@@ -214,23 +213,20 @@ class SqliteShard(RelationalShard):
     async def _walk(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._open.readers.long(lambda c: at_once(work(SqliteReader(c, self.name), *args, **kwargs)))
 
-    def _use(self, opened: _OpenShard | None) -> None:
-        """Works on these files from now on; None: refuses all calls."""
-        self._opened = opened
-        self.join: Callable[[WaitingBatch], None] = (
-            self._refuse if opened is None else partial(opened.writer.join, works=_WORKS)
-        )
-        """Carries out what waits in a lane."""
-
-    def _refuse(self, batch: WaitingBatch) -> NoReturn:
-        del batch
-        raise ShardConnectionFailed(f"{self.path} is not open")
+    def join(self, batch: WaitingBatch) -> None:
+        """Carries out what waits in a lane: its commands by `_WORKS`, as `submit` does."""
+        if self._opened is None:
+            raise self._not_open()
+        self._opened.writer.join(batch, _WORKS)
 
     @property
     def _open(self) -> _OpenShard:
         if self._opened is None:
-            raise ShardConnectionFailed(f"{self.path} is not open")
+            raise self._not_open()
         return self._opened
+
+    def _not_open(self) -> ShardConnectionFailed:
+        return ShardConnectionFailed(f"{self.path} is not open")
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
@@ -327,20 +323,21 @@ class SqliteShard(RelationalShard):
         for start in range(0, len(samples), _SAMPLES_A_TRANSACTION):
             await self._change(sample_rows.save, samples[start : start + _SAMPLES_A_TRANSACTION])
 
-    table = RelationalShard.table | dict(
-        [
-            entry_of(commands.InsertJobs)(_carries_out(inserting.insert)),
-            entry_of(commands.ClaimJobs)(_carries_out(claiming.claim)),
-            entry_of(commands.FinishJobs)(_carries_out(finishing.finish)),
-            entry_of(commands.PurgeJobs)(_purge),
-            entry_of(commands.PeekJobs)(_peek),
-            entry_of(commands.LookupJobs)(_lookup),
-            entry_of(commands.CountJobs)(_count),
-            entry_of(commands.AdvanceDue)(_advance_due),
-            entry_of(commands.TimeOutClaims)(_time_out_claims),
-            entry_of(commands.ExpireJobs)(_expire),
-            entry_of(commands.CollectGarbage)(_collect_garbage),
-            entry_of(commands.SaveSamples)(_save_samples),
-            entry_of(commands.TrimSamples)(changes(sample_rows.trim)),
-        ]
+    table = (
+        RelationalShard.table
+        | {kind: _carries_out(work_of) for kind, work_of in _WORKS.items()}
+        | dict(
+            [
+                entry_of(commands.PurgeJobs)(_purge),
+                entry_of(commands.PeekJobs)(_peek),
+                entry_of(commands.LookupJobs)(_lookup),
+                entry_of(commands.CountJobs)(_count),
+                entry_of(commands.AdvanceDue)(_advance_due),
+                entry_of(commands.TimeOutClaims)(_time_out_claims),
+                entry_of(commands.ExpireJobs)(_expire),
+                entry_of(commands.CollectGarbage)(_collect_garbage),
+                entry_of(commands.SaveSamples)(_save_samples),
+                entry_of(commands.TrimSamples)(changes(sample_rows.trim)),
+            ]
+        )
     )
