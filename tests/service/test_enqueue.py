@@ -23,6 +23,17 @@ from tests.service.conftest import ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
 
+STATED = (
+    "priority",
+    "run_after_ms",
+    "attempts_allowed",
+    "custom_status",
+    "headers",
+    "unique_key",
+    "claim_timeout_ms",
+    "expires_at_ms",
+)
+
 
 async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnderTest) -> None:
     jobs = [Job(b"%d" % i, priority=1 + i % 3) for i in range(20)]
@@ -80,6 +91,32 @@ async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: ServiceU
     )
     assert first.descriptors == second.descriptors
     assert await world.service.job_queries.count(PENDING) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Job(b"a", priority=2),
+        Job(b"a", run_after_ms=1),
+        Job(b"a", attempts_allowed=7),
+        Job(b"a", custom_status="s"),
+        Job(b"a", headers={"name": "value"}),
+        Job(b"a", unique_key="k"),
+        Job(b"a", claim_timeout_ms=5_000),
+        Job(b"a", expires_at_ms=2**50),
+    ],
+    ids=lambda job: next(name for name in STATED if getattr(job, name) != getattr(Job(b"a"), name)),
+)
+async def test_each_field_of_a_job_tells_two_requests_with_one_key_apart(world: ServiceUnderTest, other: Job) -> None:
+    await world.service.enqueuing.enqueue(EnqueueRequest("q", [other], request_key="k"))
+    with pytest.raises(RequestKeyConflict):
+        await world.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"a")], request_key="k"))
+
+
+def test_every_field_of_a_job_is_tried_as_the_one_difference() -> None:
+    """A unique key's scope and time are nothing without the key."""
+    fields = set(Job.__struct_fields__) - {"body", "unique_scope", "unique_for_ms"}
+    assert fields == set(STATED)
 
 
 async def test_a_request_key_with_other_content_is_an_error(world: ServiceUnderTest) -> None:

@@ -15,7 +15,7 @@ from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 
 class Options(NamedTuple):
-    """The column, read."""
+    """The column, read. Its fields are the last ones of a `NewJob`, in their order."""
 
     status: str = ""
     headers: Mapping[str, str] | None = None
@@ -37,18 +37,8 @@ def has_expired(options: Options, now_ms: int) -> bool:
 
 def options_text(job: NewJob, rule: StatusRule = MYSQL_STATUS) -> str | None:
     """What to store; None if the job has nothing of it."""
-    found: dict[str, object] = {}
-    if job.custom_status:
-        found["status"] = rule.at_enqueue(job.custom_status)
-    if job.headers:
-        found["headers"] = dict(job.headers)
-    if job.unique is not None:
-        found["unique"] = [job.unique.key, int(job.unique.scope), job.unique.for_ms]
-    if job.claim_timeout_ms is not None:
-        found["timeout_ms"] = job.claim_timeout_ms
-    if job.expires_at_ms is not None:
-        found["expires_ms"] = job.expires_at_ms
-    return _encode(found).decode() if found else None
+    status = rule.at_enqueue(job.custom_status) if job.custom_status else ""
+    return text_of(Options(status, job.headers, job.unique, job.claim_timeout_ms, job.expires_at_ms))
 
 
 def text_of(options: Options) -> str | None:
