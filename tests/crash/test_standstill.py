@@ -27,7 +27,7 @@ CONTEXT = ttypes.RequestContext("standstill")
 
 
 def enqueue(body: bytes) -> bytes:
-    request = ttypes.PinLaterEnqueueRequest(queue=QUEUE, jobs=[ttypes.PinLaterJob(body=body)])
+    request = ttypes.EnqueueRequest(queue=QUEUE, jobs=[ttypes.Job(body=body)])
     return encode_call("enqueueJobs", 1, context=CONTEXT, request=request)
 
 

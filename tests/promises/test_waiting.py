@@ -8,13 +8,12 @@ import struct
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
 from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.storage.commands import ClaimJobs
-from tests.commands import instead
+from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.storage.values import Claimed
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import IN_PROGRESS, Wire, ack_request, ttypes
@@ -144,16 +143,16 @@ async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
     """The connection breaks after the store has handed the job out and before its client hears of it."""
     await here.enqueue("q", b"x")
     claimed, go_on = asyncio.Event(), asyncio.Event()
-    shard = running.shard("1").store
-    carry_out = shard.submit
+    claims = running.shard("1").claim
+    claim = claims.submit
 
-    async def hold(*arguments: Any) -> Any:
-        answer = await carry_out(ClaimJobs(*arguments))
+    async def hold(request: ClaimRequest) -> Claimed:
+        answer = await claim(request)
         claimed.set()
         await go_on.wait()
         return answer
 
-    monkeypatch.setattr(shard, "submit", instead(shard, ClaimJobs, hold))
+    monkeypatch.setattr(claims, "submit", lambda request: asyncio.ensure_future(hold(request)))
     leaving = await running.connect()
     leaving.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1))
     await claimed.wait()

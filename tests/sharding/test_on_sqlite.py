@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.clock import ManualClock
+from pinlater.domain.clock import ManualClock, SystemClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
-from pinlater.domain.job import JobState
+from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.server.operations.values import Caller
+from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.storage.commands import InsertJobs
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import InsertJobs, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
+from pinlater.server.storage.values import ClaimCall, InsertRequest
 from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job, JobFilter
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
@@ -139,3 +142,28 @@ async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: F
         await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job.descriptor) for job in jobs]))
     await files.core.shard_map.tidy()
     assert [shard.name for shard in files.shards] == ["1", "2", "3"]
+
+
+async def test_claims_of_an_empty_queue_that_are_more_than_one_command_holds_are_answered_each_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The writer answers the first from memory, and looks at the others in its next turn."""
+    clock = SystemClock()
+    shard = SqliteShard(tmp_path / "jobs.db")
+    await shard.open(clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
+    lanes = ShardLanes(shard, clock)
+    new = NewJob(lanes.ids.make(1)[0], b"x", 1, 0, 1)
+    calls = [ClaimRequest("q", ClaimCall(1_000, Holder(str(n), "worker", str(n))), 60_000) for n in range(24)]
+    for _ in range(3):  # the first looks into the file
+        answers = await asyncio.wait_for(asyncio.gather(*[lanes.claim.submit(call) for call in calls]), 20)
+        assert [list(answer.jobs[0]) for answer in answers] == [[]] * 24
+    claiming = [lanes.claim.submit(call) for call in calls]
+    stored = lanes.insert.submit(InsertRequest("q", [new]))
+    answers = await asyncio.wait_for(asyncio.gather(*claiming), 20)
+    await asyncio.wait_for(stored, 20)
+    again = await asyncio.wait_for(lanes.claim.submit(calls[0]), 20)
+    assert sum(len(answer.jobs[0]) for answer in [*answers, again]) == 1
+    assert lanes.claim.length == 0
+    await lanes.close()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -57,9 +57,11 @@ async def test_a_server_that_is_told_its_address_before_it_opens_a_shard_is_list
     shard = database.shard()
     shard.register_as("10.0.0.1:9011")
     await shard.open(0)
-    assert [member.address for member in await shard.members()] == ["10.0.0.1:9011"]
+    assert [member.address for member in await shard.submit(ListMembers())] == ["10.0.0.1:9011"]
     shard.register_as("10.0.0.1:9012")
-    assert [member.address for member in await shard.members()] == ["10.0.0.1:9011"], "the shard was not told"
+    assert [member.address for member in await shard.submit(ListMembers())] == ["10.0.0.1:9011"], (
+        "the shard was not told"
+    )
 
 
 async def test_a_server_with_two_places_is_counted_once(desks: tuple[Desk, Desk]) -> None:

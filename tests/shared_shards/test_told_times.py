@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.storage.commands import AskShardTime
 from pinlater.server.storage.mysql import membership as mysql_membership
 from pinlater.server.storage.mysql.connection import MysqlConnection, Result
 from pinlater.server.storage.redis import membership as redis_membership
@@ -49,7 +50,7 @@ async def test_a_shard_that_did_not_hear_a_servers_time_is_told_it_with_the_next
 ) -> None:
     """Else a server that starts later goes by another time."""
     shard = await database.open(direct=True)
-    now_ms = (await shard.shard_time()).ms
+    now_ms = (await shard.submit(AskShardTime())).ms
     await shard.ping(now_ms)
     assert await near(database, shard.slot, 0)
     with monkeypatch.context() as lost:
@@ -63,10 +64,10 @@ async def test_a_shard_that_did_not_hear_a_servers_time_is_told_it_with_the_next
 
 async def test_a_shard_knows_whether_it_tells_the_time_of_servers(database: AnyDatabase) -> None:
     one, other = await database.open(), await database.open()
-    assert not (await one.shard_time()).of_servers
-    await other.ping((await one.shard_time()).ms)
-    assert (await one.shard_time()).of_servers
-    assert not (await other.shard_time()).of_servers, "it does not count itself"
+    assert not (await one.submit(AskShardTime())).of_servers
+    await other.ping((await one.submit(AskShardTime())).ms)
+    assert (await one.submit(AskShardTime())).of_servers
+    assert not (await other.submit(AskShardTime())).of_servers, "it does not count itself"
 
 
 @pytest.mark.parametrize("lease", [b"\xed\xbf\x90" * 5 + b"a", b"\x00\xff'\\" * 4])
@@ -79,7 +80,7 @@ async def test_a_heartbeat_may_name_a_server_by_any_bytes(
             module, "secrets", SimpleNamespace(token_bytes=lambda _: lease, token_urlsafe=token_urlsafe)
         )
     shard = await database.open(direct=True)
-    now_ms = (await shard.shard_time()).ms
+    now_ms = (await shard.submit(AskShardTime())).ms
     await shard.ping(now_ms + HOUR_MS)
     assert await near(database, shard.slot, HOUR_MS)
     await shard.ping(now_ms + HOUR_MS)

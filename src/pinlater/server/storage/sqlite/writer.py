@@ -154,7 +154,7 @@ class Writer:
         self._thread = CommitThread(self._loop)
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
         self._waiting: deque[_Call] = deque()
-        self._unbegun: list[_BatchCall] = []  # of those that wait
+        self._unbegun: list[_BatchCall] = []  # asked for their commands in the next turn, behind the calls that wait
         self._scheduled = False
         self._connection_in_use = False  # by the thread, or by a call in steps: nothing else may use it
         self._checkpointer = checkpointer
@@ -176,7 +176,7 @@ class Writer:
         """The result of `work`, once its changes are on the disk. Work in steps has a transaction for itself."""
         self._check_accepts()
         recall = work.recall
-        if recall is not None and not self._waiting and not self._connection_in_use:
+        if recall is not None and not self._waiting and not self._unbegun and not self._connection_in_use:
             known = self._recalled(recall)
             if known is not None:
                 return known
@@ -189,13 +189,8 @@ class Writer:
     def join(self, batch: WaitingBatch, works: Works) -> None:
         """Carries out what waits in a batch, which is asked for its command when a transaction is about to begin."""
         self._check_accepts()
-        self._queue(_BatchCall(batch, works))
+        self._unbegun.append(_BatchCall(batch, works))
         self._schedule()
-
-    def _queue(self, call: _Call) -> None:
-        """Takes a call whose work is not known yet."""
-        self._waiting.append(call)
-        self._unbegun.append(cast("_BatchCall", call))
 
     def _begin_batches(self) -> bool:
         """Asks batches for their commands. Returns whether a claim follows one of them."""
@@ -203,12 +198,11 @@ class Writer:
         claim_follows = False
         for call in unbegun:
             begun = call.batch.begin()
-            if begun is None:
-                self._waiting.remove(call)
-                continue
-            call.work = call.works[type(begun.command)](*astuple(begun.command))
-            call.alone = call.work.in_steps
-            claim_follows |= begun.claim_follows
+            if begun is not None:
+                call.work = call.works[type(begun.command)](*astuple(begun.command))
+                call.alone = call.work.in_steps
+                claim_follows |= begun.claim_follows
+                self._waiting.append(call)
         return claim_follows
 
     def _check_accepts(self) -> None:
@@ -221,7 +215,7 @@ class Writer:
         """Refuses new calls, finishes those that wait, ends the thread."""
         self._closed = True
         self._next_tick.cancel()
-        while self._waiting or self._connection_in_use or self._scheduled:
+        while self._waiting or self._unbegun or self._connection_in_use or self._scheduled:
             self._idle = self._loop.create_future()
             await self._idle
         self._thread.stop()
@@ -260,7 +254,7 @@ class Writer:
     def _rest(self) -> None:
         if self._connection_in_use:
             return
-        if self._waiting or self._checkpoint_wanted:
+        if self._waiting or self._unbegun or self._checkpoint_wanted:
             self._schedule()
         elif self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
@@ -430,7 +424,7 @@ class Writer:
             if self.failed:
                 self._works_again()
             self._answer(carried)
-        if self._waiting:
+        if self._waiting or self._unbegun:
             self._turn()
         else:
             self._rest()
@@ -438,7 +432,7 @@ class Writer:
     def _answer(self, carried: _Carried) -> None:
         for call, result in carried:
             if call.answer(result):
-                self._queue(call)
+                self._unbegun.append(cast("_BatchCall", call))
 
     def _take_back(self, carried: _Carried, error: Exception) -> None:
         """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
@@ -482,7 +476,7 @@ class Writer:
     def _refuse(self, carried: _Carried, error: BaseException) -> None:
         for call, _ in carried:
             if call.refuse(error):
-                self._queue(call)
+                self._unbegun.append(cast("_BatchCall", call))
 
     def _roll_back(self) -> None:
         """Takes back file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
