@@ -162,6 +162,9 @@ class Writer:
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
         self._stale = False
+        self._crowded = (
+            False  # the last transaction was of several calls: what comes in the next turn shares the next one
+        )
         self._busy_since: float | None = None
         self._busy_pause_s = 0.0
         self._last_commit = -math.inf
@@ -224,8 +227,7 @@ class Writer:
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._connection_in_use:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._turn_after(1 if self._crowded else 0)
 
     def _turn_after(self, turns: int) -> None:
         """The transaction, in the turn of the loop that follows `turns` others."""
@@ -301,6 +303,7 @@ class Writer:
             else:
                 self._wait_for_lock(error)
             return
+        self._crowded = changed > _IDLE_ROWS_MAX or len(carried) > 1
         if not changed:
             self._commit_now(carried, changed=False)
             return
