@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.commands import InsertJobs, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import ClaimCall, InsertRequest
+from pinlater.server.storage.values import ClaimCall, Inserted, InsertRequest
 from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job, JobFilter
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
@@ -144,26 +145,84 @@ async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: F
     assert [shard.name for shard in files.shards] == ["1", "2", "3"]
 
 
+@asynccontextmanager
+async def lanes_on(path: Path) -> AsyncIterator[ShardLanes]:
+    """The lanes of a shard with the queue `q`."""
+    clock = SystemClock()
+    shard = SqliteShard(path / "jobs.db")
+    await shard.open(clock.now_ms())
+    await shard.submit(create_queues(["q"], clock.now_ms()))
+    lanes = ShardLanes(shard, clock)
+    yield lanes
+    await asyncio.wait_for(lanes.close(), 20)
+
+
+def request(lanes: ShardLanes, body: bytes = b"x") -> InsertRequest:
+    return InsertRequest("q", [NewJob(lanes.ids.make(1)[0], body, 1, 0, 1)])
+
+
+def claim_of(number: int, limit: int = 1) -> ClaimRequest:
+    return ClaimRequest("q", ClaimCall(limit, Holder(str(number), "worker", str(number))), 60_000)
+
+
+class BrokenBody(bytes):
+    """One that no one can measure, once its request waits."""
+
+    measured = 0
+
+    def __len__(self) -> int:
+        self.measured += 1
+        if self.measured > 1:
+            raise ZeroDivisionError
+        return 1
+
+
+async def test_a_request_that_makes_the_store_raise_before_its_transaction_harms_only_itself(tmp_path: Path) -> None:
+    async with lanes_on(tmp_path) as lanes:
+        bodies = (b"x", BrokenBody(b"b"), b"y")
+        asked = [lanes.insert.submit(request(lanes, body)) for body in bodies]
+        answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20)
+        assert [type(answer) for answer in answers] == [Inserted, ZeroDivisionError, Inserted]
+        claimed = await asyncio.wait_for(lanes.claim.submit(claim_of(1, 10)), 20)
+        assert [job.body for job in claimed.jobs[0]] == [b"x", b"y"]
+
+
+class BrokenAsker:
+    """A caller whose answer can't be given to it."""
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: object, /) -> None:
+        raise ZeroDivisionError
+
+    set_exception = set_result
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["an answer", "an error"])
+async def test_a_caller_that_takes_no_answer_stops_neither_its_lane_nor_another(tmp_path: Path, stored: bool) -> None:
+    async with lanes_on(tmp_path) as lanes:
+        lanes.insert.submit_for(request(lanes, b"x" if stored else BrokenBody(b"b")), BrokenAsker())
+        claiming = lanes.claim.submit(claim_of(1, 10))
+        assert len((await asyncio.wait_for(claiming, 20)).jobs[0]) == stored
+        await asyncio.wait_for(lanes.insert.submit(request(lanes)), 20)
+        assert len((await asyncio.wait_for(lanes.claim.submit(claim_of(2)), 20)).jobs[0]) == 1
+
+
 async def test_claims_of_an_empty_queue_that_are_more_than_one_command_holds_are_answered_each_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The writer answers the first from memory, and looks at the others in its next turn."""
-    clock = SystemClock()
-    shard = SqliteShard(tmp_path / "jobs.db")
-    await shard.open(clock.now_ms())
-    await shard.submit(create_queues(["q"], clock.now_ms()))
-    lanes = ShardLanes(shard, clock)
-    new = NewJob(lanes.ids.make(1)[0], b"x", 1, 0, 1)
-    calls = [ClaimRequest("q", ClaimCall(1_000, Holder(str(n), "worker", str(n))), 60_000) for n in range(24)]
-    for _ in range(3):  # the first looks into the file
-        answers = await asyncio.wait_for(asyncio.gather(*[lanes.claim.submit(call) for call in calls]), 20)
-        assert [list(answer.jobs[0]) for answer in answers] == [[]] * 24
-    claiming = [lanes.claim.submit(call) for call in calls]
-    stored = lanes.insert.submit(InsertRequest("q", [new]))
-    answers = await asyncio.wait_for(asyncio.gather(*claiming), 20)
-    await asyncio.wait_for(stored, 20)
-    again = await asyncio.wait_for(lanes.claim.submit(calls[0]), 20)
-    assert sum(len(answer.jobs[0]) for answer in [*answers, again]) == 1
-    assert lanes.claim.length == 0
-    await lanes.close()
+    calls = [claim_of(number, 1_000) for number in range(24)]
+    async with lanes_on(tmp_path) as lanes:
+        for _ in range(3):  # the first looks into the file
+            answers = await asyncio.wait_for(asyncio.gather(*[lanes.claim.submit(call) for call in calls]), 20)
+            assert [list(answer.jobs[0]) for answer in answers] == [[]] * 24
+        claiming = [lanes.claim.submit(call) for call in calls]
+        stored = lanes.insert.submit(request(lanes))
+        answers = await asyncio.wait_for(asyncio.gather(*claiming), 20)
+        await asyncio.wait_for(stored, 20)
+        again = await asyncio.wait_for(lanes.claim.submit(calls[0]), 20)
+        assert sum(len(answer.jobs[0]) for answer in [*answers, again]) == 1
+        assert lanes.claim.length == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -5,6 +5,9 @@ while the loop is busy. Only COMMIT, which waits for the disk without that lock,
 disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
 result after the COMMIT, never before.
 
+What waits in the lanes joins as batches: when a transaction is about to begin, each batch is asked for its command, which has all
+that came by then, and takes its answer itself.
+
 A call that raises takes its transaction with it: everything is rolled back, the queue cache is read again, and the calls
 are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
 two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
@@ -162,9 +165,7 @@ class Writer:
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
         self._stale = False
-        self._crowded = (
-            False  # the last transaction was of several calls: what comes in the next turn shares the next one
-        )
+        self._crowded = False  # the last transaction was of several calls
         self._busy_since: float | None = None
         self._busy_pause_s = 0.0
         self._last_commit = -math.inf
@@ -201,11 +202,16 @@ class Writer:
         claim_follows = False
         for call in unbegun:
             begun = call.batch.begin()
-            if begun is not None:
+            if begun is None:
+                continue
+            try:
                 call.work = call.works[type(begun.command)](*astuple(begun.command))
-                call.alone = call.work.in_steps
-                claim_follows |= begun.claim_follows
-                self._waiting.append(call)
+            except Exception as error:  # noqa: BLE001 a bug: it must reach its own callers and no other
+                self._refuse([(call, None)], error)
+                continue
+            call.alone = call.work.in_steps
+            claim_follows |= begun.claim_follows
+            self._waiting.append(call)
         return claim_follows
 
     def _check_accepts(self) -> None:
@@ -226,6 +232,7 @@ class Writer:
     # --- turns ------------------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
+        """Under load a turn of the loop passes first: what is read in it shares the transaction, which costs more than the turn."""
         if not self._scheduled and not self._connection_in_use:
             self._turn_after(1 if self._crowded else 0)
 
@@ -434,8 +441,17 @@ class Writer:
 
     def _answer(self, carried: _Carried) -> None:
         for call, result in carried:
-            if call.answer(result):
+            try:
+                others_wait = call.answer(result)
+            except Exception as bug:  # noqa: BLE001 it must not keep back the other answers, nor stop the writer
+                others_wait = self._untold(call, bug)
+            if others_wait:
                 self._unbegun.append(cast("_BatchCall", call))
+
+    def _untold(self, call: _Call, bug: Exception) -> bool:
+        """Returns whether others may wait: a batch that didn't say so is asked."""
+        logger.error("store %s: an answer can't be given out", self._path, exc_info=bug)
+        return isinstance(call, _BatchCall)
 
     def _take_back(self, carried: _Carried, error: Exception) -> None:
         """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
@@ -478,7 +494,11 @@ class Writer:
 
     def _refuse(self, carried: _Carried, error: BaseException) -> None:
         for call, _ in carried:
-            if call.refuse(error):
+            try:
+                others_wait = call.refuse(error)
+            except Exception as bug:  # noqa: BLE001 as in `_answer`
+                others_wait = self._untold(call, bug)
+            if others_wait:
                 self._unbegun.append(cast("_BatchCall", call))
 
     def _roll_back(self) -> None:
