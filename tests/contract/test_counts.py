@@ -39,7 +39,7 @@ async def test_counts_follow_a_job_through_its_life(desk: Desk) -> None:
 
 
 async def test_future_jobs_are_counted_apart_until_they_are_due(desk: Desk) -> None:
-    """The number of pending jobs is exact at once; how many of them are due follows `advance_due`."""
+    """The number of pending jobs is exact at once; how many of them are due follows `AdvanceDue`."""
     await desk.insert(desk.job(), desk.job(delay_ms=1000), desk.job(delay_ms=2000))
 
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (3, 2)

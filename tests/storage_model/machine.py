@@ -1,6 +1,6 @@
 """The state machines: each rule is one operation, asked of both shards. They know the keys of all jobs ever made and the newest tokens.
 
-Not compared: what `advance_due` returns, and sweeps cut by a limit where stores may count other rows towards it, or take other ones
+Not compared: what `AdvanceDue` returns, and sweeps cut by a limit where stores may count other rows towards it, or take other ones
 of those that are equally late.
 """
 

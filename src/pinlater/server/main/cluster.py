@@ -208,7 +208,7 @@ class Cluster:
         return [self._work.last_minute, *told] if told else None
 
     def _changes_of_others(self, shard: str) -> Hashable | None:
-        """`SharedStore.follow`."""
+        """`OfSeveralServers.follow`."""
         told = [(link.nonce, link.told.changes.get(shard)) for link in self._links() if link.told is not None]
         return tuple(told) or None
 

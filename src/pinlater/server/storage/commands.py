@@ -507,7 +507,7 @@ class ChangeOwners(WriteCommand[bool]):
     owners: Owners
 
 
-# --- what only a store has that several servers use (`SharedShard`) -----------------------------------------------------------
+# --- what only a store has that several servers use (`OfSeveralServers`) -----------------------------------------------------------
 class AskShardTime(ReadCommand[ShardTime]):
     """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
 

@@ -1,6 +1,6 @@
 """What the memberships of all shared stores have in common: slots, their leases, and the time that the servers of a shard agree on.
 
-`interface.SharedShard` says what a lease promises.
+`interface.OfSeveralServers` says what a lease promises.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ WAKES = -6
 
 
 class Told(NamedTuple):
-    """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
+    """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `OfSeveralServers.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
     reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators. `work`: on each slice in the last
     minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue."""

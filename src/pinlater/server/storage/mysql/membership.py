@@ -1,4 +1,4 @@
-"""The membership of one server in a MySQL shard: the rows of its slot and its writers (`storage.interface.SharedShard`).
+"""The membership of one server in a MySQL shard: the rows of its slot and its writers (`interface.OfSeveralServers`).
 
 Each lease of a slot starts the numbers of its writers above all earlier ones. So the next transaction of a server that lost the slot,
 and still counts in an older range, is refused (`transaction`).

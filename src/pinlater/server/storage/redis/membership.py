@@ -1,4 +1,4 @@
-"""The membership of one server in a Redis shard: its entry among the servers and the keys of its writers (`storage.interface.SharedShard`).
+"""The membership of one server in a Redis shard: its entry among the servers and the keys of its writers (`interface.OfSeveralServers`).
 
 The key of each writer holds the lease, a random value that is new with each lease. So a script of a server that lost the slot finds
 another lease than its own, and refuses.

@@ -61,7 +61,7 @@ def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | 
 
 
 async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
-    """Does what `QueueStore.delete_queues` says."""
+    """Carries out `DeleteQueues`."""
     newest_ms = 0
     for start in range(0, len(names), _QUEUES_A_CALL):
         part = encode(list(names[start : start + _QUEUES_A_CALL]))

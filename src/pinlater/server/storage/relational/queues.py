@@ -18,7 +18,7 @@ def merged(given: Queue, looked: QueueLook) -> Queue:
 
 
 async def merge(dialect: Dialect, queues: Sequence[Queue], now_ms: int) -> list[Queue]:
-    """Does what `Shard.merge_queues` says. Nothing is locked or written if there is nothing to do."""
+    """Carries out `MergeQueues`. Nothing is locked or written if there is nothing to do."""
     table = dialect.queue_table()
     return [await _merge(table, queue, now_ms) for queue in queues]
 
@@ -32,7 +32,7 @@ async def _merge(table: QueueTable, given: Queue, now_ms: int) -> Queue:
 
 
 async def delete(dialect: Dialect, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-    """Does what `Shard.delete_queues` says. Forgets some old deletions."""
+    """Carries out `DeleteQueues`. Forgets some old deletions."""
     table = dialect.queue_table()
     gone: list[int] = []
     newest_ms = 0

@@ -74,7 +74,7 @@ class Counter:
         self.future_from_ms, self.future_from_exact = (self.mark_ms, False) if future else (NEVER_MS, True)
 
     def move_mark(self, now_ms: int) -> None:
-        """Takes the mark to now if that costs nothing: no future job lies between. `advance_due` does the rest."""
+        """Takes the mark to now if that costs nothing: no future job lies between. `AdvanceDue` does the rest."""
         if self.mark_ms < now_ms < self.future_from_ms:
             self.mark_ms, self.mark_id = now_ms, I64_MAX
 
