@@ -166,7 +166,7 @@ def claim_of(number: int, limit: int = 1) -> ClaimRequest:
 
 
 class BrokenBody(bytes):
-    """One that no one can measure, once its request waits."""
+    """One whose length can't be told once its request waits."""
 
     measured = 0
 
