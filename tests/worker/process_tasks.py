@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from pinlater.worker import Reject, Worker, current_job
+from pinlater.worker import Reject, Snooze, Worker, current_job
 
 worker = Worker("127.0.0.1:1")
 
@@ -26,6 +26,11 @@ def note(folder: str) -> None:
 @worker.task("p", process=True, attempts=1)
 def enqueue_a_note(folder: str) -> None:
     note.enqueue(folder)
+
+
+@worker.task("p", process=True)
+def put_off(seconds: int) -> Snooze:
+    return Snooze(seconds)
 
 
 @worker.task("p", process=True, attempts=9)

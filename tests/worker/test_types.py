@@ -7,7 +7,7 @@ from typing import assert_type
 import pytest
 
 from pinlater.client import ClaimedJob, Job, Placed
-from pinlater.worker import JobContext, Task, Worker
+from pinlater.worker import JobContext, Snooze, Task, Worker
 
 worker = Worker("127.0.0.1:1")
 
@@ -30,6 +30,12 @@ def without(to: str, *, urgent: bool = False) -> None: ...
 def at_times(job: JobContext) -> None: ...
 
 
+@worker.cron("* * * * *", name="later")
+@worker.task("q")
+def may_be_put_off() -> Snooze | None:
+    return Snooze(30)
+
+
 def test_enqueue_takes_the_arguments_without_the_job() -> None:
     assert_type(with_context.job("ada", copies=2), Job)
     assert with_context.job("ada", copies=2).body == b'{"to":"ada","copies":2}'
@@ -49,6 +55,11 @@ def test_wrong_arguments_are_an_error_for_the_type_checker_and_python() -> None:
         without()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         with_context.job(to=7)  # type: ignore[arg-type]
+
+
+def test_a_task_may_return_when_it_runs_again() -> None:
+    assert_type(may_be_put_off(), Snooze | None)
+    assert may_be_put_off().delay_ms == 30_000  # type: ignore[union-attr]
 
 
 def test_calling_a_task_calls_its_function() -> None:

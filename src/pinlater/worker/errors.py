@@ -1,5 +1,5 @@
-"""What a task may raise to decide how its job continues, and what the worker raises. Any other exception of a task is a failure, which uses
-up an attempt."""
+"""What a task may raise or return to decide how its job continues, and what the worker raises. Any other exception of a task is a failure,
+which uses up an attempt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _with_hints(init: Callable[P, None]) -> Callable[P, None]:
 
 
 class Reject(Exception):
-    """Gives up at once: the job becomes FAILED, whatever attempts it has left."""
+    """Gives up at once: the job becomes FAILED, whatever attempts it has left. A task raises or returns it."""
 
     __module__ = "pinlater"
 
@@ -38,7 +38,7 @@ class Reject(Exception):
 class Retry(Exception):
     """Fails this attempt and runs the job again after `after` (seconds, a timedelta or text such as `5m`), if an attempt is left.
 
-    For what says itself when to come back, as HTTP 429 does. The job's retry policy is not asked.
+    For what says itself when to come back, as HTTP 429 does. The job's retry policy is not asked. A task raises or returns it.
     """
 
     __module__ = "pinlater"
@@ -52,7 +52,10 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Runs the job again after `delay` (seconds, a timedelta or text such as `5m`) without spending an attempt."""
+    """Runs the job again after `delay` (seconds, a timedelta or text such as `5m`) without spending an attempt.
+
+    A task raises or returns it.
+    """
 
     __module__ = "pinlater"
 

@@ -201,7 +201,7 @@ class Worker:
 
         A coroutine runs on the event loop and must not block it; a plain function runs in a thread, or with `process` in a child process.
         The parameters are the job's body, except for one of the type `JobContext` or `ClaimedJob`, best the first, which the worker
-        passes. A function that returns has succeeded.
+        passes. A function that returns has succeeded, unless it returns a `Snooze`, `Retry` or `Reject`, which is the same as raising it.
 
         A `default` task also takes the queue's jobs that name no task; a queue's only task is its default. `attempts`, `priority` and
         `claim_timeout` apply to the jobs that the task enqueues; None leaves attempts and claim timeout to the queue. Durations are

@@ -16,8 +16,10 @@ from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
 from pinlater.worker._attempts.bodies import codec_of
 from pinlater.worker._attempts.endings import ending_of
 from pinlater.worker.context import JobContext, set_current
-from pinlater.worker.errors import CantDecode
+from pinlater.worker.errors import CantDecode, Reject, Retry, Snooze
 from pinlater.worker.tasks import Task
+
+_ENDINGS = (Reject, Retry, Snooze)
 
 
 def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
@@ -25,7 +27,9 @@ def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> At
     process = os.getpid()
     set_current(context)
     try:
-        _check_has_run(task, task.function(**_arguments(task, attempt, context)))
+        returned = task.function(**_arguments(task, attempt, context))
+        _check_has_run(task, returned)
+        _raise_returned(returned)
     except BaseException as error:  # noqa: BLE001 - see above
         _exit_if_forked(process)
         return _result(error, task, attempt, context)
@@ -37,7 +41,7 @@ async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobCo
     """Awaits a coroutine. A cancellation is a failure here; the caller knows whether it came from outside."""
     set_current(context)
     try:
-        await _in_this_process(task.function(**_arguments(task, attempt, context)))
+        _raise_returned(await _in_this_process(task.function(**_arguments(task, attempt, context))))
     except BaseException as error:  # noqa: BLE001 - see above
         return _result(error, task, attempt, context)
     return _result(None, task, attempt, context)
@@ -75,6 +79,12 @@ def _in_this_process(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any,
 def _exit_if_forked(process: int) -> None:
     if os.getpid() != process:
         os._exit(0)
+
+
+def _raise_returned(returned: object) -> None:
+    """Raises what the function has returned, if it is one of the values that a task raises or returns to decide how its job continues."""
+    if isinstance(returned, _ENDINGS) or (isinstance(returned, type) and issubclass(returned, _ENDINGS)):
+        raise returned
 
 
 def _check_has_run(task: Task[..., Any], returned: object) -> None:
