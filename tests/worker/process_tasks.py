@@ -28,6 +28,11 @@ def enqueue_a_note(folder: str) -> None:
     note.enqueue(folder)
 
 
+@worker.task("p", process=True, attempts=1)
+def tell_cron_time() -> None:
+    raise Reject(str(current_job().cron_time))
+
+
 @worker.task("p", process=True)
 def put_off(seconds: int) -> Snooze:
     return Snooze(seconds)

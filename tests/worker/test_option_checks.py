@@ -303,12 +303,6 @@ def test_an_option_that_cron_does_not_have_says_what_to_write(option: str, told:
         Worker().cron("* * * * *", **{option: 3})(_sweep)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("name", "written"), [("@daily", "0 0 * * *"), ("@Hourly", "0 * * * *")])
-def test_a_name_for_a_cron_expression_says_what_to_write(name: str, written: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"not a cron expression: {name!r}: write {written!r}")):
-        Worker().cron(name)(_sweep)
-
-
 def test_a_state_or_a_unique_key_of_the_wrong_type_is_named() -> None:
     key: Any = UniqueKey("k", "TIME", 5)  # type: ignore[arg-type]
     for_an_hour: Any = UniqueKey("k", UniqueScope.TIME, "1h")  # type: ignore[arg-type]

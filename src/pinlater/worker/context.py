@@ -15,6 +15,7 @@ from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
 from pinlater.domain.job import PROGRESS_MARK, Outcome
 from pinlater.worker.durations import as_delay_ms, as_time_ms
+from pinlater.worker.envelope import CRON_TIME_HEADER, cron_time_of
 from pinlater.worker.errors import ClaimLost
 
 # Makes the body of the next attempt of a value, for the method of that name. Raises TypeError if the task can't be called with it.
@@ -80,6 +81,15 @@ class JobContext:
     def headers(self) -> Mapping[str, str]:
         """The producer's headers."""
         return self.job.headers
+
+    @property
+    def cron_time(self) -> datetime | None:
+        """The planned time of the firing that enqueued the job, in the zone of its cron entry; None if no entry enqueued it.
+
+        It stays the same if the firing was enqueued late, and in each attempt.
+        """
+        text = self.headers.get(CRON_TIME_HEADER)
+        return None if text is None else cron_time_of(text)
 
     @property
     def time_left_ms(self) -> int | None:

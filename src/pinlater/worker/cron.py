@@ -7,8 +7,8 @@ Workers store nothing about firings. A worker that starts looks back up to `look
 Weakness: a key ends long before the next firing of a daily entry, so a worker cannot tell a new entry from one whose worker was down.
 A new entry makes firings of the look-back, too, unless it skips missed ones.
 
-Expressions have five fields (minute, hour, day, month, weekday), or six with seconds first, as in Debian's cron. `_cron/expression.py` has
-the rule for changes of a zone's clock.
+Expressions have five fields (minute, hour, day, month, weekday), or six with seconds first, as in Debian's cron, or are names such as
+`@daily`. `_cron/expression.py` has the rule for changes of a zone's clock. A header of the job has the planned time of its firing.
 
 An operator may correct the worker's clock. After a step forward, the skipped firings count as missed. After a step back, the entry goes on
 from the new time and logs that; firings that were made too early are not made again while their keys last.
@@ -30,7 +30,8 @@ from pinlater.domain.job import UNIQUE_FOR_MS_MAX
 from pinlater.domain.setting_types import check_yes_or_no
 from pinlater.worker._cron.expression import Expression
 from pinlater.worker.durations import Duration, as_duration_ms
-from pinlater.worker.tasks import Task
+from pinlater.worker.envelope import CRON_TIME_HEADER, cron_time_text
+from pinlater.worker.tasks import Producer, Task
 
 _MISSED_MAX = 1_000
 _FIRINGS_MAX = 10_000
@@ -120,6 +121,11 @@ class Cron:
                 "a run with `queues=` that leaves its queue out counts them as missed"
             )
         return firings
+
+    def producer(self, firing: datetime) -> Producer[...]:
+        """Returns what makes the job of a firing, which knows its time."""
+        unique = self.key(firing) if self.overlap else UniqueKey(f"cron:{self.name}")
+        return self.task.using(unique=unique, headers={CRON_TIME_HEADER: cron_time_text(firing, self.zone)})
 
     def key(self, firing: datetime) -> UniqueKey:
         """The unique key that makes a firing one job."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -20,6 +22,7 @@ from pinlater.client.values import Job
 from pinlater.domain.job import TASK_HEADER as TASK_HEADER
 
 CONTENT_TYPE_HEADER = "content-type"
+CRON_TIME_HEADER = "pinlater-cron-time"
 RESERVED_HEADERS = (TASK_HEADER, CONTENT_TYPE_HEADER)
 """The headers of the envelope. All others are the producer's."""
 _JSON = "application/json"
@@ -52,6 +55,25 @@ def headers_for(task: str, content_type: str, headers: Mapping[str, str] | None)
     if content_type:
         envelope[CONTENT_TYPE_HEADER] = content_type
     return {**(headers or {}), **envelope}
+
+
+def cron_time_text(firing: datetime, zone: ZoneInfo) -> str:
+    """Returns the header's value for a firing: its time in the zone of the entry, with the zone's name in brackets (RFC 9557)."""
+    name = f"[{zone.key}]" if zone.key else ""
+    return firing.astimezone(zone).isoformat() + name
+
+
+def cron_time_of(text: str) -> datetime:
+    """Returns the time in the zone that the header names; with the offset alone if this machine does not know the zone, and in UTC
+    without an offset. Raises ValueError if the text is not a time."""
+    moment, _, zone = text.removesuffix("]").partition("[")
+    time = datetime.fromisoformat(moment)
+    if time.tzinfo is None:
+        return time.replace(tzinfo=UTC)
+    try:
+        return time.astimezone(ZoneInfo(zone)) if zone else time
+    except (KeyError, ValueError, OSError):
+        return time
 
 
 def sealed(task: str, content_type: str, headers: Mapping[str, str] | None, body: bytes) -> bytes:

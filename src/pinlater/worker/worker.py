@@ -259,6 +259,7 @@ class Worker:
     ) -> Callable[[Callable[[], R] | Callable[[JobContext], R] | Task[[], R]], Task[[], R]]:
         """Enqueues the decorated function, or task, when the expression fires: `@worker.cron("*/5 * * * *", tz="Europe/Berlin")`.
 
+        The expression has five or six fields (seconds first), or is a name such as `@daily`. `JobContext.cron_time` is the planned time.
         A plain function becomes a task of `queue` first, with `options` as for `task`. Many workers may have the same entry: each firing
         is one job. `name` is the entry's, not the task's, whose name it is by default. `missed` says what happens to firings up to
         `look_back` ago that no worker made, also before the first start of a new entry: "latest", the default, "skip" or "all". Unless it

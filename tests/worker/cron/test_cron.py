@@ -98,7 +98,14 @@ def test_a_skipped_time_fires_after_the_gap_and_a_repeated_one_fires_once() -> N
     ("expression", "tz", "says"),
     [
         ("* * *", "UTC", "not a cron expression: .* it has 3 fields, not five, or six with the seconds first"),
-        ("@daily", "UTC", r"write '0 0 \* \* \*'"),
+        ("@reboot", "UTC", "'@reboot': a start is no time: call the function before worker.run\\(\\)"),
+        ("@every 5m", "UTC", r"'@every 5m': write '\*/5 \* \* \* \*', for example"),
+        ("@dayly", "UTC", "'@dayly' is none of the names @hourly, .*, @annually; did you mean @daily\\?"),
+        (
+            "@noon",
+            "UTC",
+            "'@noon' is none of the names @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually$",
+        ),
         ("61 * * * *", "UTC", "'61"),
         ("* * * * *", "Berlin", "no such time zone"),
     ],
@@ -106,6 +113,24 @@ def test_a_skipped_time_fires_after_the_gap_and_a_repeated_one_fires_once() -> N
 def test_invalid_cron_entries_are_refused_at_registration(expression: str, tz: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         entry(expression, tz=tz)
+
+
+@pytest.mark.parametrize(
+    ("name", "expression"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+        ("@Daily", "0 0 * * *"),
+    ],
+)
+def test_a_name_fires_as_the_expression_that_it_stands_for(name: str, expression: str) -> None:
+    named, written = (entry(text, tz="America/New_York").after(NOON) for text in (name, expression))
+    assert [next(named) for _ in range(5)] == [next(written) for _ in range(5)]
 
 
 def test_a_cron_expression_that_is_no_text_is_refused() -> None:

@@ -129,7 +129,7 @@ class StuckTask:
     def __init__(self) -> None:
         self.given_up: list[str] = []
 
-    def using(self, *, unique: UniqueKey) -> StuckTask:
+    def using(self, *, unique: UniqueKey, headers: object) -> StuckTask:
         self._key = unique.key
         return self
 

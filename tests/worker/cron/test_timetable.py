@@ -85,7 +85,7 @@ class SimulatedSchedule:
             raise EndOfTime
 
     # --- the task that it enqueues --------------------------------------------------------------------------------------
-    def using(self, *, unique: UniqueKey) -> SimulatedSchedule:
+    def using(self, *, unique: UniqueKey, headers: object) -> SimulatedSchedule:
         self._key = unique
         return self
 

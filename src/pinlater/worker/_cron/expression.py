@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
@@ -23,7 +24,7 @@ from pinlater.domain.wording import counted
 
 _SECOND, _STEP = timedelta(seconds=1), timedelta(hours=12)
 _HOURS = 24
-# Names that cron has for some expressions, with what they stand for.
+# The names that cron has for some expressions, with what they stand for.
 _NAMED = {
     "@hourly": "0 * * * *",
     **dict.fromkeys(("@daily", "@midnight"), "0 0 * * *"),
@@ -34,18 +35,18 @@ _NAMED = {
 
 
 class Expression:
-    """A cron expression of five fields, or six with seconds first. Raises ValueError, and TypeError for what is no text."""
+    """A cron expression: five fields, six with seconds first, or a name such as `@daily`. Raises ValueError or TypeError."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers have a type checker
             raise TypeError(f"a cron expression must be a text such as '*/5 * * * *', not {text!r}")
+        if text.startswith("@"):
+            text = _named(text)
         try:
             parsed = CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - cronsim computes without zones
         except CronSimError as error:
             number = len(text.split())
             wanted = "not five, or six with the seconds first"
-            if text.lower() in _NAMED:
-                raise ValueError(f"not a cron expression: {text!r}: write {_NAMED[text.lower()]!r}") from error
             why = str(error) if number in (5, 6) else f"it has {counted(number, 'field')}, {wanted}"
             raise ValueError(f"not a cron expression: {text!r}: {why}") from error
         self.text = text
@@ -56,6 +57,21 @@ class Expression:
     def after(self, moment: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         """The firings later than `moment`, in order, in UTC."""
         return _Walk(self, zone, moment).firings()
+
+
+def _named(name: str) -> str:
+    """Returns the expression that a name stands for. Raises ValueError that says what to write instead."""
+    known = _NAMED.get(name.lower())
+    if known is not None:
+        return known
+    why = f"{name!r} is none of the names {', '.join(_NAMED)}"
+    if name.lower() == "@reboot":
+        why = f"{name!r}: a start is no time: call the function before worker.run()"
+    elif name.lower().startswith("@every"):
+        why = f"{name!r}: write '*/5 * * * *', for example"
+    elif near := get_close_matches(name.lower(), _NAMED, n=1):
+        why += f"; did you mean {near[0]}?"
+    raise ValueError(f"not a cron expression: {why}")
 
 
 class _Walk:

@@ -24,7 +24,7 @@ from pinlater.client import _calls
 from pinlater.client._client_call import ClientCall
 from pinlater.client.batching import Placed
 from pinlater.client.errors import AccessDenied, PinLaterError, RequestKeyConflict, UnknownMethod
-from pinlater.client.values import JobInfo, UniqueKey
+from pinlater.client.values import JobInfo
 from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.job import JobState
 from pinlater.worker.cron import Cron, Missed
@@ -64,7 +64,7 @@ class Firings:
     async def enqueue(self, firing: datetime) -> Placed:
         """Stores the firing's job. If the entry has no overlap, and its job waits or runs, this is that job."""
         if self._entry.overlap:
-            placed = await self._entry.task.using(unique=self._entry.key(firing)).enqueue_async()
+            placed = await self._entry.producer(firing).enqueue_async()
         else:
             placed = await self._alone(firing)
         self._last = placed.descriptor
@@ -93,7 +93,7 @@ class Firings:
     async def _alone(self, firing: datetime) -> Placed:
         entry = self._entry
         assert self._ask is not None  # noqa: S101 - a worker gives it
-        job = entry.task.using(unique=UniqueKey(f"cron:{entry.name}")).job()
+        job = entry.producer(firing).job()
         of_entry = sha256(entry.name.encode()).hexdigest()
         key = f"{round(firing.astimezone(UTC).timestamp() * 1000):012x}{of_entry[:12]}"
         try:
