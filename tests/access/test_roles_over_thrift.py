@@ -58,6 +58,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
     }
     others: dict[str, dict[str, Any]] = {
         "createQueue": {"name": queue},
+        "ensureQueue": {"name": queue},
         "deleteQueue": {"name": queue, "password": ""},
         "getQueueNames": {},
         "getServerInfo": {},

@@ -23,7 +23,7 @@ STATUS = "é" * 3_000
 LONG_QUEUE = "q" * QUEUE_NAME_CHARS_MAX
 
 
-async def small_answers(start: Start, shards: int = 1, **jobs: int) -> Wire:
+async def small_answers(start: Start, shards: int = 1, **jobs: Any) -> Wire:
     """A connection to a server whose answers have up to `BYTES_MAX` bytes, with the queues `q` and `LONG_QUEUE`."""
     running = await start(
         shards,

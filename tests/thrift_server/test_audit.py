@@ -39,6 +39,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
     names = [f"{queue}:s1:p1:{number}" for number in range(3)]
     return {
         "createQueue": {"name": queue},
+        "ensureQueue": {"name": queue},
         "deleteQueue": {"name": queue, "password": SECRET},
         "configureQueue": {"queue": queue, "config": types.QueueConfig(max_jobs_per_second=2.5, max_backlog=7)},
         "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},
@@ -230,6 +231,17 @@ async def test_a_refusal_is_a_line_too(desk: ThriftServerUnderTest, lines: Lines
     await (await desk.connect()).call(method, **calls()[method])
     assert lines.only["outcome"] == ("PASSWORD_INVALID" if method == "deleteQueue" else "QUEUE_NOT_FOUND")
     assert "jobs" not in lines.only
+
+
+async def test_a_queue_that_a_task_may_not_create_has_no_entry(desk: ThriftServerUnderTest) -> None:
+    """Tasks ask again; their refusals would push other entries out of the audit."""
+
+    async def refuse(name: str, *arguments: Any, **named: Any) -> None:
+        raise QueueNotFound.of("emails")
+
+    desk.operations.before = refuse
+    await (await desk.connect()).call("ensureQueue", name="emails")
+    assert desk.operations.noted == []
 
 
 async def test_a_failure_of_ours_and_an_overload_are_lines_too(start: Any, lines: Lines) -> None:

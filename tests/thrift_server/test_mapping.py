@@ -27,6 +27,7 @@ ACKS = SENT["ackJobs"]["request"]
 
 ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "createQueue": ("create_queue", ("emails",), {}),
+    "ensureQueue": ("create_queue", ("emails",), {"for_task": True}),
     "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
     "enqueueJobs": ("enqueue", (SENT["enqueueJobs"]["request"], ANY), {}),
     "dequeueJobs": ("dequeue", (WORKER, SENT["dequeueJobs"]["request"]), {}),
@@ -244,6 +245,7 @@ DETAILS_OF_A_SHARD = {
 }
 ANSWERED: dict[str, Any] = {
     "createQueue": None,
+    "ensureQueue": None,
     "deleteQueue": None,
     "enqueueJobs": {"descriptors": [DESCRIPTOR], "existing": [0]},
     "dequeueJobs": {

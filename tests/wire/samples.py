@@ -70,6 +70,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
     config = types.QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5, True)
     return {
         "createQueue": {"name": "emails"},
+        "ensureQueue": {"name": "emails"},
         "deleteQueue": {"name": "emails", "password": "secret"},
         "enqueueJobs": {"request": types.EnqueueRequest("emails", [full_job()], "key", True)},
         "dequeueJobs": {"request": types.DequeueRequest("emails", 10, _acks(), True, 0.5, 250, 7, _worker())},

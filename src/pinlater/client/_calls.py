@@ -42,6 +42,10 @@ def create_queue(name: str) -> ClientCall[None]:
     return ClientCall("createQueue", (name,), _nothing, Resend.SAFE)
 
 
+def ensure_queue(name: str) -> ClientCall[None]:
+    return ClientCall("ensureQueue", (name,), _nothing, Resend.SAFE)
+
+
 def delete_queue(name: str, password: str) -> ClientCall[None]:
     return ClientCall("deleteQueue", (name, password), _nothing)
 

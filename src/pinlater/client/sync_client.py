@@ -46,6 +46,13 @@ class Client(SyncClientBase):
         """Makes the queue; if it exists already nothing happens."""
         self._run(_calls.create_queue(name))
 
+    def ensure_queue(self, name: str) -> None:
+        """Makes the queue of a task, as tasks and workers do by themselves; if it exists already nothing happens.
+
+        Raises QueueNotFound if the server forbids it (the setting `jobs.auto_create`), or if the queue was deleted within the last day.
+        """
+        self._run(_calls.ensure_queue(name))
+
     def delete_queue(self, name: str, password: str) -> None:
         """Removes the queue with all its jobs; needs the server's admin password."""
         self._run(_calls.delete_queue(name, password))

@@ -81,6 +81,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "heartbeatClaims": _WORK,
     "releaseJobs": _WORK,
     "createQueue": frozenset({Role.PRODUCE, Role.WORK, Role.OPERATE}),
+    "ensureQueue": frozenset({Role.PRODUCE, Role.WORK, Role.OPERATE}),
     "configureQueue": _OPERATE,
     "pauseQueue": _OPERATE,
     "resumeQueue": _OPERATE,

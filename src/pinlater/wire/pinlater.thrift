@@ -1150,6 +1150,10 @@ service PinLater {
 
   void resumeQueue(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
 
+  // Creates the queue of a task, as clients do for tasks that are enqueued and workers that start. Where the queue exists nothing happens.
+  // QUEUE_NOT_FOUND with the reason if the setting jobs.auto_create is false, or if the queue was deleted within the last day.
+  void ensureQueue(1: RequestContext requestContext, 2: string name) throws (1: PinLaterException e)
+
   // An empty list asks for all queues. Never scans jobs.
   list<QueueStats> getQueueStats(1: RequestContext requestContext, 2: list<string> queueNames) throws (1: PinLaterException e)
 

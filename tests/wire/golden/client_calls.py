@@ -213,4 +213,5 @@ CALLS: Sequence[ClientCall] = (
     *_short_and_full("getBulkRuns", lambda to: to.bulk_runs(), lambda to: to.bulk_runs("mail", "audio")),
     *_short_and_full("listBulkRuns", lambda to: to.list_bulk_runs(), lambda to: to.list_bulk_runs("mail", "audio")),
     *_only("getServerInfo", lambda to: to.server_info()),
+    *_only("ensureQueue", lambda to: to.ensure_queue("mail")),
 )

@@ -47,6 +47,8 @@ class JobSettings:
     deletes for good are possible."""
     max_queues: int = 10_000
     """Most queues; createQueue of one more is refused."""
+    auto_create: bool = True
+    """Whether tasks and workers create the queues that they need. Commands and clients that are asked to create a queue always may."""
     max_header_bytes: int = 16 * 1024
     """Most bytes of one job's headers, names and values together."""
     max_unique_key_bytes: int = 256

@@ -48,6 +48,7 @@ from pinlater.server.storage.commands import (
     MergeQueues,
     create_queues,
 )
+from pinlater.server.storage.values import DELETION_KEPT_MS
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated import structs
 
@@ -71,6 +72,8 @@ class Queues:
         metrics: Metrics,
         clock: Clock,
         rates: Callable[[str], Rates],
+        *,
+        auto_create: bool,
     ) -> None:
         self._shards = shards
         self._queue_cache = queue_cache
@@ -79,14 +82,18 @@ class Queues:
         self._metrics = metrics
         self._clock = clock
         self._rates = rates
+        self._auto_create = auto_create
         self.waiting_elsewhere: Callable[[str], int] = lambda _: 0  # dequeues that wait at other servers of the shards
 
-    async def create_queue(self, name: str) -> None:
+    async def create_queue(self, name: str, *, for_task: bool = False) -> None:
         """Makes it on every shard; if it exists nothing happens. Unreachable shards get it when they are back.
 
         A shard on which it was deleted since makes it only with a life that is later, which it is given if this call is young: one
         that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then, and `RequestTooOld` if it stood
         still before it began to make any.
+
+        `for_task`: a task or its worker needs the queue, and no person or program has asked to create it. Raises `QueueNotFound` then if
+        the settings forbid that, or if the queue was deleted within the last day.
         """
         check_queue_name(name)
         began_s = self._clock.monotonic()
@@ -99,9 +106,13 @@ class Queues:
         known = self._queue_cache.queues.get(name)
         # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
         life = known.life if known is not None and not away else Life(self._later_than(known))
+        if for_task and known is None:
+            await self._check_for_task(name)
         with contextlib.nullcontext() if known is not None else self._telling():
             queue = await self._create(name, life)
         while queue.life.over:
+            if for_task:
+                raise _deleted_lately(name)
             if self._is_old(began_s):
                 raise OutcomeUnknown(f"This request took so long that queue {name} was deleted meanwhile")
             with self._telling():
@@ -111,16 +122,31 @@ class Queues:
                 await shard.store.submit(MergeQueues([queue], self._clock.now_ms()))
         self._queue_cache.add(queue)
 
+    async def _check_for_task(self, name: str) -> None:
+        """Raises `QueueNotFound` unless a task may create this queue.
+
+        Shards remember deletions for a day. A creation of a day ago is refused by those that remember one, and the queue counts as deleted
+        if all refuse it. Weakness: a shard that was added after the deletion does not know of it, so that the queue is created.
+        """
+        if not self._auto_create:
+            raise adding(QueueNotFound.of(name), "; tasks create no queues on this server (setting jobs.auto_create)")
+        with self._telling():
+            found = await self._create_on_each(name, Life(self._clock.now_ms() - DELETION_KEPT_MS))
+        if all(queue.life.over for queue in found):
+            raise _deleted_lately(name)
+
     async def _create(self, name: str, life: Life) -> Queue:
         """What the shards in reach have then; its life is `over` if one of them has deleted it since."""
+        found = await self._create_on_each(name, life)
+        refused = [queue for queue in found if queue.life.over]
+        return reduce(Queue.newest, refused or found)
 
+    async def _create_on_each(self, name: str, life: Life) -> list[Queue]:
         async def create(shard: ShardLanes) -> Queue:
             [queue] = await shard.store.submit(create_queues([name], self._clock.now_ms(), life=life))
             return queue
 
-        found = await self._on_each("createQueue", create)
-        refused = [queue for queue in found if queue.life.over]
-        return reduce(Queue.newest, refused or found)
+        return await self._on_each("createQueue", create)
 
     def _later_than(self, queue: Queue | None) -> int:
         """Now, or later if the queue carries times of a clock that is ahead."""
@@ -292,6 +318,12 @@ class Queues:
             incomplete or None,
             lower_limit(self._dispatcher.limits.of_file(name), queue.config.max_jobs_per_second if queue else None),
         )
+
+
+def _deleted_lately(name: str) -> QueueNotFound:
+    return adding(
+        QueueNotFound.of(name), "; it was deleted within the last day, and tasks do not create it again so soon"
+    )
 
 
 def check_config(config: QueueConfig) -> None:

@@ -58,7 +58,9 @@ class Service(Parts):
         self.body_limit = body_limit = BodyLimit(shards, settings.max_body_bytes)
         self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
 
-        self.queues = Queues(shards, queue_cache, dispatcher, passwords, metrics, clock, rates)
+        self.queues = Queues(
+            shards, queue_cache, dispatcher, passwords, metrics, clock, rates, auto_create=settings.auto_create
+        )
         self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
         self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)

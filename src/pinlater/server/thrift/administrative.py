@@ -45,12 +45,14 @@ class Administrative(NamedTuple):
     `affected`: how many jobs the answer says were affected; None if it says nothing of that.
     `answered`: fields of the answer.
     `takes_password`: whether the admin password may take the place of a role.
+    `tells_refusals`: whether listeners learn of refused calls. Not if programs repeat such calls, which would push out other entries.
     """
 
     asked: Callable[[Any], Fields]
     affected: Callable[[Any], int] | None = None
     answered: Callable[[Any], Fields] = _nothing
     takes_password: bool = False
+    tells_refusals: bool = True
 
 
 def given(request: Any, *fields: str) -> Fields:
@@ -79,10 +81,11 @@ def succeeded(call: AdministrativeCall, answer: object) -> AdministrativeChange:
 
 
 def refused(call: AdministrativeCall, error: PinLaterError) -> AdministrativeChange | None:
-    """The call was answered with an error. None for a caller without rights, who could fill memories with it: the log has it."""
+    """The call was answered with an error. None if listeners are not told, as of a caller without rights, who could fill memories with
+    it: the log has it."""
     code = code_of(error).name
     _log(call, {"outcome": code, "detail": error.detail})
-    if isinstance(error, TokenInvalid | TokenRequired):
+    if isinstance(error, TokenInvalid | TokenRequired) or not call.shown.tells_refusals:
         return None
     return _change(call, _outcome_of(error), code if error.detail in ("", code) else f"{code} {error.detail}")
 

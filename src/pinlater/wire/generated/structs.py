@@ -1904,6 +1904,19 @@ REQUIRED[resumeQueue_args] = ('context', 'queue')
 RESULTS["resumeQueue"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
+class ensureQueue_args(Arguments):
+    context: RequestContext = NOT_SENT
+    name: str = NOT_SENT
+
+
+SPECS[ensureQueue_args] = _spec(
+    (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
+    (2, STRING, "name", "UTF8", "name"),
+)
+REQUIRED[ensureQueue_args] = ('context', 'name')
+RESULTS["ensureQueue"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+
+
 class getQueueStats_args(Arguments):
     context: RequestContext = NOT_SENT
     queues: Sequence[str] = NOT_SENT

@@ -74,6 +74,23 @@ async def queues(to: ScenarioRecorder) -> None:
     await to.call("getQueueNames", "without it")
 
 
+@scenario()
+async def queues_of_tasks(to: ScenarioRecorder) -> None:
+    await to.call("ensureQueue", "a new one", name="mail")
+    await to.call("ensureQueue", "one that exists", name="mail")
+    await to.call("ensureQueue", "a name with a hyphen", name="mail-2")
+    await to.call("deleteQueue", name="mail", password=ADMIN_PASSWORD)
+    await to.call("ensureQueue", "one that was deleted", name="mail")
+    await to.call("createQueue", "one that was deleted", name="mail")
+    await to.call("ensureQueue", "one that exists again", name="mail")
+    await to.call("deleteQueue", "again", name="mail", password=ADMIN_PASSWORD)
+    await to.do("advance 86400000")
+    await to.call("ensureQueue", "one that was deleted a day ago", name="mail")
+    await to.do("advance 10")
+    await to.call("ensureQueue", "one that was deleted more than a day ago", name="mail")
+    await to.call("getQueueNames")
+
+
 @scenario("without a password")
 async def queues_without_a_password(to: ScenarioRecorder) -> None:
     await to.call("getServerInfo", "it does not say that it deletes queues")

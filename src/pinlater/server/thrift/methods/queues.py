@@ -35,6 +35,10 @@ async def _create_queue(service: Service, call: structs.createQueue_args) -> Non
     await service.queues.create_queue(call.name)
 
 
+async def _ensure_queue(service: Service, call: structs.ensureQueue_args) -> None:
+    await service.queues.create_queue(call.name, for_task=True)
+
+
 async def _delete_queue(service: Service, call: structs.deleteQueue_args) -> None:
     """A caller without the role may know the admin password, which decides as it does without access control."""
     known = known_caller_of(call)
@@ -89,6 +93,12 @@ async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -
 
 METHODS = [
     ServedMethod("createQueue", handle=_create_queue, queues=_queue_named, administrative=Administrative(_name_asked)),
+    ServedMethod(
+        "ensureQueue",
+        handle=_ensure_queue,
+        queues=_queue_named,
+        administrative=Administrative(_name_asked, tells_refusals=False),
+    ),
     ServedMethod(
         "deleteQueue",
         handle=_delete_queue,
