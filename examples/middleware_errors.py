@@ -33,7 +33,6 @@ def charge(card: str) -> None:
 
 async def main() -> None:
     """Charges one bill; the other fails three times and is reported once."""
-    await worker.create_queues_async()
     await charge.enqueue_many_async([charge.job("valid"), charge.job("expired")])
     await worker.run_until_idle()
 

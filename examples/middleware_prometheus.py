@@ -44,7 +44,6 @@ async def weigh(grams: int) -> None:
 
 async def main() -> None:
     """Weighs three parcels, of which one fails."""
-    await worker.create_queues_async()
     await weigh.enqueue_many_async([weigh.job(500), weigh.job(20), weigh.job(-1)])
     await worker.run_until_idle()
     for outcome in ("succeeded", "failed"):

@@ -34,7 +34,6 @@ async def send_mail(to: str) -> None:
 async def main() -> None:
     """Enqueues jobs, runs the worker until all have ended, and prints what happened."""
     async with AsyncClient() as client:
-        await worker.create_queues_async()
         mails = ["ada@example.org", "grace@example.org", "example.org"]
         placed = [
             *await make_thumbnail.enqueue_many_async(make_thumbnail.job(f"{number}.png") for number in range(3)),

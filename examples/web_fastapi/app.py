@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, HTTPException, Request, Response
-from tasks import Signup, report, welcome, worker
+from tasks import Signup, report, welcome
 
 from pinlater import AsyncClient
 from pinlater.client.errors import WorldError
@@ -19,7 +19,6 @@ from pinlater.client.errors import WorldError
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """A client for reading jobs; tasks have their own client for enqueues."""
-    await worker.create_queues_async()
     async with AsyncClient() as client:
         app.state.client = client
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -18,9 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests import structs as t
-from tests.cli.conftest import COMMAND, Pinlater
-from tests.client.fake_server import FakeServer
+from tests.cli.conftest import COMMAND, PASSWORD, Pinlater
 from tests.databases.ports import free_port
 
 MODULE = """
@@ -306,11 +303,11 @@ def test_log_lines_say_which_job_they_are_about_in_threads_and_processes_too(
         assert entry["job"].startswith(workers.queue)
 
 
-def test_missing_queues_are_created_at_the_start_if_asked(workers: Workers, pinlater: Pinlater, queue: str) -> None:
+def test_missing_queues_are_created_at_the_start(workers: Workers, pinlater: Pinlater, queue: str) -> None:
     """By every process of a supervisor alike."""
     workers.change_queue(f"{queue}_new")
-    workers.start("--processes", "2", "--create-queues")
-    wait_for(lambda: len(workers.logged("worker started")) == 2)
+    workers.start("--processes", "2")
+    wait_for(lambda: bool(workers.logged(f"queue {workers.queue}: created, since it did not exist")))
     workers.enqueue("x")
     wait_for(lambda: len(workers.ran("x")) == 1)
     assert workers.logged("can't claim") == []
@@ -318,28 +315,16 @@ def test_missing_queues_are_created_at_the_start_if_asked(workers: Workers, pinl
 
 def test_a_worker_without_its_queue_says_how_to_create_it(workers: Workers, pinlater: Pinlater, queue: str) -> None:
     """Once, and that it is there when it is there."""
-    workers.change_queue(f"{queue}_new")
+    pinlater.ok("queue", "delete", queue, "--password-stdin", stdin=f"{PASSWORD}\n".encode())
     workers.start()
     wait_for(lambda: bool(workers.logged("can't claim")))
     [entry] = workers.logged("can't claim")
-    assert f"`pinlater queue create {queue}_new`, or start the worker with --create-queues" in entry["event"]
-    assert "worker.create_queues()" in entry["event"]
-    pinlater.ok("queue", "create", f"{queue}_new")
+    assert entry["event"] == (
+        f"queue {queue}: can't claim, retrying: Queue not found: {queue}; it was deleted within the last day, and tasks do not "
+        f"create it again so soon; create it: `pinlater queue create {queue}`"
+    )
+    pinlater.ok("queue", "create", queue)
     wait_for(lambda: bool(workers.logged("it exists now")))
-
-
-async def test_a_queue_that_the_server_refuses_to_create_is_an_error_of_one_line(tmp_path: Path) -> None:
-    def refuse(_: object) -> None:
-        raise t.PinLaterException(500, "as many as may be", detail="TOO_MANY_QUEUES", retryable=False)
-
-    (tmp_path / "shop.py").write_text(MODULE.format(queue="q", version=1))
-    async with FakeServer(createQueue=refuse) as server:
-        worker = await asyncio.create_subprocess_exec(
-            *COMMAND, "worker", "shop:worker", "--create-queues", "--server", server.address, "--log-level", "error",
-            cwd=tmp_path, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        _, told = await asyncio.wait_for(worker.communicate(), 30)
-    assert (worker.returncode, told.decode()) == (1, "error: as many as may be\n")
 
 
 CHAIN = """

@@ -46,7 +46,6 @@ def test_minute_five_of_the_readme_works(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     worker, producer = (block for block in blocks((REPOSITORY / "README.md").read_text()) if block.language == "python")
     with reader.server(), ExitStack() as running:
-        reader.do(Block("sh", "pinlater queue create emails", 0))
         reader.do(worker)
         reader.do(producer)
         reader.do(Block("sh", "python mailer.py", 0, {"start": "newsletter to grace@example.org"}), running)

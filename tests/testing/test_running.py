@@ -17,7 +17,7 @@ from pinlater import AsyncClient, JobState, Reject, Retry, Snooze, Worker, curre
 from pinlater.client.errors import QueueNotFound, ServerUnreachable
 from pinlater.client.values import QueueConfig
 from pinlater.testing import InProcessService, JobFailed, NeverIdle
-from pinlater.worker import Kind, MessagePackCodec, constant
+from pinlater.worker import Kind, MessagePackCodec, WorkerSettings, constant
 from tests.worker import process_tasks
 
 
@@ -256,7 +256,7 @@ async def test_jobs_wait_while_their_queue_is_paused_or_limited(service: InProce
 
 
 async def test_a_worker_without_a_queue_says_so(pinlater_service: InProcessService) -> None:
-    worker = Worker()
+    worker = Worker(settings=WorkerSettings(auto_create=False))
 
     @worker.task("q")
     async def note() -> None: ...

@@ -180,7 +180,7 @@ async def test_clients_given_to_a_worker_are_checked(given: Any, kind: type[Exce
         (WorkerSettings, {"recycle_jobs_max": 1.5}, TypeError, "recycle_jobs_max must be an integer, not float"),
         (WorkerSettings, {"health_port": 65_536}, ValueError, "health_port must be at most 65535, not 65536"),
         (WorkerSettings, {"health_host": None}, TypeError, "health_host must be an address, not NoneType"),
-        (WorkerSettings, {"create_queues": "no"}, TypeError, "create_queues must be True or False, not 'no'"),
+        (WorkerSettings, {"auto_create": "no"}, TypeError, "auto_create must be True or False, not 'no'"),
         (Worker, {"concurrency": "3"}, TypeError, "concurrency must be an integer, not '3'"),
         (Worker, {"settings": {"concurrency": 3}}, TypeError, "settings must be WorkerSettings(...), not dict"),
         (Worker, {"concurrency": True}, TypeError, "concurrency must be an integer, not bool"),

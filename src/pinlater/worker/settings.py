@@ -37,7 +37,7 @@ class WorkerSettings:
     `recycle_age_ms` and `recycle_memory_bytes_max` bound the worker's own process, which then stops in order with the exit code 75; a
     random part of up to a tenth lowers each. `health_port` (0: any free port) answers probes and Prometheus. The worker reports itself
     unhealthy when its event loop has been blocked, or abandoned functions have held all slots of a queue, for `stuck_ms`. With
-    `create_queues` a worker creates its queues, if they are missing, when it starts.
+    `auto_create` a worker and the enqueues of its tasks create queues that are missing, if the server lets them.
     """
 
     concurrency: int = 16
@@ -58,7 +58,7 @@ class WorkerSettings:
     health_host: str = "127.0.0.1"
     health_port: int | None = None
     stuck_ms: int = 60_000
-    create_queues: bool = False
+    auto_create: bool = True
 
     def __post_init__(self) -> None:
         """Raises TypeError or ValueError that names the field."""
@@ -67,7 +67,7 @@ class WorkerSettings:
             if field.name == "health_host":
                 if not isinstance(value, str):
                     raise TypeError(f"health_host must be an address, not {type(value).__name__}")
-            elif field.name == "create_queues":
+            elif field.name == "auto_create":
                 check_yes_or_no(field.name, value)
             elif value is not None or field.default is not None:
                 least = 1 if field.name in _AT_LEAST_ONE else 0

@@ -27,7 +27,6 @@ from zoneinfo import ZoneInfo
 
 from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import CallerError
 from pinlater.client.sync_client import Client
 from pinlater.client.values import WorkerInfo
 from pinlater.domain.clock import Clock, WallClock
@@ -43,7 +42,6 @@ from pinlater.worker._consumer.banner import (
     warn_of_queues_without_tasks,
 )
 from pinlater.worker._consumer.consumer import Consumer
-from pinlater.worker._consumer.queue_creation import create_queues
 from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
 from pinlater.worker._consumer.run_client import NewClient, Servers, opened, servers_of, servers_text
 from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_until_idle
@@ -138,7 +136,7 @@ class Worker:
         self._child_setup = child_setup
         self._clock = clock or WallClock()
         self._registry = Registry()
-        self._enqueuer = Enqueuer(client, source, self._clock, self._access)
+        self._enqueuer = Enqueuer(client, source, self._clock, self._access, auto_create=self._settings.auto_create)
         self._run: WorkerRun | None = None
         self._stop_asked = False
         self.counts = WorkerCounts()
@@ -336,8 +334,7 @@ class Worker:
             stack.callback(background.stop)
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
-            with _refusal_alone():
-                await self._run_until_stopped(run, health, chosen)
+            await self._run_until_stopped(run, health, chosen)
             log_stop(run)
 
     async def _run_until_stopped(self, run: WorkerRun, health: WorkerHealth, chosen: Mapping[str, QueueTasks]) -> None:
@@ -345,8 +342,6 @@ class Worker:
         timetables = [Timetable(entry, self._clock, ask=self._enqueuer.ask_async) for entry in entries]
         async with asyncio.TaskGroup() as group:
             marking = group.create_task(health.mark_until_cancelled())
-            if run.settings.create_queues:
-                await create_queues(run, chosen)
             firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
             log_start(run, chosen, len(timetables))
             warn_of_queues_without_tasks(self._registry.queues_without_tasks, self.queues)
@@ -499,14 +494,3 @@ class Worker:
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError if there is nothing to run, or if one of `queues` has no task."""
         self._registry.chosen(queues)
-
-
-@contextlib.contextmanager
-def _refusal_alone() -> Iterator[None]:
-    """Raises a server's refusal to create a queue itself, instead of the group that a TaskGroup raises."""
-    try:
-        yield
-    except ExceptionGroup as group:
-        if len(group.exceptions) == 1 and isinstance(group.exceptions[0], CallerError):
-            raise group.exceptions[0] from None
-        raise

@@ -128,8 +128,8 @@ async def test_many_jobs_are_enqueued_in_order_while_they_are_made(
     assert await client.count("q") == 2_200
 
 
-async def test_a_worker_creates_the_queues_of_its_tasks(client: AsyncClient) -> None:
-    worker = Worker(client)
+async def test_a_worker_creates_the_queues_of_its_tasks_when_asked(client: AsyncClient) -> None:
+    worker = Worker(client, settings=WorkerSettings(auto_create=False))
 
     @worker.task("q")
     async def old() -> None: ...

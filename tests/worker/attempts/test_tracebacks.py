@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -118,7 +119,7 @@ WAYS: dict[str, tuple[Callable[[Worker], None], str]] = {
 async def test_it_ends_at_the_users_frames_for_an_error_of_the_sdk_in_a_thread(
     client: AsyncClient, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    worker = Worker(client, settings=FAST)
+    worker = Worker(client, settings=replace(FAST, auto_create=False))
 
     @worker.task("q", attempts=1)
     def fail(how: str) -> None:
@@ -133,7 +134,7 @@ async def test_it_ends_at_the_users_frames_for_an_error_of_the_sdk_in_a_thread(
 
 
 async def test_so_it_does_in_a_coroutine(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
-    worker = Worker(client, settings=FAST)
+    worker = Worker(client, settings=replace(FAST, auto_create=False))
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "progress": lambda: current_job().progress_async(7.0),
         "checkpoint": lambda: current_job().checkpoint_async(b"1"),

@@ -1,140 +1,254 @@
-"""`--create-queues` while no server answers, or one refuses."""
+"""Creation of missing queues by workers that run and by tasks, when servers answer late, refuse, or are original ones."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pinlater.client import AsyncClient, errors
-from pinlater.domain.clock import SystemClock
-from pinlater.worker import Worker, WorkerSettings
-from pinlater.worker._consumer import outage
+from pinlater.domain.passwords import hash_password
+from pinlater.server.config.load import load
+from pinlater.server.main.app import App
+from pinlater.worker import Task, Worker, WorkerSettings, partly_enqueued
 from tests import structs as t
 from tests.client.fake_server import FakeServer
-from tests.databases.ports import free_port
 from tests.worker.conftest import eventually
 from tests.worker.consumer.test_server_trouble import info
-from tests.worker.process.test_operations import answered, asked
-from tests.worker.test_worker import running
+from tests.worker.test_worker import FAST, running
 
-worker_clock = SystemClock().monotonic
+PASSWORD = "open sesame"
+REFUSALS = {
+    "QUEUE_NOT_FOUND": "Queue not found: q; tasks create no queues here",
+    "TOO_MANY_QUEUES": "Queue not found: q; it can't be created: as many as may be",
+    "ACCESS_DENIED": "Queue not found: q; it can't be created: as many as may be",
+}
 
 
-async def test_a_worker_that_waits_for_a_server_is_healthy() -> None:
-    port = free_port()
-    worker = Worker("127.0.0.1:1", settings=WorkerSettings(create_queues=True, stuck_ms=300, health_port=port))
+class Queues:
+    """What a fake server has: no queue until it is created, if `creates` says nothing else."""
+
+    def __init__(self, creates: Callable[[], Any] | None = None) -> None:
+        self.exists = False
+        self._creates = creates
+
+    async def ensure(self, _: Any) -> None:
+        if self._creates is not None:
+            answer = self._creates()
+            if asyncio.iscoroutine(answer):
+                await answer
+        self.exists = True
+
+    def enqueue(self, arguments: Any) -> t.Enqueued:
+        self._check()
+        return t.Enqueued(descriptors=[f"q:s1:p1:{number}" for number, _ in enumerate(arguments.request.jobs)])
+
+    async def dequeue(self, arguments: Any) -> t.DequeueResponse:
+        self._check()
+        await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
+        return t.DequeueResponse()
+
+    def _check(self) -> None:
+        if not self.exists:
+            raise t.PinLaterException(413, "Queue not found: q", detail="QUEUE_NOT_FOUND", retryable=False)
+
+    def server(self, *, original: bool = False) -> FakeServer:
+        methods = {"enqueueJobs": self.enqueue, "dequeueJobs": self.dequeue}
+        return FakeServer(**methods if original else {**methods, "ensureQueue": self.ensure, "getServerInfo": info})
+
+
+def refusing(detail: str) -> Callable[[], None]:
+    def refuse() -> None:
+        code = {"QUEUE_NOT_FOUND": 413, "ACCESS_DENIED": 403}.get(detail, 500)
+        text = "Queue not found: q; tasks create no queues here" if code == 413 else "as many as may be"
+        raise t.PinLaterException(code, text, detail=detail, retryable=False)
+
+    return refuse
+
+
+def worker_of(client: AsyncClient | str) -> tuple[Worker, Task[[], Any]]:
+    worker = Worker(client, settings=FAST)
 
     @worker.task("q")
     async def task() -> None: ...
 
-    async with running(worker):
-        await eventually(lambda: answered(port, "/healthz", 200))
-        marked_s = worker_clock()
-        while worker_clock() - marked_s < 1.0:  # for longer than a loop may be stuck
-            assert (await asked(port, "/healthz"))[0] == 200
+    return worker, task
 
 
-async def test_a_stop_does_not_wait_for_a_server_that_never_answers() -> None:
+async def test_only_the_first_enqueue_to_a_missing_queue_costs_further_calls() -> None:
+    async with Queues().server() as server, AsyncClient(server.address) as client:
+        _, task = worker_of(client)
+        for _ in range(3):
+            await task.enqueue_async()
+        asked = [method for method, _ in server.calls if method in ("enqueueJobs", "ensureQueue")]
+    assert asked == ["enqueueJobs", "ensureQueue", "enqueueJobs", "enqueueJobs", "enqueueJobs"]
+
+
+async def test_the_repeat_has_the_request_key_of_the_enqueue_that_was_refused() -> None:
+    """Some of its jobs may be stored on a shard that has the queue, for example one that was added since."""
+    async with Queues().server() as server, AsyncClient(server.address) as client:
+        _, task = worker_of(client)
+        await task.enqueue_async()
+        first, second = (call.request.request_key for call in server.called("enqueueJobs"))
+    assert first == second
+
+
+@pytest.mark.parametrize("detail", REFUSALS)
+async def test_a_refusal_is_an_error_of_the_enqueue_and_the_server_is_not_asked_again_for_a_minute(detail: str) -> None:
+    async with Queues(refusing(detail)).server() as server, AsyncClient(server.address) as client:
+        _, task = worker_of(client)
+        for _ in range(5):
+            with pytest.raises(errors.QueueNotFound) as error:
+                await task.enqueue_async()
+            assert error.value.message == REFUSALS[detail]
+            assert "`pinlater queue create q`" in error.value.__notes__[0]
+        assert len(server.called("ensureQueue")) == 1
+
+
+async def test_an_original_server_is_not_asked_twice_and_its_error_stays() -> None:
+    async with Queues().server(original=True) as server, AsyncClient(server.address) as client:
+        worker, task = worker_of(client)
+        for _ in range(2):
+            with pytest.raises(errors.QueueNotFound) as error:
+                await task.enqueue_async()
+            assert error.value.message == "Queue not found: q"
+        async with running(worker):
+            await eventually(lambda: len(server.called("dequeueJobs")) > 3)
+        assert len(server.called("ensureQueue")) <= 2
+
+
+async def test_a_creation_that_is_not_answered_leaves_the_jobs_in_the_rest() -> None:
+    answer = asyncio.Event()
+    queues = Queues(answer.wait)
+    async with queues.server() as server, AsyncClient(server.address, timeout_ms=300) as client:
+        _, task = worker_of(client)
+        with pytest.raises(errors.DeadlineExceeded, match="ensure_queue on queue q") as error:
+            await task.enqueue_many_async([task.job(), task.job()])
+        part = partly_enqueued(error.value)
+        assert part is not None
+        assert part.may_be_stored == 0
+        answer.set()
+        assert len(await task.enqueue_many_async(part.rest)) == 2
+
+
+async def test_a_creation_whose_answer_is_lost_is_made_again() -> None:
+    """Twice is the same as once."""
+    lost = iter([True])
+    queues = Queues()
+
+    def hang_up_once(arguments: Any) -> Any:
+        queues.exists = True
+        return FakeServer.HANG_UP if next(lost, False) else None
+
+    async with queues.server() as server, AsyncClient(server.address) as client:
+        server.methods["ensureQueue"] = hang_up_once
+        _, task = worker_of(client)
+        await task.enqueue_async()
+        assert len(server.called("ensureQueue")) == 2
+
+
+async def test_a_worker_whose_queue_may_not_be_created_goes_on_asking_for_jobs_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An operator may create it meanwhile. Its health check says that it is not ready."""
+    queues = Queues(refusing("QUEUE_NOT_FOUND"))
+    async with queues.server() as server, AsyncClient(server.address) as client:
+        worker, _ = worker_of(client)
+        with caplog.at_level(logging.INFO, "pinlater.worker"):
+            async with running(worker):
+                await eventually(lambda: len(server.called("dequeueJobs")) > 5)
+                assert len(server.called("ensureQueue")) == 1
+                queues.exists = True
+                await eventually(lambda: "queue q: it exists now" in caplog.messages)
+    assert [line for line in caplog.messages if "can't claim" in line] == [
+        "queue q: can't claim, retrying: Queue not found: q; tasks create no queues here; create it: `pinlater queue create q`"
+    ]
+
+
+async def test_a_worker_creates_its_queue_when_a_server_that_failed_answers_again() -> None:
+    failures = iter([True] * 5)
+
+    def fail() -> None:
+        if next(failures, False):
+            raise t.PinLaterException(502, "not yet", detail="SHARD_UNREACHABLE", retryable=True)
+
+    queues = Queues(fail)
+    async with queues.server() as server, AsyncClient(server.address, retries=0) as client:
+        worker, _ = worker_of(client)
+        async with running(worker):
+            await eventually(lambda: queues.exists)
+        assert len(server.called("ensureQueue")) == 6
+
+
+async def test_a_stop_does_not_wait_for_a_creation_that_is_never_answered() -> None:
     never = asyncio.Event()
-
-    async def hang(_: object) -> None:
-        await never.wait()
-
-    async with FakeServer(createQueue=hang) as server, AsyncClient(server.address, timeout_ms=90_000) as client:
-        worker = Worker(client, settings=WorkerSettings(create_queues=True, grace_ms=100))
-
-        @worker.task("q")
-        async def task() -> None: ...
-
+    async with Queues(never.wait).server() as server, AsyncClient(server.address, timeout_ms=90_000) as client:
+        worker = Worker(client, settings=WorkerSettings(grace_ms=100))
+        worker.task("q", name="task")(lambda: None)
         run = asyncio.ensure_future(worker.run_async())
-        await eventually(lambda: server.calls)
+        await eventually(lambda: server.called("ensureQueue"))
         worker.request_stop()
         async with asyncio.timeout(30):
             await run
         never.set()
 
 
-async def test_a_refusal_to_create_a_queue_ends_the_worker_with_that_error() -> None:
-    def refuse(_: object) -> None:
-        raise t.PinLaterException(500, "too many", detail="TOO_MANY_QUEUES", retryable=False)
+async def test_a_job_that_enqueues_waits_for_the_creation_while_no_shard_can_be_reached() -> None:
+    """So an outage costs the running job no attempt, as with the enqueue itself."""
+    failures = iter([True] * 3)
 
-    async with FakeServer(createQueue=refuse) as server, AsyncClient(server.address) as client:
-        worker = Worker(client, settings=WorkerSettings(create_queues=True))
+    def fail() -> None:
+        if next(failures, False):
+            raise t.PinLaterException(501, "none", detail="NO_HEALTHY_SHARDS", retryable=True)
 
-        @worker.task("q")
-        async def task() -> None: ...
+    app = App(load(None, {}, {"store": "memory:", "thrift.port": 0, "http.port": 0}).settings)
+    await app.start()
+    queues = Queues(fail)
+    async with queues.server() as server, AsyncClient(server.address, retries=0, wait_for_servers=False) as away:
+        _, task = worker_of(away)
+        worker = Worker(f"127.0.0.1:{app.thrift.port}", settings=FAST)
 
-        with pytest.raises(errors.TooManyQueues):
-            await worker.run_async()
+        @worker.task("own")
+        async def hand_over() -> None:
+            await task.enqueue_async()
 
-
-async def test_a_worker_that_is_cancelled_while_it_creates_queues_leaves_no_task_behind(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """They would retry on a closed client for ever."""
-    before = asyncio.all_tasks()
-    worker = Worker("127.0.0.1:1", settings=WorkerSettings(create_queues=True))
-
-    @worker.task("q")
-    async def task() -> None: ...
-
-    run = asyncio.ensure_future(worker.run_async())
-    await eventually(lambda: "can't create queues" in caplog.text)
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
-    assert asyncio.all_tasks() == before
-
-
-async def test_cron_entries_fire_when_their_queue_exists() -> None:
-    """A firing before that would be refused and made again a second later."""
-    refusals = 10
-
-    def create(_: object) -> None:
-        nonlocal refusals
-        refusals -= 1
-        if refusals >= 0:
-            raise t.PinLaterException(502, "not yet", retryable=True)
-
-    def enqueue(_: object) -> t.Enqueued:
-        return t.Enqueued(descriptors=["cron:s1:p1:1"])
-
-    methods = {"createQueue": create, "enqueueJobs": enqueue, "getServerInfo": info}
-    async with FakeServer(**methods) as server, AsyncClient(server.address, retries=0) as client:
-        worker = Worker(client, settings=WorkerSettings(create_queues=True, backoff_first_ms=5, backoff_max_ms=20))
-
-        @worker.cron("* * * * *")
-        async def tick() -> None: ...
-
+        await hand_over.enqueue_async()
         async with running(worker):
-            await eventually(lambda: server.called("enqueueJobs"))
-        changes = [method for method, _ in server.calls if method in ("createQueue", "enqueueJobs")]
-    assert changes == ["createQueue"] * 11 + ["enqueueJobs"]
+            await eventually(lambda: worker.counts.succeeded == 1)
+        assert worker.counts.failed == 0
+        assert len(server.called("ensureQueue")) == 4
+        worker._enqueuer.close()
+    await app.stop(1)
 
 
-async def test_the_log_names_the_queues_that_were_created(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pinlater.worker")
-    methods = {"createQueue": lambda _: None, "getQueueNames": lambda _: {"old"}, "getServerInfo": info}
-    async with FakeServer(**methods) as server:
-        worker = Worker(server.address, settings=WorkerSettings(create_queues=True))
-        for queue in ("old", "mails", "reports"):
-            worker.task(queue, name=queue)(lambda: None)
-        async with running(worker):
-            await eventually(lambda: "worker started" in caplog.messages)
-    assert caplog.messages[0] == "created queues: mails, reports"
+async def test_workers_that_run_do_not_bring_back_a_queue_that_was_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"store": "memory:", "thrift.port": 0, "http.port": 0, "admin_password_hash": hash_password(PASSWORD)}
+    app = App(load(None, {}, given).settings)
+    await app.start()
+    address = f"127.0.0.1:{app.thrift.port}"
+    first, task = worker_of(address)
+    second, _ = worker_of(address)
+    with caplog.at_level(logging.INFO, "pinlater.worker"):
+        async with AsyncClient(address) as client, running(first), running(second):
+            await task.enqueue_async()
+            await eventually(lambda: first.counts.succeeded + second.counts.succeeded == 1)
+            await client.delete_queue("q", PASSWORD)
+            await eventually(lambda: sum("deleted within the last day" in line for line in caplog.messages) == 2)
+            with pytest.raises(errors.QueueNotFound, match="deleted within the last day"):
+                await task.enqueue_async()
+            assert await client.queue_names() == []
+            await asyncio.to_thread(first.create_queues)  # a program that asks for it may
+            await task.enqueue_async()
+            await eventually(lambda: first.counts.succeeded + second.counts.succeeded == 2)
+    task._enqueuer.close()
+    await app.stop(1)
 
 
-async def test_the_log_says_again_that_no_server_creates_the_queues(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outage, "_SAID_EVERY_S", 0.2)
-    worker = Worker("127.0.0.1:1", settings=WorkerSettings(create_queues=True, backoff_max_ms=100))
-
-    @worker.task("q")
-    async def task() -> None: ...
-
-    async with running(worker):
-        await eventually(lambda: "no server reached for " in caplog.text)
-    assert caplog.messages[0].startswith("can't create queues, retrying: Server 127.0.0.1:1 can't be reached")
+def test_a_worker_is_told_where_the_option_is() -> None:
+    with pytest.raises(TypeError, match=r"Worker\(\) has no argument 'auto_create'.*WorkerSettings"):
+        Worker(auto_create=False)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="auto_create must be True or False, not 'no'"):
+        WorkerSettings(auto_create="no")  # type: ignore[arg-type]

@@ -46,9 +46,6 @@ HealthPort = Annotated[
     int | None, typer.Option("--health-port", min=0, max=65_535, help="Port for /healthz, /readyz and /metrics.")
 ]
 HealthHost = Annotated[str | None, typer.Option("--health-host", help="Address of that port; default 127.0.0.1.")]
-CreateQueues = Annotated[
-    bool, typer.Option("--create-queues", help="Create the queues of the tasks that don't exist, at the start.")
-]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 OtherServer = Annotated[
     str | None,
@@ -75,7 +72,6 @@ def worker(
     recycle_memory: RecycleMemory = None,
     health_port: HealthPort = None,
     health_host: HealthHost = None,
-    create_queues: CreateQueues = False,
     log_level: LogLevel = "info",
     log_format: options.LogFormat = options.LogForm.AUTO,
     server: OtherServer = None,
@@ -98,7 +94,6 @@ def worker(
         "recycle_memory_bytes_max": None if recycle_memory is None else recycle_memory * 1024 * 1024,
         "health_port": health_port,
         "health_host": health_host,
-        "create_queues": create_queues or None,
     }
     if processes is not None or reload:
         split_name(application)

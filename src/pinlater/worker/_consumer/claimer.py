@@ -7,13 +7,14 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from pinlater.client.errors import DequeueRateLimited, PinLaterError, UnknownMethod
+from pinlater.client.errors import CallerError, DequeueRateLimited, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import AckBatch, AckResult, ClaimedJob, Dequeued
 from pinlater.worker._consumer.executor import Executor
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
 from pinlater.worker._consumer.pacing import Pacing
 from pinlater.worker._consumer.runner import AttemptRunner
 from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._enqueueing.queue_creation import not_created
 from pinlater.worker._leases.leases import Lease
 from pinlater.worker._reports.reporter import Reporter
 
@@ -57,6 +58,7 @@ class Claimer:
         self._server_ahead_ms: int | None = None  # the server's clock against our monotonic one
         self._turn: asyncio.Future[int] | None = None
         self._failed = False  # the latest claim
+        self._creates = run.settings.auto_create  # the queue, if it is missing
         self.blocked_since_s: float | None = (
             None  # monotonic; since when abandoned functions use all of the queue's slots
         )
@@ -132,7 +134,10 @@ class Claimer:
             if not due_to_acks:
                 self._server_ahead_ms = None
                 self._failed = True
-                await self._pacing.failed(error)
+                missing = isinstance(error, QueueNotFound)
+                failure = await self._create(error) if missing and self._creates else error
+                if failure is not None:
+                    await self._pacing.failed(failure)
             return
         except asyncio.CancelledError:  # the server may have the acks; sending them again is safe
             reporter.undelivered(acks)
@@ -141,6 +146,7 @@ class Claimer:
             if overdue is not None:
                 overdue.cancel()
         self._failed = False
+        self._creates = self._settings.auto_create
         reporter.delivered(acks, dequeued.ack_results)
         took_s = self._clock.monotonic() - started
         found = self._seems_backlogged(dequeued, limit, took_s, seeks=seeks)
@@ -148,6 +154,19 @@ class Claimer:
         self._accept(dequeued.jobs)
         self._run.offer_claims()  # after the jobs, of which quick ones end first, so that their acks ride on the next claim
         await self._pacing.answered(dequeued, took_s, None if seeks else wait_ms)
+
+    async def _create(self, missing: PinLaterError) -> PinLaterError | None:
+        """Creates the queue; returns the error if that fails. A refusal is final until a claim has found the queue, so that a worker that
+        is running does not bring back a queue that was deleted."""
+        try:
+            await self._client.ensure_queue(self._queue)
+        except CallerError as error:
+            self._creates = False
+            return not_created(missing, error)
+        except PinLaterError as error:
+            return error
+        _log.info("queue %s: created, since it did not exist", self._queue)
+        return None
 
     def _seems_backlogged(self, dequeued: Dequeued, limit: int, took_s: float, *, seeks: bool) -> bool:
         """Claims of a worker without long polls always take a part of its allowance."""

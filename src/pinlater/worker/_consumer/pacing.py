@@ -89,10 +89,7 @@ class PollingPace:
             return f". {WHERE_FROM}"
         if not isinstance(error, QueueNotFound):
             return ""
-        return (
-            f"; create it: `pinlater queue create {self._queue}`, or start the worker with --create-queues"
-            " (in Python: worker.create_queues(), or the setting `create_queues`)"
-        )
+        return f"; create it: `pinlater queue create {self._queue}`"
 
     def _backoff_s(self, failures: int) -> float:
         return backoff_ms(self._settings, failures, random.random()) / 1000  # noqa: S311 - spreads load, guards nothing

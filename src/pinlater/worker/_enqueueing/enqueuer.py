@@ -16,11 +16,18 @@ from typing import TypeVar, cast
 from pinlater.client import _calls
 from pinlater.client._bodies import body_of
 from pinlater.client._client_call import ClientCall, on_queue
-from pinlater.client._retries import may_be_stored, repeats_end_at
+from pinlater.client._retries import Resend, may_be_stored, repeats_end_at
 from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import OutcomeUnknown, PinLaterError, PriorityNotSupported, TokenRequired, UnknownMethod
+from pinlater.client.errors import (
+    OutcomeUnknown,
+    PinLaterError,
+    PriorityNotSupported,
+    QueueNotFound,
+    TokenRequired,
+    UnknownMethod,
+)
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
@@ -28,6 +35,7 @@ from pinlater.domain.errors import adding
 from pinlater.domain.wording import counted
 from pinlater.worker import envelope
 from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, RestOfJobs, UnknownRequest, telling
+from pinlater.worker._enqueueing.queue_creation import QueueCreation
 from pinlater.worker._enqueueing.server_access import WHERE_FROM, ServerAccess
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
 from pinlater.worker.context import current_job_or_none
@@ -51,6 +59,8 @@ class Enqueuer:
         source: str | None,
         clock: Clock,
         access: ServerAccess = _BY_DEFAULT,
+        *,
+        auto_create: bool = False,
     ) -> None:
         self._access = access
         self._servers = servers
@@ -58,6 +68,8 @@ class Enqueuer:
         self._clock = clock
         self._own: dict[str, Client] = {}
         self._keeps_headers: bool | None = None
+        self._auto_create = auto_create
+        self._creation = QueueCreation()
         self._outages = OutageLog()
 
     def now_ms(self) -> int:
@@ -67,18 +79,19 @@ class Enqueuer:
         """Uses these servers, or this open client, from now on."""
         if servers != self._servers:
             self.close()
-            self._servers, self._keeps_headers = servers, None
+            self._servers, self._keeps_headers, self._creation = servers, None, QueueCreation()
 
     @contextlib.contextmanager
     def redirected(self, servers: Servers | AsyncClient | Client, clock: Clock | None = None) -> Iterator[None]:
         """Uses these servers or this client meanwhile, and this clock if one is given."""
-        before = self._servers, self._clock, self._keeps_headers, self._own
+        before = self._servers, self._clock, self._keeps_headers, self._own, self._creation
         self._servers, self._clock, self._keeps_headers, self._own = servers, clock or self._clock, None, {}
+        self._creation = QueueCreation()
         try:
             yield
         finally:
             self.close()
-            self._servers, self._clock, self._keeps_headers, self._own = before
+            self._servers, self._clock, self._keeps_headers, self._own, self._creation = before
 
     def send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None) -> list[Placed]:
         """Enqueues jobs in order. Reads the jobs of the next request while one is under way.
@@ -105,7 +118,13 @@ class Enqueuer:
             except UnknownMethod:
                 self._keeps_headers = False
         while request := sending.take():
-            sending.answered(self._carry_out(request, sending.prepare, sending))
+            try:
+                answer = self._carry_out(request, sending.prepare, sending)
+            except QueueNotFound as missing:
+                with self._creating(sending.queue, missing, sending) as creation:
+                    self._carry_out(creation)
+                answer = self._carry_out(request, None, sending)
+            sending.answered(answer)
         return sending.placed()
 
     async def send_async(
@@ -129,8 +148,28 @@ class Enqueuer:
             except UnknownMethod:
                 self._keeps_headers = False
         while request := sending.take():
-            sending.answered(await self._carry_out_async(request, sending))
+            try:
+                answer = await self._carry_out_async(request, sending)
+            except QueueNotFound as missing:
+                with self._creating(sending.queue, missing, sending) as creation:
+                    await self._carry_out_async(creation)
+                answer = await self._carry_out_async(request, sending)
+            sending.answered(answer)
         return sending.placed()
+
+    @contextlib.contextmanager
+    def _creating(
+        self, queue: str, missing: QueueNotFound, sending: _JobsToSend | None = None
+    ) -> Iterator[ClientCall[None]]:
+        """The call that creates the queue of an enqueue that was refused because there is none. Raises `missing` if it is not made."""
+        if not self._auto_create:
+            raise missing
+        if sending is not None:
+            sending.is_refused = True
+        with self._creation.call(queue, missing, self._clock.monotonic) as call:
+            yield call
+        if sending is not None:
+            sending.is_refused = False
 
     def create_queues(self, names: Sequence[str]) -> None:
         """Creates the queues that don't exist. Raises like `send`."""
@@ -145,8 +184,15 @@ class Enqueuer:
             await asyncio.wrap_future(self._client().submit(_calls.create_queue(name)))
 
     async def ask_async(self, call: ClientCall[T]) -> T:
-        """Carries out a call, for coroutines of any event loop."""
-        return await asyncio.wrap_future(self._client().submit(call))
+        """Carries out a call, for coroutines of any event loop. An enqueue creates its queue as `send` does."""
+        try:
+            return await asyncio.wrap_future(self._client().submit(call))
+        except QueueNotFound as missing:
+            if call.resend is not Resend.KEYED:
+                raise
+            with self._creating(call.args[0].queue, missing) as creation:
+                await asyncio.wrap_future(self._client().submit(creation))
+            return await asyncio.wrap_future(self._client().submit(call))
 
     def close(self) -> None:
         """Closes the client that it opened."""
@@ -256,6 +302,7 @@ class _JobsToSend:
     def __init__(self, enqueuer: Enqueuer, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> None:
         self.queue = queue
         self.waiting: WaitingEnqueue | None = None  # how the request is sent, if a running job does it
+        self.is_refused = False  # so that none of its jobs is stored
         self._enqueuer = enqueuer
         self._tasks = tasks
         self._repeated = jobs.unknown if isinstance(jobs, RestOfJobs) else None
@@ -312,7 +359,7 @@ class _JobsToSend:
 
     def _unknown(self, error: BaseException) -> UnknownRequest | None:
         """The request that may be stored although it ended with this error, or has not been sent again."""
-        if self._sent is None:
+        if self._sent is None or self.is_refused:
             return self._repeated
         call, began_s, tried_before = self._sent[1], self._began_s, False
         if self.waiting is not None:
