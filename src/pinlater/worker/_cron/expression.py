@@ -69,7 +69,7 @@ def _named(name: str) -> str:
         why = f"{name!r}: a start is no time: call the function before worker.run()"
     elif name.lower().startswith("@every"):
         why = f"{name!r}: write '*/5 * * * *', for example"
-    elif near := get_close_matches(name.lower(), _NAMED, n=1):
+    elif near := get_close_matches(name.lower(), _NAMED, n=1, cutoff=0.7):
         why += f"; did you mean {near[0]}?"
     raise ValueError(f"not a cron expression: {why}")
 

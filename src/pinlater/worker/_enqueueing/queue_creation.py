@@ -1,7 +1,7 @@
 """Creates the queue of an enqueue, once a server has answered that there is none. So enqueues to queues that exist cost no further call.
 
 The server decides: its setting may forbid it, and it refuses queues that were deleted within the last day. After a refusal, an enqueuer
-does not ask again for a minute, however often it enqueues.
+does not ask again for a minute. A queue that an enqueue and a claim of one worker create at the same time is logged twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class QueueCreation:
         except CallerError as error:
             self._refusals[queue] = monotonic(), error
             raise not_created(missing, error) from None
-        _log.info("queue %s: created for its first job", queue)
+        _log.info("queue %s: created, since it did not exist", queue)
 
 
 def not_created(missing: PinLaterError, refusal: CallerError) -> PinLaterError:
