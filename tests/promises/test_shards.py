@@ -215,7 +215,7 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
     """Jobs with unique keys live on their keys' shards, so such a request is not atomic across shards."""
     running, wire = await three(start)
     keys = [f"k{n}" for n in range(20)]
-    lost = {n for n, key in enumerate(keys) if running.core.shards.home_of(key).name == "2"}
+    lost = {n for n, key in enumerate(keys) if running.core.shards.home_of("q", key).name == "2"}
 
     def fails(_: object) -> asyncio.Future[object]:
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()

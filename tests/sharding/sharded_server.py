@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueScope
+from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard, MapChange
@@ -161,9 +162,11 @@ def run_on_shards(
     settings: ShardingSettings | None = None,
     service: JobSettings | None = None,
     dead: Sequence[str] = (),
+    partitions: int | None = None,
     prepare: Callable[[ShardedServer], None] = lambda server: None,
 ) -> None:
-    """Runs the scenario on a server with these shards with the queue `q`. `dead`: those that are unreachable at the start.
+    """Runs the scenario on a server with these shards with the queue `q`. `dead`: those that are unreachable at the start. `partitions`: of
+    the queue; not given, as many as there are shards.
 
     `prepare` comes before they are opened.
     """
@@ -176,6 +179,9 @@ def run_on_shards(
         prepare(server)
         await server.open([server.desired(name, takes_enqueues=name not in draining) for name in shards])
         await server.service.queues.create_queue("q")
+        most = len(server.shards.partitions.order("q"))
+        if most > 1:
+            await server.service.queues.configure_queue("q", QueueConfig(partitions=partitions or most))
         await server.learn()
         try:
             await scenario(server)

@@ -28,7 +28,7 @@ async def jobs(server: ShardedServer) -> int:
 async def key_for(server: ShardedServer, shard: str, prefix: str = "k") -> str:
     """A request key or unique key whose home is that shard."""
     number = 0
-    while server.shards.home_of(f"{prefix}{number}").name != shard:
+    while server.shards.home_of("q", f"{prefix}{number}").name != shard:
         number += 1
     return f"{prefix}{number}"
 
@@ -267,7 +267,7 @@ async def test_without_a_change_of_the_map_no_other_shard_is_asked(server: Shard
 async def test_a_key_from_before_a_change_of_the_map_is_found_where_it_is(server: ShardedServer) -> None:
     before = {f"k{number}": await server.enqueue(b"x", unique=f"k{number}") for number in range(30)}
     await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
-    moved = [key for key in before if server.shards.home_of(key).name == "3"]
+    moved = [key for key in before if server.shards.home_of("q", key).name == "3"]
     assert moved
     for key, enqueued in before.items():
         again = await server.enqueue(b"y", unique=key)
@@ -387,7 +387,7 @@ async def test_after_a_change_of_the_map_an_unreachable_shard_blocks_only_the_ke
             refused.add(key)
     assert refused == on_1
     assert any(_moves(server, key) for key in on_1)
-    new = [key for key in (f"new{number}" for number in range(40)) if server.shards.home_of(key).name != "1"]
+    new = [key for key in (f"new{number}" for number in range(40)) if server.shards.home_of("q", key).name != "1"]
     for key in new:
         await server.enqueue(b"x", unique=key)
 
@@ -409,7 +409,7 @@ async def test_of_many_old_keys_only_those_that_moved_are_counted_and_blocked(se
     for key in moving:
         with pytest.raises(ShardConnectionFailed, match="it is unknown whether"):
             await server.enqueue(b"x", unique=key)
-    new = [key for key in (f"new{number}" for number in range(40)) if server.shards.home_of(key).name != "1"]
+    new = [key for key in (f"new{number}" for number in range(40)) if server.shards.home_of("q", key).name != "1"]
     for key in new:
         await server.enqueue(b"x", unique=key)
 
@@ -458,7 +458,7 @@ async def test_enqueues_of_one_key_before_and_after_a_change_make_one_job(server
     first = asyncio.ensure_future(server.enqueue(b"x", unique=key))
     await server.turns()
     await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
-    assert server.shards.home_of(key).name == "3"
+    assert server.shards.home_of("q", key).name == "3"
     second = asyncio.ensure_future(server.enqueue(b"y", unique=key))
     await server.turns()
     assert not second.done()

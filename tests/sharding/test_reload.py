@@ -225,7 +225,7 @@ async def test_a_lost_shard_goes_at_once_and_its_unique_keys_and_requests_are_fr
     """Otherwise every unique enqueue would be refused until the servers restart: an unreachable shard may hold any key."""
     await server.learn(after_s=61)
     job = await server.put("2")
-    key = next(f"k{number}" for number in range(100) if server.shards.home_of(f"k{number}").name == "2")
+    key = next(f"k{number}" for number in range(100) if server.shards.home_of("q", f"k{number}").name == "2")
     first = await server.enqueue(b"x", unique=key)
     assert (
         shards_of(first) == shards_of(await server.enqueue(b"x", key=key)) == ["2"]

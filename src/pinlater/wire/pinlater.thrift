@@ -433,6 +433,8 @@ struct QueueConfig {
   8: optional bool paused
   // The most jobs that a limited queue saves up while it is quiet, and then hands out at once. Absent: those of a second, at least one.
   100: optional i32 burst
+  // On how many shards the queue is stored. Absent: one.
+  101: optional i32 partitions
 }
 
 // Jobs of one priority of a queue, from counters that change with the jobs. The totals count since the queue was made.

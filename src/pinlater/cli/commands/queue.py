@@ -354,6 +354,9 @@ def config(
     max_backlog: Annotated[str | None, typer.Option(help="Largest number of pending jobs.")] = None,
     default_attempts: Annotated[str | None, typer.Option(help="Attempts of jobs that set none.")] = None,
     default_expiry: Annotated[str | None, typer.Option(help="Expiry of jobs that set none.")] = None,
+    partitions: Annotated[
+        str | None, typer.Option(help="On how many shards the queue is stored; otherwise one.")
+    ] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -373,6 +376,7 @@ def config(
         "max_backlog": max_backlog,
         "default_attempts": default_attempts,
         "default_expiry_ms": default_expiry,
+        "partitions": partitions,
     }
     changes = {field: _setting(field, text) for field, text in given.items() if text is not None}
 

@@ -61,6 +61,9 @@ class SettingsValues(RequestShape, frozen=True, kw_only=True):
     max_backlog: Annotated[Span | None, Meta(description="The largest number of pending jobs.")] = None
     default_attempts: Annotated[Attempts | None, Meta(description="Of jobs that set none.")] = None
     default_expiry_ms: Annotated[Span | None, Meta(description="Of jobs that set none.")] = None
+    partitions: Annotated[Attempts | None, Meta(description="On how many shards the queue is stored; null: one.")] = (
+        None
+    )
 
 
 class ChangedSettings(RequestShape, frozen=True, kw_only=True):
@@ -74,6 +77,7 @@ class ChangedSettings(RequestShape, frozen=True, kw_only=True):
     max_backlog: Span | UnsetType | None = UNSET
     default_attempts: Attempts | UnsetType | None = UNSET
     default_expiry_ms: Span | UnsetType | None = UNSET
+    partitions: Attempts | UnsetType | None = UNSET
 
 
 class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):

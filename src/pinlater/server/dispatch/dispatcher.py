@@ -42,7 +42,7 @@ class Dispatcher:
         self._shards = shards
         self._clock = clock
         self._settings = settings
-        self.wakeups = Wakeups(clock)
+        self.wakeups = Wakeups(clock, shards)
         self._asked_s: dict[str, float] = {}  # by queue, when a worker asked last
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False

@@ -177,6 +177,11 @@ class Queues:
         Of two changes at once all shards keep the same one.
         """
         check_config(config)
+        takers = len(self._shards.partitions.order(name))
+        if config.partitions is not None and config.partitions > max(1, takers):
+            raise InvalidArgument(
+                f"partitions must be at most {takers}, the number of shards that take enqueues, not {config.partitions}"
+            )
         version = await self._next_version(name)
         with self._telling():
             await self._on_each(
@@ -307,6 +312,7 @@ def check_config(config: QueueConfig) -> None:
         ("default_attempts", 1, ATTEMPTS_ALLOWED_MAX),
         ("default_expiry_ms", 1, 10 * YEAR_MS),
         ("burst", 1, 2**31 - 1),
+        ("partitions", 1, 2**31 - 1),
     ):
         value = getattr(config, field)
         if value is not None and not least <= value <= most:

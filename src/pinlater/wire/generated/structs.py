@@ -597,6 +597,7 @@ class QueueConfig(Struct, omit_defaults=True):
     default_expiry_ms: int | None = None
     paused: bool | None = None
     burst: int | None = None
+    partitions: int | None = None
 
 
 SPECS[QueueConfig] = _spec(
@@ -609,6 +610,7 @@ SPECS[QueueConfig] = _spec(
     (7, I64, "default_expiry_ms", None, "defaultExpiryMillis"),
     (8, BOOL, "paused", None, "paused"),
     (100, I32, "burst", None, "burst"),
+    (101, I32, "partitions", None, "partitions"),
 )
 
 
