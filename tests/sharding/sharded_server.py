@@ -115,7 +115,16 @@ class ShardedServer:
         ]
         return await self.service.enqueuing.enqueue(EnqueueRequest(queue, jobs, request_key=key, repeated=repeat))
 
-    async def put(
+    async def put(self, shard: str, body: bytes = b"x") -> str:
+        """Enqueues until a job is on that shard, a partition. Returns its descriptor."""
+        for _ in range(300):
+            [descriptor] = (await self.enqueue(body)).descriptors
+            if shard_of(descriptor) == shard:
+                return descriptor
+            await self.service.bulk.delete_jobs_by_descriptor("q", [descriptor])
+        raise AssertionError(f"no job of the queue q comes to shard {shard}")
+
+    async def place(
         self,
         shard: str,
         body: bytes = b"x",

@@ -469,7 +469,7 @@ async def test_a_key_that_a_server_of_the_version_before_put_elsewhere_is_found_
     queue, other = await server.queue_for("1"), await server.queue_for("1")
     server.shards.unique.go_by(queue=False)
     await server.learn(after_s=61)
-    old = await server.put("2", unique="k", queue=queue)
+    old = await server.place("2", unique="k", queue=queue)
     server.shards.unique.go_by(queue=True)  # the last server of the version before has gone
     for wait_s in (0, 61):
         await server.learn(after_s=wait_s)
