@@ -75,12 +75,15 @@ class Wakeups:
         The other servers are told of due jobs only; they learn of later ones from the store. `owns`: whether this server owns a queue on
         the shard.
         """
+        is_stray = len(self._shards) > 1 and not self._shards.is_partition(request.queue, shard)
+        if is_stray:
+            self._shards.strays.heard(request.queue, [shard])  # a claim may have found none while these were on their way
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:
             return False
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         due = len(request.jobs) - len(later)
-        past_owner = not owns(request.queue) or not self._shards.is_partition(request.queue, shard)
+        past_owner = is_stray or not owns(request.queue)
         if due and self._tell_others is not None:
             self._tell_others(request.queue, due, past_owner)
         if waiters is None:
