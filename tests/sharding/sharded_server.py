@@ -181,6 +181,7 @@ class ShardedServer:
 
     async def count(self) -> None:
         """What a server does every few seconds: counts the jobs of each shard in reach."""
+        self.clock.advance(ms=1)
         await self.core.rates.sample()
 
     async def learn(self, *, after_s: int = 0) -> None:
