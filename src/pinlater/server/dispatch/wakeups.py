@@ -77,7 +77,8 @@ class Wakeups:
         """
         is_stray = len(self._shards) > 1 and not self._shards.is_partition(request.queue, shard)
         if is_stray:
-            self._shards.strays.heard(request.queue, [shard])  # a claim may have found none while these were on their way
+            # Again: a claim may have found none while these were on their way.
+            self._shards.strays.heard(request.queue, [shard])
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:
             return False

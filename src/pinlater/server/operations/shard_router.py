@@ -61,11 +61,12 @@ Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
 
 
 class RequestPart(NamedTuple):
-    """Jobs of a request that are stored together, by their positions. `unique`: a key of theirs, to whose home they go."""
+    """Jobs of a request that are stored together, by their positions. `unique`: a key of theirs, `home`: its home's name."""
 
     indices: Sequence[int]
     key: str | None = None
     unique: str | None = None
+    home: str | None = None
 
 
 class StoredPart(NamedTuple):
@@ -202,27 +203,38 @@ class ShardRouter:
         places = self._shards.unique
         epoch = await places.begin()
         try:
+            by_queue = places.by_queue
+            homes = {key: self._shards.home_of(queue.name, key).name for job in jobs if (key := job.unique_key)}
             known = {index for stored in found for index in stored.part.indices}
             held = await self._held_elsewhere(
                 queue,
                 {index: job.unique_key for index, job in enumerate(jobs) if job.unique_key and index not in known},
+                homes,
             )
-            key = None if request is None else request.key
-            if found or held or not places.by_queue:
+            request_key = None if request is None else request.key
+            if found or held or not by_queue:
                 known |= held.keys()
                 pieces = [
-                    piece._replace(indices=[index for index in piece.indices if index not in known])
-                    for piece in _pieces(jobs, key)
+                    RequestPart(
+                        [index for index in piece.indices if index not in known],
+                        piece.key,
+                        piece.unique,
+                        homes.get(piece.unique or ""),
+                    )
+                    for piece in _pieces(jobs, request_key)
                 ]
                 parts = [piece for piece in pieces if piece.indices]
             else:
-                parts = [RequestPart(range(len(jobs)), key, next(job.unique_key for job in jobs if job.unique_key))]
+                unique, home = next(iter(homes.items()))
+                parts = [RequestPart(range(len(jobs)), request_key, unique, home)]
             found = [*found, *(_held(index, place) for index, place in held.items())]
             return await self._store_all(queue, jobs, now_ms, parts, request, found)
         finally:
             places.end(epoch)
 
-    async def _held_elsewhere(self, queue: Queue, key_of: Mapping[int, str]) -> dict[int, tuple[str, KeyHolder]]:
+    async def _held_elsewhere(
+        self, queue: Queue, key_of: Mapping[int, str], homes: Mapping[str, str]
+    ) -> dict[int, tuple[str, KeyHolder]]:
         """Jobs whose unique key (`key_of`, by position) is taken on another shard than its home: position → (shard, holder)."""
         if self._shards.unique.settled:
             return {}
@@ -231,7 +243,7 @@ class ShardRouter:
             wanted.setdefault(key, []).append(index)
         keys_by_shard: dict[str, tuple[ShardLanes, list[str]]] = {}
         for key in wanted:
-            for shard in self._shards.unique.to_ask(queue.name, self._shards.home_of(queue.name, key), self._shards):
+            for shard in self._shards.unique.to_ask(queue.name, homes[key], self._shards):
                 keys_by_shard.setdefault(shard.name, (shard, []))[1].append(key)
         asked = list(keys_by_shard.values())
         for shard, keys in asked:
@@ -290,16 +302,16 @@ class ShardRouter:
     ) -> StoredPart:
         """One part, on its home; one without a home on another shard if the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
-        if part.unique is not None:
-            home = self._shards.home_of(queue.name, part.unique)
+        if part.home is not None:
+            home = self._shards.get(part.home)
             try:
-                if not home.healthy:
-                    raise shard_unreachable(home.name)
+                if home is None or not home.healthy:
+                    raise shard_unreachable(part.home)
                 inserted = await self._insert(home, queue, chosen, now_ms, part.key, request)
             except RequestTooOld:
                 raise
             except (ShardConnectionFailed, StoreFull) as error:
-                raise adding(error, f"; only shard {home.name} takes jobs with {_keys_of(chosen)}") from error
+                raise adding(error, f"; only shard {part.home} takes jobs with {_keys_of(chosen)}") from error
             return StoredPart(part, home.name, inserted)
         done = await self._anywhere(queue, chosen, now_ms, part.key, request)
         return StoredPart(part, *done)

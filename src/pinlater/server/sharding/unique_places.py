@@ -75,11 +75,11 @@ class UniquePlaces:
 
     # --- asking -----------------------------------------------------------------------------------------------------------
 
-    def to_ask(self, queue: str, home: ShardLanes, shards: Iterable[ShardLanes]) -> Sequence[ShardLanes]:
+    def to_ask(self, queue: str, home: str, shards: Iterable[ShardLanes]) -> Sequence[ShardLanes]:
         """Returns the shards to ask for keys of this queue before they are taken at their home."""
         if self.settled:
             return ()
-        return [shard for shard in shards if shard is not home and self._may_hold(shard.name, queue)]
+        return [shard for shard in shards if shard.name != home and self._may_hold(shard.name, queue)]
 
     def _may_hold(self, shard: str, queue: str) -> bool:
         return not self._knows(shard) or queue in self._held[shard].queues
