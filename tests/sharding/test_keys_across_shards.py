@@ -444,6 +444,21 @@ async def test_enqueues_of_one_key_before_and_after_a_change_make_one_job(server
 
 
 @on_shards(shards=("1", "2"))
+async def test_a_unique_enqueue_ends_by_the_map_by_which_it_asked_the_other_shards(server: ShardedServer) -> None:
+    """By the new map it would go to a shard that does not have the key, without having asked its former home."""
+    queue = await server.queue_for("1", moves_to="3")
+    first = await server.enqueue(b"x", unique="k", queue=queue)
+    fault = server.store("2").hangs(FindUnique)
+    second = asyncio.ensure_future(server.enqueue(b"y", unique="k", queue=queue))
+    await server.turns()
+    assert fault.met.is_set()
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    fault.release()
+    await server.turns()
+    assert (second.result().descriptors, second.result().existing) == (first.descriptors, [0])
+
+
+@on_shards(shards=("1", "2"))
 async def test_a_unique_enqueue_of_many_keys_mixes_old_places_and_new_ones(server: ShardedServer) -> None:
     queue = await server.queue_for("1", moves_to="3")
     old = await server.enqueue(*[b"x"] * 10, unique=[f"k{number}" for number in range(10)], queue=queue)

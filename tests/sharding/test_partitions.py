@@ -104,13 +104,13 @@ def test_without_its_partition_a_queue_goes_on_on_the_next_shard_of_its_order(tr
             with pytest.raises(ShardConnectionFailed, match=f"Shard {first} is slow to answer"):
                 await server.within(1_200, server.dequeue(1))
             assert server.lanes(first).stalled
-        strays = []
-        for more in ({}, {"key": "r"}):
-            strays += (await server.enqueue(b"x", **more)).descriptors  # type: ignore[arg-type]
+        strays: list[str] = []
+        for key in (None, "r"):
+            strays += (await server.enqueue(b"x", key=key)).descriptors
         assert [shard_of(each) for each in strays] == [second] * 2
         if trouble != "full":
             assert {job.descriptor for job in (await server.dequeue()).jobs} == set(strays)
-            strays = (await server.enqueue(b"x", b"y")).descriptors
+            strays = list((await server.enqueue(b"x", b"y")).descriptors)
         server.lanes(first).health.suspect()
         server.store(first).recover()
         await server.pass_time(400)
