@@ -1085,6 +1085,8 @@ struct OwnedShard {
 struct QueueOwners {
   1: required list<OwningServer> servers
   2: required list<OwnedShard> shards
+  // Queues with several partitions, and how many. Absent from servers that store each queue on all shards.
+  3: optional map<string, i32> partitions
 }
 
 // Every method that names a queue answers QUEUE_NOT_FOUND where there is none, but lookupJobs, deleteQueue and createQueue.

@@ -306,7 +306,12 @@ class Cluster:
                     OwningServer(link.told.server_id, link.told.clients_at or None), link.told.busy
                 )
         can_be_told_apart = {address: server for address, server in known.items() if server.named.id}
-        return queue_owners(self._shards, self.ownership.owners, can_be_told_apart)
+        partitions = {
+            queue.name: queue.config.partitions
+            for queue in self._shards.known_queues()
+            if queue.config.partitions is not None and queue.config.partitions > 1
+        }
+        return queue_owners(self._shards, self.ownership.owners, can_be_told_apart, partitions)
 
     async def leave(self, grace_s: float) -> None:
         """Hands over what this server owns, before it stops. If a shard takes longer than `grace_s`, its lease lapses there instead."""

@@ -1609,11 +1609,13 @@ REQUIRED[OwnedShard] = ('name', 'takes_enqueues', 'owners')
 class QueueOwners(Struct, omit_defaults=True):
     servers: Sequence[OwningServer] = NOT_SENT
     shards: Sequence[OwnedShard] = NOT_SENT
+    partitions: Mapping[str, int] | None = None
 
 
 SPECS[QueueOwners] = _spec(
     (1, LIST, "servers", (STRUCT, [OwningServer, SPECS[OwningServer]], False), "servers"),
     (2, LIST, "shards", (STRUCT, [OwnedShard, SPECS[OwnedShard]], False), "shards"),
+    (3, MAP, "partitions", (STRING, "UTF8", I32, None, False), "partitions"),
 )
 REQUIRED[QueueOwners] = ('servers', 'shards')
 
