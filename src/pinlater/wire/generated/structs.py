@@ -673,6 +673,8 @@ class QueueStats(Struct, omit_defaults=True):
     waiting_dequeues: int = NOT_SENT
     incomplete: bool | None = None
     max_jobs_per_second: float | None = None
+    partitions: Sequence[str] | None = None
+    strays: Mapping[str, int] | None = None
 
 
 SPECS[QueueStats] = _spec(
@@ -684,6 +686,8 @@ SPECS[QueueStats] = _spec(
     (6, I32, "waiting_dequeues", None, "waitingDequeues"),
     (7, BOOL, "incomplete", None, "incomplete"),
     (8, DOUBLE, "max_jobs_per_second", None, "maxJobsPerSecond"),
+    (9, LIST, "partitions", (STRING, "UTF8", False), "partitions"),
+    (10, MAP, "strays", (STRING, "UTF8", I64, None, False), "strays"),
 )
 REQUIRED[QueueStats] = ('queue', 'paused', 'counts', 'rates', 'waiting_dequeues')
 
