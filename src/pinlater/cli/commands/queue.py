@@ -225,6 +225,10 @@ def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -
     shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
     rows = [_stats_row(queue)[:shown] for queue in found]
     output.print_narrow_table(columns[:shown], rows, shorter=_SHORTER, without_rows=_NO_QUEUES)
+    for queue in found:
+        if queue.strays:
+            on = ", ".join(f"{jobs:,} on shard {shard}" for shard, jobs in sorted(queue.strays.items()))
+            notes.note(f"{queue.queue} is stored on {' and '.join(queue.partitions)}; unfinished jobs elsewhere: {on}")
     if incomplete:
         output.warn_incomplete()
 
@@ -253,6 +257,8 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
         "rates": queue.rates._asdict(),
         "waiting_dequeues": queue.waiting_dequeues,
         "incomplete": queue.incomplete,
+        "partitions": queue.partitions,
+        "strays": queue.strays,
         "priorities": [counts._asdict() for counts in queue.counts],
     }
 

@@ -127,6 +127,10 @@ class StatsItem(AnswerShape, frozen=True, kw_only=True):
     waiting_dequeues: int
     incomplete: Incomplete
     max_jobs_per_second: Annotated[float | None, Meta(description="The limit of dequeues in force; null: none.")] = None
+    partitions: Annotated[
+        Sequence[str], Meta(description="The shards on which the queue is stored; empty where there is one shard only.")
+    ] = ()
+    strays: Annotated[Mapping[str, int], Meta(description="Unfinished jobs on other shards in reach, by shard.")] = {}
 
 
 class HistoryQuery(RequestShape, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ class Strays:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
+        self.found: Callable[[str, Set[str]], None] = lambda _shard, _queues: None
+        """Told of a shard, and of queues that had no unfinished jobs there when it was counted before."""
         self._counted: dict[str, tuple[float, Set[str]]] = {}  # by shard: when, and the queues that had unfinished jobs
         self._heard: dict[str, dict[str, float]] = {}  # by queue and shard: when jobs were heard of
 
@@ -45,10 +47,13 @@ class Strays:
 
     def counted(self, shard: str, queues: Set[str], began_s: float) -> None:
         """A count that began at `began_s` (monotonic) found unfinished jobs of these queues on the shard."""
+        before = self._counted.get(shard)
         self._counted[shard] = began_s, queues
         for queue, heard in list(self._heard.items()):
             if heard.get(shard, began_s) < began_s:
                 self.found_none(queue, shard)
+        if new := queues - before[1] if before is not None else queues:
+            self.found(shard, new)
 
     def keep(self, shards: Collection[str]) -> None:
         """Forgets all other shards. What is known of those with a new address, or that were away, must be forgotten, too."""

@@ -673,6 +673,8 @@ class QueueStats(Struct, omit_defaults=True):
     waiting_dequeues: int = NOT_SENT
     incomplete: bool | None = None
     max_jobs_per_second: float | None = None
+    partitions: Sequence[str] | None = None
+    strays: Mapping[str, int] | None = None
 
 
 SPECS[QueueStats] = _spec(
@@ -684,6 +686,8 @@ SPECS[QueueStats] = _spec(
     (6, I32, "waiting_dequeues", None, "waitingDequeues"),
     (7, BOOL, "incomplete", None, "incomplete"),
     (8, DOUBLE, "max_jobs_per_second", None, "maxJobsPerSecond"),
+    (9, LIST, "partitions", (STRING, "UTF8", False), "partitions"),
+    (10, MAP, "strays", (STRING, "UTF8", I64, None, False), "strays"),
 )
 REQUIRED[QueueStats] = ('queue', 'paused', 'counts', 'rates', 'waiting_dequeues')
 
@@ -1609,11 +1613,13 @@ REQUIRED[OwnedShard] = ('name', 'takes_enqueues', 'owners')
 class QueueOwners(Struct, omit_defaults=True):
     servers: Sequence[OwningServer] = NOT_SENT
     shards: Sequence[OwnedShard] = NOT_SENT
+    partitions: Mapping[str, int] | None = None
 
 
 SPECS[QueueOwners] = _spec(
     (1, LIST, "servers", (STRUCT, [OwningServer, SPECS[OwningServer]], False), "servers"),
     (2, LIST, "shards", (STRUCT, [OwnedShard, SPECS[OwnedShard]], False), "shards"),
+    (3, MAP, "partitions", (STRING, "UTF8", I32, None, False), "partitions"),
 )
 REQUIRED[QueueOwners] = ('servers', 'shards')
 
