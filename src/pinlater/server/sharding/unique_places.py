@@ -66,6 +66,8 @@ class UniquePlaces:
         self._clock = clock
         self._first_of = first_of
         self._since_ms: dict[str, int] = {}
+        self._changed_ms = 0  # when this server changed its map last, after it had begun with one
+        self._has_begun = False
         self._held: dict[str, Held] = {}
         self._epoch = Epoch()
         self._former: list[Epoch] = []
@@ -91,14 +93,17 @@ class UniquePlaces:
 
     @property
     def _until_ms(self) -> int:
-        """No server goes by an older map any more, as far as the shards have said since when the map is as it is."""
-        return max(self._since_ms.values(), default=0) + _MARGIN_MS
+        """No server goes by an older map any more, as far as the shards have said since when the map is as it is. They may not know of
+        a map by which this server went for a moment."""
+        return max([self._changed_ms, *self._since_ms.values()]) + _MARGIN_MS
 
     # --- learning ---------------------------------------------------------------------------------------------------------
 
     def map_changed(self) -> None:
         """Nothing is known any more; enqueues that still go by the old map are waited for."""
         self.settled = False
+        if self._has_begun:
+            self._changed_ms = self._clock.now_ms()
         self._since_ms = {}
         self._held = {}
         if self._epoch.under_way:
@@ -146,6 +151,7 @@ class UniquePlaces:
         if self._epoch is not epoch:
             return  # the map changed meanwhile
         self._since_ms.update(since_ms)
+        self._has_begun = True
         until_ms = self._until_ms
         if now_ms >= until_ms:  # else more may come
             answered = [shard for shard in wanted if shard.name in since_ms]
