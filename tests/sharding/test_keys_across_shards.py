@@ -12,7 +12,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConf
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.sharding import unique_places
-from pinlater.server.storage.commands import ClaimJobs, FindUnique, InsertJobs
+from pinlater.server.storage.commands import ClaimJobs, FindUnique, InsertJobs, NoteMap
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.commands import instead
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
@@ -374,6 +374,23 @@ async def test_a_server_that_starts_after_a_change_knows_of_it(server: ShardedSe
         for queue, enqueued in before.items():
             assert (await server.enqueue(b"y", unique="k", queue=queue)).descriptors == enqueued.descriptors
     assert await jobs(server) == 4
+
+
+@on_shards()
+async def test_a_key_from_a_map_that_no_shard_heard_of_is_found(server: ShardedServer) -> None:
+    """A drain that was taken back at once, while the shards failed to note it."""
+    await server.learn(after_s=61)
+    queue = await server.queue_for("3")
+    for name in "123":
+        server.store(name).fails(NoteMap, times=10)
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3", takes_enqueues=False))
+    first = await server.enqueue(b"x", unique="k", queue=queue)
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    for name in "123":
+        server.store(name).forget_faults()
+    for wait_s in (0, 5, 61):
+        await server.learn(after_s=wait_s)
+        assert (await server.enqueue(b"x", unique="k", queue=queue)).descriptors == first.descriptors
 
 
 @on_shards()
