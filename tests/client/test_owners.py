@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections import Counter
 from random import Random
 from typing import Any
@@ -17,7 +15,7 @@ from pinlater.client._owner_table import Aim, OwnerTable, aim_of, owner_table
 from pinlater.client._owners import SERVERS_MAX, KnownOwners
 from pinlater.client._servers import FixedServers, ServerAddress
 from pinlater.client._thrift import types
-from pinlater.domain.rendezvous import rendezvous_home
+from pinlater.domain.rendezvous import rendezvous_home, rendezvous_order
 from pinlater.domain.slices import SLICES, slice_of
 
 A, B, C = (ServerAddress(host, 9010) for host in "abc")
@@ -76,7 +74,7 @@ def enqueue(key: str | None = None, unique: UniqueKey | None = None, repeat: boo
     [
         (enqueue(), Aim(QUEUE)),
         (enqueue("k"), Aim(QUEUE, key="k")),
-        (enqueue("k", UniqueKey("u")), Aim(QUEUE, key="u")),
+        (enqueue("k", UniqueKey("u")), Aim(QUEUE, key="u", unique=True)),
         (enqueue("k", repeat=True), None),
         (dequeue(), Aim(QUEUE)),
         (dequeue("2", "1"), Aim(QUEUE, "2")),
@@ -101,8 +99,19 @@ def test_a_keyed_enqueue_is_meant_for_the_owner_of_the_shard_where_servers_store
         assert known.candidates(Aim(QUEUE, key=key)) == (known.owners[home][slice_of(QUEUE)],)
 
 
+def test_calls_for_a_queue_are_meant_for_the_owners_of_its_partitions() -> None:
+    """One partition unless the server says more; a unique key leads to the first of them."""
+    shards = ("one", "two", "three")
+    known = table(one="a", two="b", three="c")._replace(partitions={"wide": 2, "widest": 9})
+    for queue, number in (("narrow", 1), ("other", 1), ("wide", 2), ("widest", 3)):
+        owners = [known.owners[shard][slice_of(queue)] for shard in rendezvous_order(queue, shards)[:number]]
+        assert sorted(known.candidates(Aim(queue))) == sorted(owners)
+        assert {known.candidates(Aim(queue, key=str(key)))[0] for key in range(50)} == set(owners)
+        assert {known.candidates(Aim(queue, key=str(key), unique=True)) for key in range(50)} == {(owners[0],)}
+
+
 def test_a_shard_that_only_drains_is_no_home() -> None:
-    known = table(one="a", two="b")._replace(takers=["two"])
+    known = table(one="a", two="b")._replace(takers=("two",))
     assert {known.candidates(Aim(QUEUE, key=key)) for key in map(str, range(20))} == {("b",)}
 
 
@@ -167,93 +176,6 @@ def test_a_call_for_a_shard_without_an_owner_goes_anywhere() -> None:
     known.route(20)
     known.reach_all()
     assert set(known.route(20)) == {None, A}
-
-
-# --- request keys -------------------------------------------------------------------------------------------------------------
-
-
-def homes(known: Known, shards: list[str], requests: int, jobs: int = 1) -> list[str]:
-    """To which shards the keys of that number of requests lead, as servers compute it."""
-    return [rendezvous_home(known.owners.new_request_key(1_000, jobs), shards) for _ in range(requests)]
-
-
-def test_keys_of_successive_requests_lead_to_one_shard_and_in_the_long_run_to_all() -> None:
-    known, shards = Known(), ["one", "two", "three", "four"]
-    known.owners.learned(table(one="a", two="b", three="c", four="a"))
-    stays = Counter[str]()
-    for _ in range(200):
-        [home] = set(homes(known, shards, AFFINITY_JOBS))
-        stays[home] += 1
-    assert min(stays[shard] for shard in shards) > 30
-
-
-def test_each_thread_stays_with_a_shard_of_its_own() -> None:
-    """So the threads of a client use all owners at a time."""
-    known, shards = Known(), ["one", "two", "three"]
-    known.owners.learned(table(one="a", two="b", three="c"))
-    found = list[set[str]]()
-    for _ in range(60):
-        thread = threading.Thread(target=lambda: found.append(set(homes(known, shards, 10))))
-        thread.start()
-        thread.join()
-    assert {len(each) for each in found} == {1}
-    assert set.union(*found) == set(shards)
-
-
-def test_large_requests_go_to_a_random_shard_each() -> None:
-    known, shards = Known(), ["one", "two"]
-    known.owners.learned(table(one="a", two="b"))
-    found = homes(known, shards, 400, jobs=500)
-    assert 160 < found.count("one") < 240
-    assert 160 < sum(before == after for before, after in itertools.pairwise(found)) < 240
-
-
-def test_few_enqueues_stay_with_a_shard_for_a_second_so_that_a_slow_one_does_not_keep_a_client() -> None:
-    known, shards = Known(), ["one", "two"]
-    known.owners.learned(table(one="a", two="b"))
-    found = set[str]()
-    for _ in range(20):
-        found.update(homes(known, shards, 1))
-        known.now.s += 1.0
-    assert found == {"one", "two"}
-
-
-def test_an_enqueue_with_such_a_key_goes_to_the_owner_of_its_shard_also_once_that_has_moved() -> None:
-    known = Known()
-    for owners in ({"one": "a", "two": "b"}, {"one": "b", "two": "c"}):
-        known.owners.learned(table(**owners))
-        known.route(20)
-        known.reach_all()
-        for _ in range(3 * AFFINITY_JOBS):
-            key = known.owners.new_request_key(1_000, 1)
-            owner = owners[rendezvous_home(key, ["one", "two"])]
-            assert known.route(1, enqueue(key)) == [ServerAddress(owner, 9010)]
-
-
-def test_no_key_leads_to_a_shard_that_takes_no_enqueues_any_more() -> None:
-    known, shards = Known(), ["one", "two", "three"]
-    known.owners.learned(table(one="a", two="b", three="c"))
-    homes(known, shards, 1)
-    for drained in shards:
-        left = [shard for shard in shards if shard != drained]
-        known.owners.learned(table(one="a", two="b", three="c")._replace(takers=left))
-        assert drained not in homes(known, left, 2 * AFFINITY_JOBS)
-
-
-@pytest.mark.parametrize("shards", [0, 1, 4, 9])
-def test_keys_are_new_ones_that_begin_with_the_time_however_many_shards_there_are(shards: int) -> None:
-    known = Known()
-    known.owners.learned(table(**{f"s{number}": "a" for number in range(shards)}) if shards else OwnerTable())
-    keys = {known.owners.new_request_key(0xABC, 1) for _ in range(500)}
-    assert len(keys) == 500
-    assert all(key.startswith("000000000abc") and len(key) == 24 for key in keys)
-
-
-def test_keys_of_more_shards_are_random() -> None:
-    """To find one that leads to a certain shard would take too long."""
-    known, shards = Known(), [f"s{number}" for number in range(9)]
-    known.owners.learned(table(**dict.fromkeys(shards, "a")))
-    assert len(set(homes(known, shards, 100))) > 3
 
 
 # --- when it asks -------------------------------------------------------------------------------------------------------------

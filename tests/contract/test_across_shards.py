@@ -11,12 +11,11 @@ from pinlater.server.storage.commands import (
     CountTimedKeys,
     FindRequests,
     FindUnique,
-    ListUniqueKeys,
     ListUniqueQueues,
     NoteMap,
     create_queues,
 )
-from pinlater.server.storage.values import Inserted, InsertRequest, JobKey, RequestRef, TimedKeys, UniqueHeld, UniqueRef
+from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from tests.contract.desk import QUEUE, Desk, unique
 
 TWO_MINUTES_MS = 120_000
@@ -122,51 +121,6 @@ async def test_queues_with_unique_keys_are_listed_with_their_oldest_job(desk: De
     [held] = [held for held in await desk.claim(10) if held.job.id == first.id]
     await desk.succeed(held.key)
     assert (await desk.shard.submit(ListUniqueQueues()))[0] == UniqueHeld(QUEUE, second.id)
-
-
-async def test_unique_keys_of_a_queue_are_listed_by_when_their_jobs_were_made(desk: Desk) -> None:
-    await desk.shard.submit(create_queues(["other"], desk.now))
-    early = desk.now
-    await desk.insert(desk.job(unique=unique("a\u00e9")), desk.job(unique=unique("b")), desk.job())
-    await desk.insert(desk.job(unique=unique("c")), queue="other")
-    desk.clock.advance(seconds=5)
-    await desk.insert(desk.job(unique=unique("d")))
-
-    async def listed(by_ms: int, queue: str = QUEUE) -> list[str]:
-        page = await desk.shard.submit(ListUniqueKeys(queue, by_ms, 10))
-        assert page.after is None
-        return sorted(page.keys)
-
-    assert await listed(early - 1) == []
-    assert await listed(early + 1) == ["a\u00e9", "b"]
-    assert await listed(desk.now + 1) == ["a\u00e9", "b", "d"]
-    assert await listed(desk.now + 1, queue="other") == ["c"]
-    assert await listed(desk.now + 1, queue="no such queue") == []
-
-
-async def test_unique_keys_are_listed_in_pages_and_none_that_is_held_all_the_time_is_missing(desk: Desk) -> None:
-    """Other keys are freed and taken between the pages."""
-    held = {f"k\u00e9{number}" for number in range(2_500)}
-    freed = [desk.job(unique=unique(f"f{number}")) for number in range(50)]
-    await desk.insert(*freed)
-    await desk.insert(*(desk.job(unique=unique(key)) for key in held))
-    made_by_ms = desk.now + 5  # ids of a millisecond may be borrowed from the next ones
-    desk.clock.advance(seconds=5)
-    keys, pages, after = list[str](), 0, ""
-    while True:
-        page = await desk.shard.submit(ListUniqueKeys(QUEUE, made_by_ms, 500, after))
-        keys += page.keys
-        pages += 1
-        if page.after is None:
-            break
-        assert len(page.keys) <= 1_000
-        after = page.after
-        await desk.shard.submit(CancelJobs([JobKey(QUEUE, 1, job.id) for job in freed[:10]], desk.now))
-        del freed[:10]
-        await desk.insert(*(desk.job(unique=unique(f"new{pages}-{number}")) for number in range(100)))
-
-    assert 3 <= pages <= 15
-    assert held <= set(keys) <= held | {f"f{number}" for number in range(50)}
 
 
 async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk) -> None:

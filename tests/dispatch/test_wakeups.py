@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import NewJob
 from pinlater.server.dispatch.wakeups import Wakeups
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import InsertRequest
 
 NOW_MS = 1_000_000
 DUE, LATER = NewJob(1, b"due", 1, NOW_MS, 1), NewJob(2, b"later", 1, NOW_MS + 60_000, 1)
 
 
+def wakeups_on(*names: str) -> Wakeups:
+    """The waiters of a server with these shards."""
+    clock = ManualClock(NOW_MS)
+    return Wakeups(clock, Shards([ShardLanes(MemoryShard(name), clock) for name in names], Random(1)))
+
+
 @pytest.mark.parametrize("waited", [False, True], ids=["no dequeue ever waited here", "one has"])
 def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
     told: list[tuple[str, int]] = []
-    wakeups = Wakeups(ManualClock(NOW_MS))
+    wakeups = wakeups_on("1")
     wakeups.join_others(lambda queue, jobs, past_owner: told.append((queue, jobs)), lambda _: None)
     if waited:
         wakeups.waiters_of("q")
@@ -27,7 +38,7 @@ def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
 
 def test_after_jobs_past_the_owner_the_next_claim_searches() -> None:
     told: list[bool] = []
-    wakeups = Wakeups(ManualClock(NOW_MS))
+    wakeups = wakeups_on("1")
     wakeups.join_others(lambda _queue, _jobs, past_owner: told.append(past_owner), lambda _: None)
     for owns in (lambda _: True, lambda _: False):
         wakeups.inserting("1", InsertRequest("q", [DUE]), NOW_MS, owns)
@@ -46,9 +57,19 @@ def test_after_jobs_past_the_owner_the_next_claim_searches() -> None:
     assert told == [False, True, False, True]
 
 
+def test_jobs_on_a_shard_that_is_no_partition_of_their_queue_are_told_as_ones_past_the_owner() -> None:
+    """A server that has counted that shard without them would not look there."""
+    told: list[bool] = []
+    wakeups = wakeups_on("1", "2", "3")
+    wakeups.join_others(lambda _queue, _jobs, past_owner: told.append(past_owner), lambda _: None)
+    for name in ("3", "1", "2"):
+        wakeups.inserting(name, InsertRequest("q", [DUE]), NOW_MS, lambda _: True)
+    assert told == [False, True, True]
+
+
 def test_other_servers_are_told_before_a_dequeue_waits() -> None:
     begun: list[str] = []
-    wakeups = Wakeups(ManualClock(NOW_MS))
+    wakeups = wakeups_on("1")
     wakeups.waiters_of("before there were others")
     wakeups.join_others(lambda _queue, _jobs, _past_owner: None, begun.append)
     for _ in range(2):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.rendezvous import covered
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.commands import CountJobs, ListQueues
@@ -21,10 +18,13 @@ from tests.quick_hash import quick_hash
 Start = Callable[..., Awaitable[RunningServer]]
 
 
-async def three(start: Start, **more: object) -> tuple[RunningServer, Wire]:
+async def three(start: Start, partitions: int | None = 3, **more: object) -> tuple[RunningServer, Wire]:
+    """Three shards, and a queue with this number of partitions; None leaves it to the server."""
     running = await start(3, **more)
     wire = await running.connect()
     await wire.create("q")
+    if partitions is not None:
+        await wire.configure("q", partitions=partitions)
     return running, wire
 
 
@@ -41,8 +41,16 @@ async def on_each_shard(wire: Wire) -> dict[str, str]:
     return found
 
 
-async def test_a_queue_is_made_on_every_shard_and_jobs_spread_over_those_that_take_enqueues(start: Start) -> None:
-    _, wire = await three(start, draining=("2",))
+async def test_a_queue_is_made_on_every_shard_and_its_jobs_go_to_one(start: Start) -> None:
+    running, wire = await three(start, partitions=None)
+    found = {shard_of((await wire.enqueue("q", b"x", uniqueKey=key))[0]) for key in (None, *map(str, range(30)))}
+    assert len(found) == 1
+    for shard in running.core.shards:
+        assert [queue.name for queue in await shard.store.submit(ListQueues())] == ["q"]
+
+
+async def test_jobs_of_a_queue_with_several_partitions_spread_over_shards_that_take_enqueues(start: Start) -> None:
+    _, wire = await three(start, partitions=2, draining=("2",))
     assert {shard_of((await wire.enqueue("q", b"x"))[0]) for _ in range(60)} == {"s1", "s3"}
 
 
@@ -68,7 +76,7 @@ async def test_with_every_shard_dequeue_only_enqueues_are_rejected_and_dequeues_
     running, wire = await three(start)
     await on_each_shard(wire)
     for shard in running.core.shards:
-        shard.takes_enqueues = False
+        running.core.shards.change_enqueues(shard, takes=False)
     error = await refused(wire.enqueue("q", b"x"))
     assert error.code == 430
     assert len(await wire.claim("q", 1_000)) >= 3
@@ -91,13 +99,13 @@ async def test_all_jobs_of_one_call_share_one_claim_descriptor_across_shards(sta
     assert len({info.claimDescriptor for info in (await wire.lookup(*jobs.values())).values()}) == 1
 
 
-async def test_a_unique_key_has_one_home_and_the_request_is_stored_in_parts_in_order(start: Start) -> None:
+async def test_unique_keys_of_a_queue_have_one_home_and_the_request_is_stored_in_order(start: Start) -> None:
     _, wire = await three(start)
     jobs = [ttypes.PinLaterJob(body=b"%d" % n, uniqueKey=f"k{n % 20}") for n in range(40)]
     answer = await wire.enqueue_jobs("q", jobs)
     assert answer.jobDescriptors[:20] == answer.jobDescriptors[20:]
     assert answer.existing == list(range(20, 40))
-    assert len({shard_of(each) for each in answer.jobDescriptors}) == 3
+    assert len({shard_of(each) for each in answer.jobDescriptors}) == 1
     again = await wire.enqueue_jobs("q", jobs[:20])
     assert again.jobDescriptors == answer.jobDescriptors[:20]
     found = await wire.lookup(*answer.jobDescriptors[:20], body=True)
@@ -190,7 +198,7 @@ async def test_a_scan_merges_the_shards_newest_first(start: Start) -> None:
 
 async def test_a_queue_limit_holds_for_all_shards_together(start: Start) -> None:
     running, wire = await three(start)
-    await wire.configure("q", maxJobsPerSecond=5.0)
+    await wire.configure("q", maxJobsPerSecond=5.0, partitions=3)
     for _ in range(60):
         await wire.enqueue("q", b"x")
     assert len(await wire.claim("q", 5)) == 5
@@ -199,42 +207,18 @@ async def test_a_queue_limit_holds_for_all_shards_together(start: Start) -> None
     assert len(await wire.claim("q", 5)) == 5
 
 
-async def test_single_claims_take_the_shards_in_random_order(start: Start) -> None:
-    _, wire = await three(start)
-    for _ in range(40):
-        await on_each_shard(wire)
-    order = [shard_of((await wire.claim("q", 1))[0][0]) for _ in range(30)]
-    assert set(order) == {"s1", "s2", "s3"}
-    assert order != order[:3] * 10
-    assert order != sorted(order)
-
-
-async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Jobs with unique keys live on their keys' shards, so such a request is not atomic across shards."""
+async def test_a_request_with_unique_keys_is_stored_on_the_first_shard_of_its_queue_or_not_at_all(start: Start) -> None:
     running, wire = await three(start)
-    keys = [f"k{n}" for n in range(20)]
-    lost = {n for n, key in enumerate(keys) if running.core.shards.home_of(key).name == "2"}
-
-    def fails(_: object) -> asyncio.Future[object]:
-        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        answer.set_exception(ShardConnectionFailed("gone"))
-        return answer
-
-    monkeypatch.setattr(running.shard("2").insert, "submit", fails)
-    jobs = [ttypes.PinLaterJob(body=b"x", uniqueKey=key) for key in keys]
+    home = running.core.shards.home_of("q", "").name
+    running.shard(home).healthy = False
+    jobs = [ttypes.PinLaterJob(body=b"x", uniqueKey=key) for key in ("a", "b", None)]
     error = await refused(wire.enqueue_jobs("q", jobs))
     assert (error.code, error.retryable) == (502, True)
-    [said] = re.findall(r"stored already: the jobs at \[([0-9, ]*)\]", error.message)
-    stored = {int(number) for number in said.split(",")}
-    assert stored
-    assert stored.isdisjoint(lost)
-    assert await wire.count("q") == len(stored)
-    monkeypatch.undo()
-    again = await wire.enqueue_jobs("q", jobs)  # safe, for the keys are taken
-    assert set(again.existing) == stored
-    assert await wire.count("q") == len(keys)
+    assert f"only shard {home} takes jobs with the unique key 'a'" in error.message
+    assert await wire.count("q") == 0
+    running.shard(home).healthy = True
+    answer = await wire.enqueue_jobs("q", jobs)
+    assert {shard_of(each) for each in answer.jobDescriptors} == {f"s{home}"}
 
 
 async def test_where_riding_acks_fail_nothing_is_claimed_and_the_error_says_so(start: Start) -> None:

@@ -22,7 +22,6 @@ from pinlater.server.storage.commands import (
     InsertJobs,
     ListChangedQueues,
     ListQueues,
-    ListUniqueKeys,
     ListUniqueQueues,
     PruneFailures,
     PurgeJobs,
@@ -40,9 +39,8 @@ from pinlater.server.storage.values import (
     Requeue,
     TimeToLive,
 )
-from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk, unique
-from tests.databases.redis import RedisServer
-from tests.redis.proxied_redis import FRONT, ProxiedRedis, proxied
+from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk
+from tests.redis.proxied_redis import FRONT, ProxiedRedis
 from tests.redis.script_hooks import ScriptHooks, hooks
 
 __all__ = ["hooks"]  # a fixture
@@ -166,23 +164,6 @@ async def test_counts_cost_the_same_however_many_jobs_there_are(
         await desk.shard.submit(CountJobs([QUEUE]))
         costs.append(watch.commands["count_jobs"])
     assert costs[0] == costs[1] < 20
-
-
-async def test_a_restart_between_two_pages_of_unique_keys_loses_no_key(start_redis: Callable[..., RedisServer]) -> None:
-    """The new process has another hash function, so that a cursor of the old one would pass over keys."""
-    held = {f"k{number}" for number in range(2_500)}
-    async with proxied(start_redis()) as database:
-        desk = await database.desk()
-        await desk.insert(*(desk.job(unique=unique(key)) for key in held))
-        page = await desk.shard.submit(ListUniqueKeys(QUEUE, desk.now + 5, 500))
-        assert page.after is not None
-        database.server.kill()
-        database.server.start()
-        keys = set(page.keys)
-        while page.after is not None:
-            page = await desk.shard.submit(ListUniqueKeys(QUEUE, desk.now + 5, 500, page.after))
-            keys |= set(page.keys)
-    assert keys == held
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["refused", "unknown"])

@@ -17,17 +17,17 @@ BY_SLICE = ["a:9011", "b:9011"] * (SLICES // 2)
 def told(*, a_busy: bool = False, b_busy: bool = False, shards: int = 1) -> QueueOwners:
     listed = [SimpleNamespace(name=str(number), takes_enqueues=number == 0) for number in range(shards)]
     known = {"a:9011": KnownServer(A, a_busy), "b:9011": KnownServer(B, b_busy)}
-    return queue_owners(cast(Any, listed), lambda _: BY_SLICE, known)
+    return queue_owners(cast(Any, listed), lambda _: BY_SLICE, known, {})
 
 
 def test_each_slice_has_the_place_of_its_owner() -> None:
-    assert told() == QueueOwners([A, B], [OwnedShard("0", True, [0, 1] * (SLICES // 2))])
+    assert told() == QueueOwners([A, B], [OwnedShard("0", True, [0, 1] * (SLICES // 2))], {})
 
 
 def test_an_owner_that_clients_cannot_know_has_no_place() -> None:
     shard = SimpleNamespace(name="1", takes_enqueues=False)
-    found = queue_owners(cast(Any, [shard]), lambda _: BY_SLICE, {"b:9011": KnownServer(B, False)})
-    assert found == QueueOwners([B], [OwnedShard("1", False, [-1, 0] * (SLICES // 2))])
+    found = queue_owners(cast(Any, [shard]), lambda _: BY_SLICE, {"b:9011": KnownServer(B, False)}, {"wide": 2})
+    assert found == QueueOwners([B], [OwnedShard("1", False, [-1, 0] * (SLICES // 2))], {"wide": 2})
 
 
 def test_a_busy_owner_is_left_out_while_another_server_is_not_busy() -> None:

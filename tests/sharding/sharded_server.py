@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import UniqueScope
+from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.domain.queue import QueueConfig
+from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard, MapChange
@@ -15,6 +17,7 @@ from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import CountJobs
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.values import InsertRequest
 from pinlater.testing._loop import TurnedLoop
 from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job
 from tests.assembly import open_core
@@ -39,6 +42,7 @@ class ShardedServer:
         self.settings = sharding or ShardingSettings()
         self.stores: dict[str, FaultyShard] = {}
         self._jobs = jobs or JobSettings()
+        self._made = set[str]()  # by `queue_for`
         self.turning: asyncio.Future[None] | None = None  # another task that advances the clock
 
     def store(self, name: str) -> FaultyShard:
@@ -112,29 +116,73 @@ class ShardedServer:
         return await self.service.enqueuing.enqueue(EnqueueRequest(queue, jobs, request_key=key, repeated=repeat))
 
     async def put(self, shard: str, body: bytes = b"x") -> str:
-        """A job on that shard: its descriptor."""
-        while True:
+        """Enqueues until a job is on that shard, a partition. Returns its descriptor."""
+        for _ in range(300):
             [descriptor] = (await self.enqueue(body)).descriptors
             if shard_of(descriptor) == shard:
                 return descriptor
             await self.service.bulk.delete_jobs_by_descriptor("q", [descriptor])
+        raise AssertionError(f"no job of the queue q comes to shard {shard}")
 
-    async def dequeue(self, limit: int = 100, **more: Any) -> DequeuedJobs:
-        return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueRequest("q", limit, **more)))
+    async def place(
+        self,
+        shard: str,
+        body: bytes = b"x",
+        *,
+        priority: int = 1,
+        due_ms: int | None = None,
+        unique: str = "",
+        queue: str = "q",
+    ) -> str:
+        """Puts a job on that shard, as a server would that has another map. Returns its descriptor."""
+        lanes = self.lanes(shard)
+        [job_id] = lanes.ids.make(1)
+        job = NewJob(job_id, body, priority, self.clock.now_ms() if due_ms is None else due_ms, 5)
+        if unique:
+            job = job._replace(unique=UniqueKey(unique))
+        await lanes.insert.submit(InsertRequest(queue, [job]))
+        return f"{queue}:s{shard}:p{priority}:{job_id}"
+
+    async def queue_for(self, shard: str, *, beside: str = "", moves_to: str = "") -> str:
+        """Creates a queue whose first partition is that shard. `beside`: also once that shard is added. `moves_to`: until that one is."""
+        takers = [each.name for each in self.shards if each.takes_enqueues]
+        later = [*takers, moves_to or beside or shard]
+        for number in range(10_000):
+            name = f"queue{number}"
+            if (
+                name not in self._made
+                and rendezvous_home(name, takers) == shard
+                and rendezvous_home(name, later) == (moves_to or shard)
+            ):
+                self._made.add(name)
+                await self.service.queues.create_queue(name)
+                return name
+        raise AssertionError("no such name")
+
+    async def dequeue(self, limit: int = 100, *, queue: str = "q", **more: Any) -> DequeuedJobs:
+        return answer_of(queue, await self.service.dequeuing.dequeue(CALLER, DequeueRequest(queue, limit, **more)))
 
     async def ack(self, *descriptors: str) -> None:
-        await self.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each) for each in descriptors]))
+        """Acks these jobs of one queue."""
+        if descriptors:
+            queue = descriptors[0].partition(":")[0]
+            await self.service.claimed_jobs.acknowledge(CALLER, AckBatch(queue, [Ack(each) for each in descriptors]))
 
     async def jobs_on(self, name: str) -> int:
         """How many live jobs the shard has, whatever its state."""
-        rows = await self.stores[name].within.submit(CountJobs(["q"]))
+        rows = await self.stores[name].within.submit(CountJobs())
         return sum(row.counts.pending + row.counts.in_progress for row in rows)
 
     async def in_progress_on(self, name: str) -> int:
-        return sum(row.counts.in_progress for row in await self.stores[name].within.submit(CountJobs(["q"])))
+        return sum(row.counts.in_progress for row in await self.stores[name].within.submit(CountJobs()))
 
     async def replace(self, *desired: DesiredShard) -> MapChange:
         return await self.core.change_shards(desired)
+
+    async def count(self) -> None:
+        """What a server does every few seconds: counts the jobs of each shard in reach."""
+        self.clock.advance(ms=1)
+        await self.core.rates.sample()
 
     async def learn(self, *, after_s: int = 0) -> None:
         """What a server does every few seconds, for unique keys; at last after so long a time."""
@@ -161,9 +209,11 @@ def run_on_shards(
     settings: ShardingSettings | None = None,
     service: JobSettings | None = None,
     dead: Sequence[str] = (),
+    partitions: int | None = None,
     prepare: Callable[[ShardedServer], None] = lambda server: None,
 ) -> None:
-    """Runs the scenario on a server with these shards with the queue `q`. `dead`: those that are unreachable at the start.
+    """Runs the scenario on a server with these shards with the queue `q`. `dead`: those that are unreachable at the start. `partitions`: of
+    the queue; not given, as many as there are shards.
 
     `prepare` comes before they are opened.
     """
@@ -176,6 +226,9 @@ def run_on_shards(
         prepare(server)
         await server.open([server.desired(name, takes_enqueues=name not in draining) for name in shards])
         await server.service.queues.create_queue("q")
+        most = len(server.shards.partitions.order("q"))
+        if most > 1:
+            await server.service.queues.configure_queue("q", QueueConfig(partitions=partitions or most))
         await server.learn()
         try:
             await scenario(server)

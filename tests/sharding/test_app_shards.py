@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from pinlater.domain.errors import StoreFull
+from pinlater.domain.queue import QueueConfig
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.features.status.status import Status
@@ -179,6 +180,7 @@ async def test_the_map_of_a_running_server_changes(server: App, stores: FaultySh
     await server.core.service.queues.create_queue("q")
     change = await server.core.change_shards(stores.desired("1", "2", "3"))
     assert change.added == ["3"]
+    await server.core.service.queues.configure_queue("q", QueueConfig(partitions=3))
     found: set[str] = set()
     while len(found) < 3:
         [descriptor] = (await server.core.service.enqueuing.enqueue(EnqueueRequest("q", [Job(b"x")]))).descriptors

@@ -96,7 +96,7 @@ async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_ba
 async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same_poll(server: ShardedServer) -> None:
     """A slow shard's late claim is given back, since the queue has a limit; the release was carried out and its answer lost; the poll gets
     the job again."""
-    await server.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=1_000.0))
+    await server.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=1_000.0, partitions=2))
     descriptor = await server.put("2")
     server.shards.random = InOrder()
     claim = server.store("2").hangs(ClaimJobs, done_first=True)

@@ -1,4 +1,4 @@
-"""Random faults, outages and changes of the map under a load of keyed and unique enqueues: nothing acknowledged is lost or doubled.
+"""Random faults, outages and changes of the map and of partitions under a load of keyed and unique enqueues: nothing is lost or doubled.
 
 Each seed is one history on a turned clock, the same in each run. Producers send again as clients do, as repeats, until they are answered.
 """
@@ -6,6 +6,7 @@ Each seed is one history on a turned clock, the same in each run. Producers send
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from random import Random
 
@@ -13,6 +14,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import JobState
+from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.commands import ClaimJobs, FindRequests, FindUnique, FinishJobs, InsertJobs
 from pinlater.wire.generated.structs import ScanRequest
 from tests.sharding.sharded_server import ShardedServer, run_on_shards
@@ -96,7 +98,7 @@ class TroubleHistory:
         """One thing goes wrong, or is repaired."""
         server, random = self.server, self.random
         store = server.store(random.choice(NAMES))
-        match random.randrange(8):
+        match random.randrange(10):
             case 0:
                 store.dead = None if store.dead else "gone"
             case 1 | 2:
@@ -116,6 +118,13 @@ class TroubleHistory:
             case 7:
                 for each in server.stores.values():
                     each.dead = None
+            case 8:
+                config = QueueConfig(partitions=random.randint(1, 3))
+                with contextlib.suppress(PinLaterError):  # stored on some shards, or on none
+                    await server.within(30_000, server.service.queues.configure_queue("q", config))
+            case 9:
+                with contextlib.suppress(PinLaterError):
+                    await server.within(30_000, server.count())
 
 
 async def stored(server: ShardedServer) -> Counter[bytes]:

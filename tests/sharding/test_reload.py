@@ -84,6 +84,7 @@ async def test_from_one_shard_to_several_and_back(server: ShardedServer) -> None
     first = await server.enqueue(b"x", key="r")
     await server.replace(server.desired("1"), server.desired("2"))
     assert await server.enqueue(b"x", key="r", repeat=True) == first
+    await server.service.queues.configure_queue("q", QueueConfig(partitions=2))
     await server.put("2")
     await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False))
     for job in (await server.dequeue()).jobs:
@@ -164,14 +165,15 @@ def test_a_shard_with_live_jobs_is_kept_and_an_error_says_how_many(caplog: pytes
 async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(server: ShardedServer) -> None:
     """Without it their jobs would be taken as new, though the keys' time is not over."""
 
+    queue = await server.queue_for("2")
+
     async def enqueue() -> Enqueued:
         jobs = [Job(b"x", unique_key=f"k{n}", unique_scope=UniqueScope.TIME, unique_for_ms=600_000) for n in range(20)]
-        return await server.service.enqueuing.enqueue(EnqueueRequest("q", jobs))
+        return await server.service.enqueuing.enqueue(EnqueueRequest(queue, jobs))
 
     first = await enqueue()
-    on_second = shards_of(first).count("2")
-    assert on_second
-    await server.dequeue()
+    assert shards_of(first) == ["2"] * 20
+    await server.dequeue(queue=queue)
     await server.ack(*first.descriptors)
     ended_at = server.clock.now_ms() + 600_000
     server.clock.advance(seconds=GRACE_S)
@@ -179,7 +181,7 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
     server.clock.advance(seconds=GRACE_S)
     await server.core.shard_map.tidy()
     change = await server.replace(server.desired("1"), server.desired("3"))
-    assert f"it holds {on_second} unique keys" in change.kept["2"]
+    assert "it holds 20 unique keys" in change.kept["2"]
     assert datetime.fromtimestamp(ended_at // 1000, UTC).isoformat() in change.kept["2"]
     again = await enqueue()
     assert (again.descriptors, len(again.existing or ())) == (first.descriptors, 20)
@@ -225,20 +227,18 @@ async def test_a_lost_shard_goes_at_once_and_its_unique_keys_and_requests_are_fr
     """Otherwise every unique enqueue would be refused until the servers restart: an unreachable shard may hold any key."""
     await server.learn(after_s=61)
     job = await server.put("2")
-    key = next(f"k{number}" for number in range(100) if server.shards.home_of(f"k{number}").name == "2")
-    first = await server.enqueue(b"x", unique=key)
-    assert (
-        shards_of(first) == shards_of(await server.enqueue(b"x", key=key)) == ["2"]
-    )  # as a request key it has the same home
+    queue = await server.queue_for("2")
+    first = await server.enqueue(b"x", unique="u", queue=queue)
+    assert shards_of(first) == shards_of(await server.enqueue(b"x", key="r", queue=queue)) == ["2"]
     server.store("2").dead = "gone"
     await server.core.shard_monitor.ping_all()
     change = await server.replace(server.desired("1"), server.desired("2", lost=True), server.desired("3"))
     assert (change.removed, change.kept, change.lost) == (["2"], {}, ["2"])
     assert server.shards.get("2") is None
-    again = await server.enqueue(b"x", unique=key)
+    again = await server.enqueue(b"x", unique="u", queue=queue)
     assert (shards_of(again) == ["2"], again.existing) == (False, None)
     assert again.descriptors != first.descriptors
-    assert "2" not in shards_of(await server.enqueue(b"x", key=key, repeat=True))
+    assert "2" not in shards_of(await server.enqueue(b"x", key="r", repeat=True, queue=queue))
     assert list(await server.service.job_queries.lookup(LookupRequest([job]))) == []
     [result] = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job)]))
     assert result.outcome == Outcome.NOT_FOUND

@@ -1,4 +1,4 @@
-"""A process that changes a queue's settings while it is used: pauses and resumes, rate limits, bounds."""
+"""A process that changes a queue's settings while it is used: pauses and resumes, rate limits, bounds, partitions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tests.simulation.workload import Process
 _RATES = (None, 0.0, 2.0, 20.0)
 # More than any load has waiting; that a change came through is seen by it.
 _BACKLOGS = (100_000, 200_000, 300_000)
+# More than there are shards are refused.
+_PARTITIONS = (None, 1, 2, 3)
 
 
 class Operator(Process):
@@ -26,7 +28,11 @@ class Operator(Process):
 
     async def _change(self, queue: str) -> None:
         roll = self.dice.random()
-        config = QueueConfig(max_jobs_per_second=self.dice.choice(_RATES), max_backlog=self.dice.choice(_BACKLOGS))
+        config = QueueConfig(
+            max_jobs_per_second=self.dice.choice(_RATES),
+            max_backlog=self.dice.choice(_BACKLOGS),
+            partitions=self.dice.choice(_PARTITIONS),
+        )
         if roll < 0.3:
             await self._pause(queue)
         elif roll < 0.5:
@@ -40,6 +46,10 @@ class Operator(Process):
         await self.resume_queue(queue)
         await self._until_answered(lambda: self._configure(queue, config))
         return config
+
+    async def divide(self, queue: str, partitions: int | None) -> None:
+        """Gives the queue this number of partitions, until it is answered."""
+        await self._until_answered(lambda: self._configure(queue, QueueConfig(partitions=partitions)))
 
     async def pause_queue(self, queue: str) -> None:
         """Until it is answered."""

@@ -56,6 +56,7 @@ class SimulationPlan(NamedTuple):
     operated: bool  # whether settings change meanwhile
     owned: bool  # whether the load begins only once the servers own all slices and forward to each other
     split: bool  # whether two servers do not reach each other for a while
+    wide: bool  # whether the queue begins with as many partitions as there are shards
     load: Workload
     settings: Settings
     lease_s: float
@@ -90,6 +91,7 @@ class Scale(NamedTuple):
     operated: float = 0.3  # share of the runs in which settings change
     owned: float = 0.8  # share of the runs that begin with all slices owned
     split: float = 0.3  # share of the runs in which two servers do not reach each other for a while
+    wide: float = 0.5  # share of the runs whose queue begins with several partitions
     client_timeout_ms: Sequence[int] = (500, 2_000, 10_000)
     call_timeout_ms: Sequence[int] = (500, 5_000)
     work_timeout_ms: Sequence[int] = (1_000, 10_000)
@@ -193,6 +195,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
         more.random() < scale.operated,
         more.random() < scale.owned,
         more.random() < scale.split,
+        more.random() < scale.wide,
         load,
         settings,
         scale.lease_s,
@@ -292,6 +295,8 @@ class SimulationRun:
         if plan.owned:
             await self._until(lambda: all(server.knows_its_way for server in cluster.servers), 30.0)
         await self._done(self._admin.start(self._admin.create(QUEUE, *([SCRATCH] if plan.scratch else []))))
+        if plan.wide and plan.stores > 1:
+            await self._done(self._operator.start(self._operator.divide(QUEUE, plan.stores)))
         producing = [process.start(process.produce()) for process in self._producers]
         queues = [QUEUE, QUEUE, SCRATCH] if plan.scratch else [QUEUE]
         working = [process.start(process.work(queues)) for process in self._workers]

@@ -10,10 +10,10 @@ from itertools import count
 
 import pytest
 
-from pinlater.client import Job
+from pinlater.client import Job, QueueConfig
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.descriptor import shard_of
-from pinlater.domain.rendezvous import rendezvous_home
+from pinlater.domain.rendezvous import rendezvous_home, rendezvous_order
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.ownership.ownership import Ownership
@@ -53,6 +53,8 @@ class Load:
         """Returns once the workers wait."""
         for queue in self.queues:
             await self._scene.done(self._producer, self._producer.client.create_queue(queue))
+            on_all = QueueConfig(partitions=len(self._shards))
+            await self._scene.done(self._producer, self._producer.client.configure_queue(queue, on_all))
         for worker in self._workers:
             for queue in self.queues:
                 worker.start(self._work(worker, queue))
@@ -75,7 +77,7 @@ class Load:
             assert not self._unclaimed or self._scene.timeline.now_s < ends_s, sorted(self._unclaimed)
 
     async def _enqueue(self, queue: str, shard: str) -> None:
-        key = next(key for key in self._keys if rendezvous_home(key, self._shards) == shard)
+        key = next(key for key in self._keys if rendezvous_home(key, rendezvous_order(queue, self._shards)) == shard)
         with contextlib.suppress(PinLaterError):
             await self._producer.client.enqueue(queue, [Job(b"%d" % self._round)], request_key=key)
 

@@ -23,7 +23,6 @@ from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
-from pinlater.client._owners import KnownOwners
 from pinlater.client._servers import FixedServers, ServerAddress, ServerSource, server_source, servers_by_default
 from pinlater.client._tls import Tls, tls_source
 from pinlater.client._token import TokenForCaller, token_source
@@ -130,16 +129,7 @@ class ClientBase:
 
     def with_new_key(self, call: ClientCall[T]) -> ClientCall[T]:
         """The same enqueue as a new request, with a key that no other one has. From any thread."""
-        owners, now_ms, jobs = self._owners(), self._clock.now_ms(), call.args[0].jobs
-        if owners is None or not jobs or jobs[0].unique_key is not None:  # which decides on the shard itself
-            key = _calls.new_request_key(now_ms)
-        else:
-            key = owners.new_request_key(now_ms, len(jobs))
-        return _calls.with_request_key(call, key)
-
-    def _owners(self) -> KnownOwners | None:
-        """None while the client is not open, or if it follows no owners."""
-        raise NotImplementedError
+        return _calls.with_request_key(call, _calls.new_request_key(self._clock.now_ms()))
 
     def _new_engine(self) -> Engine:
         return Engine(
@@ -172,9 +162,6 @@ class AsyncClientBase(ClientBase):
         self._opened = _OpenClient()
         self._alone = False
         self._polls = LongPolls()
-
-    def _owners(self) -> KnownOwners | None:
-        return None if self._opened.engine is None else self._opened.engine.owners
 
     async def open(self) -> Self:
         """Makes the client ready for this event loop. Connects only with the first call."""
@@ -274,9 +261,6 @@ class SyncClientBase(ClientBase):
 
     def _prepare(self) -> None:
         self._background = Background(self._new_engine, self._dial, self._clock.monotonic)
-
-    def _owners(self) -> KnownOwners | None:
-        return self._background.owners
 
     def open(self) -> Self:
         """Makes the client ready, also once more after `close`. Connects only with the first call."""

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 from pinlater.client._client_call import ClientCall
 from pinlater.client._thrift import types
 from pinlater.domain.descriptor import shard_of
-from pinlater.domain.rendezvous import rendezvous_home
+from pinlater.domain.rendezvous import rendezvous_home, rendezvous_order
 from pinlater.domain.slices import SLICES, slice_of
 
 NO_SERVER = ""
 
 
 class Aim(NamedTuple):
-    """What decides which owner is meant: the queue, and the shard or the key whose home is the shard, if the call has one.
-    `jobs`: how many it is about."""
+    """What decides which owner is meant: the queue, the shard if the call names one, the key that leads to a shard. `unique`: whether the
+    key is a unique key. `jobs`: how many it is about."""
 
     queue: str
     shard: str = ""
     key: str = ""
+    unique: bool = False
     jobs: int = 1
 
 
@@ -35,7 +37,7 @@ def _enqueue(request: types.EnqueueRequest) -> Aim | None:
     if request.repeated:
         return None
     unique_key = request.jobs[0].unique_key if request.jobs else None
-    return Aim(request.queue, key=unique_key or request.request_key or "", jobs=len(request.jobs))
+    return Aim(request.queue, "", unique_key or request.request_key or "", bool(unique_key), len(request.jobs))
 
 
 def _dequeue(request: types.DequeueRequest) -> Aim:
@@ -78,24 +80,32 @@ _AIMS: Mapping[str, Callable[[Any], Aim | None]] = {
 class OwnerTable(NamedTuple):
     """`addresses`: where clients reach a server, by its id; '' if it does not know. `owners`: the ids of a shard's owners, by slice.
 
-    `takers`: the shards that take enqueues. `by_slice`: the owners of each slice on all shards.
+    `takers`: the shards that take enqueues. `partitions`: how many a queue has that has several; None if each queue is on all shards.
     """
 
     addresses: Mapping[str, str] = {}
     owners: Mapping[str, Sequence[str]] = {}
-    takers: Sequence[str] = ()
-    by_slice: Sequence[Sequence[str]] = ()
+    takers: tuple[str, ...] = ()
+    partitions: Mapping[str, int] | None = None
 
     def candidates(self, aim: Aim) -> Sequence[str]:
         """The ids of the servers that are equally good for it, `NO_SERVER` for any; none if no owner is known."""
-        if not self.owners:
-            return ()
+        place = slice_of(aim.queue)
         if aim.shard:
             owners = self.owners.get(aim.shard)
-            return () if owners is None else (owners[slice_of(aim.queue)],)
-        if aim.key and self.takers:
-            return (self.owners[rendezvous_home(aim.key, self.takers)][slice_of(aim.queue)],)
-        return self.by_slice[slice_of(aim.queue)]
+            return () if owners is None else (owners[place],)
+        shards: Sequence[str] = self.takers or tuple(self.owners)
+        if self.partitions is not None and self.takers:
+            shards = _order(aim.queue, self.takers)[: self.partitions.get(aim.queue, 1)]
+        if aim.key and shards:
+            is_first = aim.unique and self.partitions is not None
+            shards = shards[:1] if is_first else (rendezvous_home(aim.key, shards),)
+        return tuple(dict.fromkeys([self.owners[shard][place] for shard in shards]))
+
+
+@lru_cache(maxsize=1024)
+def _order(queue: str, shards: tuple[str, ...]) -> Sequence[str]:
+    return rendezvous_order(queue, shards)
 
 
 def owner_table(answer: types.QueueOwners) -> OwnerTable:
@@ -110,6 +120,6 @@ def owner_table(answer: types.QueueOwners) -> OwnerTable:
     return OwnerTable(
         {server.id: server.address or "" for server in answer.servers},
         owners,
-        [shard.name for shard in answer.shards if shard.takes_enqueues],
-        [tuple(dict.fromkeys(by_slice[place] for by_slice in owners.values())) for place in range(SLICES)],
+        tuple([shard.name for shard in answer.shards if shard.takes_enqueues]),
+        answer.partitions,
     )

@@ -12,11 +12,9 @@ from random import Random
 from typing import Any
 
 from pinlater.client._affinity import Affinity
-from pinlater.client._calls import new_request_key
 from pinlater.client._client_call import ClientCall
 from pinlater.client._owner_table import NO_SERVER, OwnerTable, aim_of
 from pinlater.client._servers import ServerAddress, ServerSource, parse_address
-from pinlater.domain.rendezvous import rendezvous_home
 
 # A client that makes fewer calls asks nothing.
 _CALLS_FIRST = 5
@@ -32,9 +30,6 @@ _FORGIVEN_AFTER_S = 120.0
 SERVERS_MAX = 16
 # Of the dequeues that carry acks, one in this number does not go to the owner of the acked jobs, but where others go.
 _TURN = 8
-# With more shards, a request key that leads to a certain one takes too long to find: 35 us with eight, 11 us with four.
-_CHOSEN_SHARDS_MAX = 8
-_KEYS_DRAWN_MAX = 64
 
 
 class _Failures:
@@ -65,7 +60,7 @@ class KnownOwners:
         self._failures: dict[ServerAddress, _Failures] = {}
         self._lacking: dict[ServerAddress, float] = {}  # servers that can't say who owns what; until when
         self._calls = 0
-        self._enqueues, self._others = Affinity(random), Affinity(random)
+        self._affinity = Affinity(random)
         self._ask_at_s = monotonic()
         self._failed_asks = 0
         self._look_at_s = self._ask_at_s
@@ -92,28 +87,13 @@ class KnownOwners:
                 return None
             owner = candidates[0]
             if len(candidates) > 1:
-                owner = self._others.choose(candidates, aim.jobs, self._monotonic())
+                owner = self._affinity.choose(candidates, aim.jobs, self._monotonic())
             if owner == NO_SERVER:
                 return None
             address = self._reached.get(owner)
             if address is None:
                 self._wanted.add(owner)
             return address
-
-    def new_request_key(self, now_ms: int, jobs: int) -> str:
-        """A key that no other request has, for one with this number of jobs. It leads to the shard with which enqueues stay, if that is
-        quickly found."""
-        with self._lock:
-            shards = self._table.takers
-            if not 1 < len(shards) <= _CHOSEN_SHARDS_MAX:
-                return new_request_key(now_ms)
-            wanted = self._enqueues.choose(shards, jobs, self._monotonic())
-        key = new_request_key(now_ms)
-        for _ in range(_KEYS_DRAWN_MAX):
-            if rendezvous_home(key, shards) == wanted:
-                break
-            key = new_request_key(now_ms)
-        return key
 
     def _list_changed(self) -> None:
         self._listed = self._source.addresses()

@@ -468,6 +468,8 @@ def queue_stats(stats: types.QueueStats) -> values.QueueStats:
         stats.waiting_dequeues,
         bool(stats.incomplete),
         stats.max_jobs_per_second,
+        tuple(stats.partitions or ()),
+        stats.strays or {},
     )
 
 

@@ -12,7 +12,8 @@ class QueueStats(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
 
     `waiting_dequeues`: at all servers of the shards that the one which answers hears. `incomplete`: a shard was unreachable, and its jobs
-    are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any.
+    are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any. `partitions`: the shards on which the queue is stored;
+    empty where there is one shard only. `strays`: unfinished jobs on other shards in reach, by shard.
     """
 
     queue: str
@@ -23,6 +24,8 @@ class QueueStats(NamedTuple):
     waiting_dequeues: int
     incomplete: bool = False
     max_jobs_per_second: float | None = None
+    partitions: Sequence[str] = ()
+    strays: Mapping[str, int] = {}
 
     def total(self, field: str) -> int:
         """The sum of a count over all priorities, by its name in `PriorityCounts`."""

@@ -41,6 +41,7 @@ class QueueConfig(NamedTuple):
     default_attempts: int | None = None
     default_expiry_ms: int | None = None
     burst: int | None = None
+    partitions: int | None = None
 
 
 _NOTHING_SET = QueueConfig()

@@ -15,12 +15,22 @@ def rendezvous_home(key: str, shards: Sequence[str]) -> str:
     encoded = key.encode("utf-8", "surrogatepass")
     home, highest = "", b""
     for shard in shards:
-        hashing = _begun(shard).copy()
-        hashing.update(encoded)
-        weight = hashing.digest()
+        weight = _weight(shard, encoded)
         if weight > highest:
             home, highest = shard, weight
     return home
+
+
+def rendezvous_order(key: str, shards: Sequence[str]) -> list[str]:
+    """Returns the shards in the order of the key, its home first. The order of the others does not change when one comes or goes."""
+    encoded = key.encode("utf-8", "surrogatepass")
+    return sorted(shards, key=lambda shard: _weight(shard, encoded), reverse=True)
+
+
+def _weight(shard: str, encoded: bytes) -> bytes:
+    hashing = _begun(shard).copy()
+    hashing.update(encoded)
+    return hashing.digest()
 
 
 @lru_cache

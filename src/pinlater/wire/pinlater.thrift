@@ -433,6 +433,8 @@ struct QueueConfig {
   8: optional bool paused
   // The most jobs that a limited queue saves up while it is quiet, and then hands out at once. Absent: those of a second, at least one.
   100: optional i32 burst
+  // On how many shards the queue is stored. Absent: one.
+  101: optional i32 partitions
 }
 
 // Jobs of one priority of a queue, from counters that change with the jobs. The totals count since the queue was made.
@@ -476,6 +478,10 @@ struct QueueStats {
   7: optional bool incomplete
   // The lowest limit of dequeues on the server that answers; absent where there is none.
   8: optional double maxJobsPerSecond
+  // The shards on which the queue is stored; absent where there is one shard only.
+  9: optional list<string> partitions
+  // Unfinished jobs on other shards in reach, by shard.
+  10: optional map<string, i64> strays
 }
 
 // Failed attempts of a queue that look alike: of one task, with one type of error, and one text but for numbers, names in quotes and addresses.
@@ -1083,6 +1089,8 @@ struct OwnedShard {
 struct QueueOwners {
   1: required list<OwningServer> servers
   2: required list<OwnedShard> shards
+  // Queues with several partitions, and how many. Absent from servers that store each queue on all shards.
+  3: optional map<string, i32> partitions
 }
 
 // Every method that names a queue answers QUEUE_NOT_FOUND where there is none, but lookupJobs, deleteQueue and createQueue.

@@ -67,6 +67,7 @@ _FRONTS = [structs.FrontProcess(1, 2**40, 2, 3, 2**41), structs.FrontProcess(2, 
 _OWNERS = structs.QueueOwners(
     [structs.OwningServer("0-1-2", _OWN), structs.OwningServer("1-2-3")],
     [structs.OwnedShard("1", True, [0, 1, -1, 0]), structs.OwnedShard("2", False, [])],
+    {"mail": 2},
 )
 _WORKERS = ServerWorkers(
     [

@@ -149,13 +149,15 @@ class GoldenServer:
 
     async def _only(self, shard: str) -> None:
         """From now on only this shard takes enqueues."""
-        for one in self._core.shards:
-            one.takes_enqueues = one.name == shard
+        shards = self._core.shards
+        for one in shards:
+            shards.change_enqueues(one, takes=one.name == shard)
 
     async def _both(self) -> None:
         """All shards take enqueues again."""
-        for one in self._core.shards:
-            one.takes_enqueues = True
+        shards = self._core.shards
+        for one in shards:
+            shards.change_enqueues(one, takes=True)
 
     async def _wait_for_poll(self, queue: str, number: str) -> None:
         """Until that number of dequeues wait for jobs of the queue."""

@@ -225,6 +225,10 @@ def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -
     shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
     rows = [_stats_row(queue)[:shown] for queue in found]
     output.print_narrow_table(columns[:shown], rows, shorter=_SHORTER, without_rows=_NO_QUEUES)
+    for queue in found:
+        if queue.strays:
+            on = ", ".join(f"{jobs:,} on shard {shard}" for shard, jobs in sorted(queue.strays.items()))
+            notes.note(f"{queue.queue} is stored on {' and '.join(queue.partitions)}; unfinished jobs elsewhere: {on}")
     if incomplete:
         output.warn_incomplete()
 
@@ -253,6 +257,8 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
         "rates": queue.rates._asdict(),
         "waiting_dequeues": queue.waiting_dequeues,
         "incomplete": queue.incomplete,
+        "partitions": queue.partitions,
+        "strays": queue.strays,
         "priorities": [counts._asdict() for counts in queue.counts],
     }
 
@@ -354,6 +360,9 @@ def config(
     max_backlog: Annotated[str | None, typer.Option(help="Largest number of pending jobs.")] = None,
     default_attempts: Annotated[str | None, typer.Option(help="Attempts of jobs that set none.")] = None,
     default_expiry: Annotated[str | None, typer.Option(help="Expiry of jobs that set none.")] = None,
+    partitions: Annotated[
+        str | None, typer.Option(help="On how many shards the queue is stored; otherwise one.")
+    ] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -373,6 +382,7 @@ def config(
         "max_backlog": max_backlog,
         "default_attempts": default_attempts,
         "default_expiry_ms": default_expiry,
+        "partitions": partitions,
     }
     changes = {field: _setting(field, text) for field, text in given.items() if text is not None}
 

@@ -93,6 +93,8 @@ class QueueView(PageView):
     priorities: Sequence[CountsItem]
     settings: Sequence[SettingField]
     max_jobs_per_second: float | None
+    partitions: Sequence[str]
+    strays: Mapping[str, int]
     numbers: Mapping[str, int]
     jobs: Sequence[ListedJob]
     time_column: str
@@ -182,6 +184,8 @@ async def show(call: PageCall) -> QueueView:
         priorities=[one for one in stats.priorities if one.enqueued_total or one.pending],
         settings=fields_shown(settings),
         max_jobs_per_second=settings.in_force.max_jobs_per_second,
+        partitions=stats.partitions,
+        strays=stats.strays,
         numbers={
             "due": queue.due,
             "scheduled": queue.scheduled,

@@ -19,7 +19,12 @@ LABELS = {
     "default_expiry_ms": "Expiry of a job",
     "succeeded_ttl_ms": "Keep succeeded jobs for",
     "failed_ttl_ms": "Keep failed jobs for",
+    "partitions": "Shards, as partitions",
 }
+WITHOUT = {
+    "burst": "those of a second",
+    "partitions": "1",
+}  # what applies where nothing is set, if that is not "no limit"
 WAS = "was-"  # before the name of a field: its value when the form was made
 
 
@@ -40,7 +45,7 @@ def fields_shown(answer: SettingsAnswer) -> list[SettingField]:
             name,
             label,
             _text(name, getattr(answer.settings, name)),
-            _text(name, getattr(answer.in_force, name)) or ("those of a second" if name == "burst" else "no limit"),
+            _text(name, getattr(answer.in_force, name)) or WITHOUT.get(name, "no limit"),
             answer.origins.get(name, ""),
         )
         for name, label in LABELS.items()

@@ -61,6 +61,9 @@ class SettingsValues(RequestShape, frozen=True, kw_only=True):
     max_backlog: Annotated[Span | None, Meta(description="The largest number of pending jobs.")] = None
     default_attempts: Annotated[Attempts | None, Meta(description="Of jobs that set none.")] = None
     default_expiry_ms: Annotated[Span | None, Meta(description="Of jobs that set none.")] = None
+    partitions: Annotated[Attempts | None, Meta(description="On how many shards the queue is stored; null: one.")] = (
+        None
+    )
 
 
 class ChangedSettings(RequestShape, frozen=True, kw_only=True):
@@ -74,6 +77,7 @@ class ChangedSettings(RequestShape, frozen=True, kw_only=True):
     max_backlog: Span | UnsetType | None = UNSET
     default_attempts: Attempts | UnsetType | None = UNSET
     default_expiry_ms: Span | UnsetType | None = UNSET
+    partitions: Attempts | UnsetType | None = UNSET
 
 
 class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):
@@ -123,6 +127,10 @@ class StatsItem(AnswerShape, frozen=True, kw_only=True):
     waiting_dequeues: int
     incomplete: Incomplete
     max_jobs_per_second: Annotated[float | None, Meta(description="The limit of dequeues in force; null: none.")] = None
+    partitions: Annotated[
+        Sequence[str], Meta(description="The shards on which the queue is stored; empty where there is one shard only.")
+    ] = ()
+    strays: Annotated[Mapping[str, int], Meta(description="Unfinished jobs on other shards in reach, by shard.")] = {}
 
 
 class HistoryQuery(RequestShape, frozen=True, kw_only=True):

@@ -28,10 +28,17 @@ class ChangePoller:
         """
         if not self._dispatcher.waiting():
             return
-        stores = [shard.store for shard in self._shards.in_reach() if shard.shared is not None]
-        answers = await asyncio.gather(*(store.submit(ListChangedQueues()) for store in stores), return_exceptions=True)
-        found = (queue for answer in answers if not isinstance(answer, BaseException) for queue in answer)
-        for queue in dict.fromkeys(found):
+        shards = [shard for shard in self._shards.in_reach() if shard.shared is not None]
+        answers = await asyncio.gather(
+            *(shard.store.submit(ListChangedQueues()) for shard in shards), return_exceptions=True
+        )
+        changed = set[str]()
+        for shard, answer in zip(shards, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                changed.update(answer)
+                for queue in answer:
+                    self._shards.strays.heard(queue, [shard.name])
+        for queue in changed:
             self._dispatcher.wakeups.look_again(queue)
         for answer in answers:
             if isinstance(answer, PinLaterError):

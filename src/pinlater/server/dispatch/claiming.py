@@ -67,8 +67,6 @@ class Claiming:
         failures: list[PinLaterError] = []
         covered = self._shards.for_claim(request.queue, request.coverage)
         shards = late.without_awaited(covered, request.queue) if late else covered
-        if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
-            shards = _newest_first(shards, waiters)
         try:
             for place, shard in enumerate(shards):
                 here = request
@@ -97,7 +95,7 @@ class Claiming:
                     self._give_back(request.queue, FromShard(shard.name, jobs, here.call.holder.token))
                     break
                 if len(shards) > 1:
-                    self._shards.oldest_jobs.note(request.queue, shard.name, jobs)
+                    self._shards.note_claim(request.queue, shard, jobs, waiting=found.next_due_ms is not None)
                 if jobs:
                     claimed.append(FromShard(shard.name, jobs, here.call.holder.token))
                     left -= len(jobs)
@@ -187,12 +185,6 @@ class Claiming:
         for error in failures:
             if not isinstance(error, QueueNotFound):
                 logger.debug("a dequeue was answered without a shard", extra={"queue": queue, "reason": error.message})
-
-
-def _newest_first(shards: Sequence[ShardLanes], waiters: Waiters) -> list[ShardLanes]:
-    """A dequeue that was woken asks the shard first that got the newest jobs."""
-    newest_on, waiters.newest_on = waiters.newest_on, None
-    return sorted(shards, key=lambda shard: (shard.slow, shard.name != newest_on))
 
 
 def _holder_of(holder: Holder, look: int, place: int, now_ms: int) -> Holder:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from itertools import count
 from typing import Any
 from weakref import WeakSet
@@ -42,7 +42,7 @@ class Dispatcher:
         self._shards = shards
         self._clock = clock
         self._settings = settings
-        self.wakeups = Wakeups(clock)
+        self.wakeups = Wakeups(clock, shards)
         self._asked_s: dict[str, float] = {}  # by queue, when a worker asked last
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False
@@ -55,6 +55,13 @@ class Dispatcher:
         hooks.undelivered = self._claiming.undelivered
         hooks.inserting = self.wakeups.inserting
         hooks.back = self.wakeups.look_again
+        self._shards.strays.found = self._strays_found
+
+    def _strays_found(self, shard: str, queues: Set[str]) -> None:
+        """Makes dequeues look that wait for jobs of these queues, if the shard is no partition of theirs."""
+        for queue in self.wakeups.count_by_queue():
+            if queue in queues and not self._shards.is_partition(queue, shard):
+                self.wakeups.look_again(queue)
 
     # --- claiming -----------------------------------------------------------------------------------------------------
 

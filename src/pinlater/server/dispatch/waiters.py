@@ -24,7 +24,6 @@ class Waiters:
     def __init__(self, queue: str, now_ms: Callable[[], int]) -> None:
         self.queue = queue
         self.version = 0
-        self.newest_on: str | None = None  # the shard that got the newest jobs, until a claim has gone there
         # Jobs may have come past the owner of the queue: the next claim does not go by what the store remembers.
         self.search = False
         self._now_ms = now_ms

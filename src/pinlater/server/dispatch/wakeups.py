@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.waiters import Waiters
+from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import InsertRequest
 
 
 class Wakeups:
     """The waiters of all queues."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, shards: Shards) -> None:
         self._clock = clock
+        self._shards = shards
         self._by_queue: dict[str, Waiters] = {}
         self._tell_others: Callable[[str, int, bool], None] | None = None
         self._begins: Callable[[str], None] | None = None
@@ -43,7 +45,7 @@ class Wakeups:
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
         """Wakes dequeues for `jobs` jobs of this queue that can be claimed now, and another at `due_at_ms` for the next one.
 
-        `past_owner`: the server that owns the queue may not know of them.
+        `past_owner`: the server that owns the queue may not know of them, or they are on no partition of it.
         """
         if jobs and self._tell_others is not None:
             self._tell_others(queue, jobs, past_owner)
@@ -51,9 +53,12 @@ class Wakeups:
 
     def wake_from_peer(self, queue: str, jobs: int, past_owner: bool = False) -> None:
         """Wakes dequeues for jobs that another server has announced."""
+        self._shards.heads.forget(queue)
         self._wake(queue, jobs, past_owner=past_owner)
 
     def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
+        if past_owner:
+            self._shards.look_everywhere(queue)
         waiters = self._by_queue.get(queue)
         if waiters is None:
             return
@@ -65,23 +70,27 @@ class Wakeups:
             waiters.due_at(due_at_ms)
 
     def inserting(self, shard: str, request: InsertRequest, now_ms: int, owns: Callable[[str], bool]) -> bool:
-        """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue here.
+        """Wakes the dequeues that wait for these jobs. Returns whether any waits for the queue here.
 
         The other servers are told of due jobs only; they learn of later ones from the store. `owns`: whether this server owns a queue on
         the shard.
         """
+        is_stray = len(self._shards) > 1 and not self._shards.is_partition(request.queue, shard)
+        if is_stray:
+            # Again: a claim may have found none while these were on their way.
+            self._shards.strays.heard(request.queue, [shard])
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:
             return False
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         due = len(request.jobs) - len(later)
-        past_owner = not owns(request.queue)
+        past_owner = is_stray or not owns(request.queue)
         if due and self._tell_others is not None:
             self._tell_others(request.queue, due, past_owner)
         if waiters is None:
             return False
         any_wait = bool(waiters)
-        waiters.newest_on = shard
+        self._shards.heads.stored(request, shard, now_ms)
         self._wake(request.queue, due, min(later) if later else None, past_owner=past_owner)
         return any_wait
 

@@ -19,7 +19,7 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.servers import ServerFacts
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
-from pinlater.server.cluster.forwarding.messages import Told
+from pinlater.server.cluster.forwarding.messages import PARTITIONS_SINCE_VERSION, Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims
@@ -50,6 +50,8 @@ _INTEREST_S = 1.0
 _TOLD_LOOK_S = 60.0
 # Queues for which a server tells the others how many dequeues wait: those with the most.
 WAITED_FOR_MAX = 1_000
+# A server that starts waits for so long until the others have said their versions; one of them may have been killed.
+_VERSION_LOOKS_MAX, _VERSION_LOOK_S = 50, 0.02
 # Of a core, above which clients are sent to other servers than the owner.
 _BUSY_SHARE = 0.7
 
@@ -103,6 +105,7 @@ class Cluster:
         self._ends = False
         standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
+        self._version_of: dict[str, int] = {}  # the newest messages that both sides speak, by the address of a server
         self._secrets: list[bytes] = []
 
     async def listen(
@@ -135,6 +138,7 @@ class Cluster:
         self._dispatcher.wakeups.join_others(self.wakes.tell, self._interest.begins)
         self._dispatcher.limits.join_others(self._interest.begins)
         await self._meet()
+        await self._learn_versions()
         return address
 
     @property
@@ -302,7 +306,12 @@ class Cluster:
                     OwningServer(link.told.server_id, link.told.clients_at or None), link.told.busy
                 )
         can_be_told_apart = {address: server for address, server in known.items() if server.named.id}
-        return queue_owners(self._shards, self.ownership.owners, can_be_told_apart)
+        partitions = {
+            queue.name: queue.config.partitions
+            for queue in self._shards.known_queues()
+            if queue.config.partitions is not None and queue.config.partitions > 1
+        }
+        return queue_owners(self._shards, self.ownership.owners, can_be_told_apart, partitions)
 
     async def leave(self, grace_s: float) -> None:
         """Hands over what this server owns, before it stops. If a shard takes longer than `grace_s`, its lease lapses there instead."""
@@ -317,8 +326,28 @@ class Cluster:
         finally:
             self.listener.say_goodbye()
 
+    async def _learn_versions(self) -> None:
+        """Waits, before the first request, until it is known where the other servers place unique keys."""
+        for _ in range(_VERSION_LOOKS_MAX):
+            if len(self._shards) == 1 or self._look_at_versions():
+                break
+            await asyncio.sleep(_VERSION_LOOK_S)
+
+    def _look_at_versions(self) -> bool:
+        """Places unique keys as all servers of the shards can. Returns whether the versions of all are known."""
+        if self._peers is None or self.forwarding is None:
+            return True
+        others = self._peers.secret_of
+        self._version_of |= {
+            address: link.version for address, link in self.forwarding.connections.items() if link.version
+        }
+        self._version_of = {address: version for address, version in self._version_of.items() if address in others}
+        self._shards.unique.go_by(queue=all(v >= PARTITIONS_SINCE_VERSION for v in self._version_of.values()))
+        return len(self._version_of) == len(others)
+
     def look_at_calls(self) -> None:
         """Call it several times a second: forwards no more calls to servers that don't answer."""
+        self._look_at_versions()
         self._load.look()
         self._work.look()
         if self.forwarding is not None:

@@ -159,6 +159,11 @@ class Core:
         self.shards.hooks.count = self.metrics.count
         self.shards.hooks.expired = self._count_expired
         self.shards.known_queues = lambda: self.service.queue_cache.queues.values()
+        self.shards.partitions.number_of = self._partitions_of
+
+    def _partitions_of(self, queue: str) -> int:
+        known = self.service.queue_cache.queues.get(queue)
+        return 1 if known is None else known.config.partitions or 1
 
     def _shard_is_back(self) -> None:
         self.service.queue_cache.is_outdated = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -40,12 +40,13 @@ _NOTHING = QueueTotals()
 
 class _Counted(NamedTuple):
     """What a shard said, when it was asked, its state before that, and the sums of the rows; `jobs.at_ms`: until when they are known to
-    hold. None: the shard was never asked."""
+    hold. None: the shard was never asked. `unfinished`: the queues with jobs that wait or run."""
 
     rows: Sequence[QueueCounts]
     state: Hashable | None
     asked_s: float
     jobs: ShardJobs | None
+    unfinished: Set[str] = frozenset()
 
     @property
     def lasts(self) -> bool:
@@ -108,16 +109,22 @@ class RateSampler:
         before = self._newest.get(shard.name, _NOT_COUNTED)
         same = before.lasts and before.state == state and now_s - before.asked_s < _UNCHANGED_S_MAX
         if same and before.jobs is not None:
+            self._shards.strays.counted(shard.name, before.unfinished, now_s)
             return before._replace(jobs=replace(before.jobs, at_ms=self._clock.now_ms()))
         rows = await shard.store.submit(CountJobs())
-        return _Counted(rows, state, now_s, await self._summed(rows))
+        jobs, unfinished = await self._summed(rows)
+        self._shards.strays.counted(shard.name, unfinished, now_s)
+        return _Counted(rows, state, now_s, jobs, unfinished)
 
-    async def _summed(self, rows: Sequence[QueueCounts]) -> ShardJobs:
-        """The jobs of all queues and priorities, in pieces between which others get their turn."""
+    async def _summed(self, rows: Sequence[QueueCounts]) -> tuple[ShardJobs, Set[str]]:
+        """The jobs of all queues and priorities, and the queues with unfinished ones. In pieces between which others get their turn."""
+        unfinished = set[str]()
         pending = future = in_progress = succeeded = failed = 0
         oldest_ms: int | None = None
         for start in range(0, len(rows), _ROWS_A_TURN):
-            for _, counts in rows[start : start + _ROWS_A_TURN]:
+            for queue, counts in rows[start : start + _ROWS_A_TURN]:
+                if counts.pending or counts.in_progress:
+                    unfinished.add(queue)
                 pending += counts.pending
                 future += counts.future
                 in_progress += counts.in_progress
@@ -128,7 +135,8 @@ class RateSampler:
                     oldest_ms = due_ms
             await asyncio.sleep(0)
         now_ms = self._clock.now_ms()
-        return ShardJobs(now_ms, pending - future, future, in_progress, succeeded, failed, oldest_ms)
+        jobs = ShardJobs(now_ms, pending - future, future, in_progress, succeeded, failed, oldest_ms)
+        return jobs, unfinished
 
     async def _keep(self, found: Sequence[Sequence[QueueCounts]]) -> None:
         """In pieces between which others get their turn: there may be thousands of queues."""

@@ -70,8 +70,8 @@ class Enqueue:
         `arrived_s`: when a process of this server had read the request, by the monotonic clock of the machine. A request with a key that
         no lane has begun `BEGUN_WITHIN_MS` later fails with `RequestTooOld`.
 
-        All or nothing on one shard. Jobs with a unique key live on their key's home, so with several shards a request with such
-        jobs may be stored in part when a shard fails; the error says which indices were stored.
+        All or nothing. Only while the shards hold unique keys from before a change of the map may a request with such keys be stored in
+        part when a shard fails; the error says which indices were stored.
         """
         standstill = self._standstill
         if (now_s := standstill.monotonic()) > standstill.until_s:
@@ -218,7 +218,7 @@ class Enqueue:
         ]
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
-            max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
+            max_backlog = -(-max_backlog // self._shards.shares_of(queue.name))  # each partition its share
         fingerprint, begin_by_ms = (b"", NO_END_MS) if request is None else (request.fingerprint, request.begin_by_ms)
         name = queue.name
         return shard.lanes_of(name).insert.submit(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TypeVar
 
@@ -203,6 +204,11 @@ class Queues:
         Of two changes at once all shards keep the same one.
         """
         check_config(config)
+        takers = len(self._shards.partitions.order(name))
+        if config.partitions is not None and config.partitions > max(1, takers):
+            raise InvalidArgument(
+                f"partitions must be at most {takers}, the number of shards that take enqueues, not {config.partitions}"
+            )
         version = await self._next_version(name)
         with self._telling():
             await self._on_each(
@@ -257,24 +263,26 @@ class Queues:
         different = list(dict.fromkeys(wanted))
         counts: dict[str, list[PriorityCounts]] = {name: [] for name in different}
 
-        async def count(shard: ShardLanes) -> list[QueueCounts]:
+        async def count(shard: ShardLanes) -> tuple[str, list[QueueCounts]]:
             await shard.store.submit(AdvanceDue(self._clock.now_ms(), DUE_ROWS_MAX))
             counted: list[QueueCounts] = []
             for start in range(0, len(different), _QUEUES_A_CALL):
                 counted += await shard.store.submit(CountJobs(different[start : start + _QUEUES_A_CALL]))
                 await asyncio.sleep(0)
-            return counted
+            return shard.name, counted
 
         counted_by_shard = await on_reachable(self._shards, self._metrics, "getQueueStats", count)
         incomplete = len(counted_by_shard) < len(self._shards)
-        for counted in counted_by_shard:
+        unfinished: dict[str, Counter[str]] = {name: Counter() for name in different}  # by shard
+        for shard, counted in counted_by_shard:
             for row in counted:
                 counts[row.queue].append(row.counts)
+                unfinished[row.queue][shard] += row.counts.pending + row.counts.in_progress
             await asyncio.sleep(0)
         stats: list[structs.QueueStats] = []
         for start in range(0, len(wanted), _QUEUES_A_TURN):
             stats += [
-                self._stats(name, merge_counts(counts[name]), incomplete)
+                self._stats(name, merge_counts(counts[name]), incomplete, unfinished[name])
                 for name in wanted[start : start + _QUEUES_A_TURN]
             ]
             await asyncio.sleep(0)
@@ -302,7 +310,11 @@ class Queues:
             raise (grave or failures)[0]
         return [result for result in results if not isinstance(result, BaseException)]
 
-    def _stats(self, name: str, counts: Sequence[PriorityCounts], incomplete: bool) -> structs.QueueStats:
+    def _stats(
+        self, name: str, counts: Sequence[PriorityCounts], incomplete: bool, unfinished: Mapping[str, int]
+    ) -> structs.QueueStats:
+        several = len(self._shards) > 1
+        partitions = [shard.name for shard in self._shards.partitions.of(name)]
         queue = self._queue_cache.queues.get(name)
         due = [each.oldest_due_at_ms for each in counts if each.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
@@ -317,6 +329,10 @@ class Queues:
             self._dispatcher.waiting(name) + self.waiting_elsewhere(name),
             incomplete or None,
             lower_limit(self._dispatcher.limits.of_file(name), queue.config.max_jobs_per_second if queue else None),
+            partitions if several else None,
+            {shard: jobs for shard, jobs in unfinished.items() if jobs and shard not in partitions}
+            if several
+            else None,
         )
 
 
@@ -339,6 +355,7 @@ def check_config(config: QueueConfig) -> None:
         ("default_attempts", 1, ATTEMPTS_ALLOWED_MAX),
         ("default_expiry_ms", 1, 10 * YEAR_MS),
         ("burst", 1, 2**31 - 1),
+        ("partitions", 1, 2**31 - 1),
     ):
         value = getattr(config, field)
         if value is not None and not least <= value <= most:

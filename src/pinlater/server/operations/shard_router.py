@@ -1,10 +1,12 @@
 """An enqueue on several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
 
-- Plain jobs go together to a shard at random (by `Enqueue`); if it fails in a way that has surely stored nothing, to another one.
-- A request with a key goes to the first shard in use of the key's order. A repeat is looked for first, on every shard that can hold it.
-- A job with a unique key goes to the key's home and nowhere else, after other shards that may hold the key from before a change of the
-  map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever
-  it was put, and whatever else has been stored.
+- Plain jobs go together to a partition of their queue (chosen by `Enqueue`); if it fails in a way that has surely stored nothing, to
+  another shard.
+- A request with a key goes to the partition where the key leads. A repeat is looked for first, on every shard that can hold it.
+- A request with unique keys goes to the home of these keys and nowhere else, after other shards that may hold the keys from before a
+  change of the map have been asked. If another shard holds one of them, and while servers of the version before are in the cluster (whose
+  keys have homes of their own), the request is stored in pieces: with a request key each under a key of its own, so that a repeat finds
+  each wherever it was put, and whatever else has been stored.
 
 A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
 repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
@@ -15,7 +17,7 @@ both store it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -92,7 +94,7 @@ class ShardRouter:
     ) -> Awaitable[Enqueued]:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys (`unique`), or a request with a key."""
         if request is None:
-            return self._enqueue_unique(queue, jobs, now_ms, None, None, [])
+            return self._enqueue_unique(queue, jobs, now_ms, None, [])
         return self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
 
     async def elsewhere(
@@ -115,8 +117,11 @@ class ShardRouter:
             await self._end_of(name)
         self._keyed[name] = None
         try:
-            if request.repeat or unique:
-                return await self._enqueue_keyed(queue, jobs, now_ms, request)
+            found = await self._find(queue, jobs, request) if request.repeat else []
+            if sum([len(stored.part.indices) for stored in found]) == len(jobs):
+                return self._answer(queue, jobs, found)
+            if unique:
+                return await self._enqueue_unique(queue, jobs, now_ms, request, found)
             shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request)
             return self._finish(queue, jobs, shard, inserted)
         finally:
@@ -129,28 +134,14 @@ class ShardRouter:
         end = self._keyed[name] = self._keyed[name] or asyncio.get_running_loop().create_future()
         await asyncio.wait([end])
 
-    async def _enqueue_keyed(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest) -> Enqueued:
+    async def _find(self, queue: Queue, jobs: Sequence[Job], request: KeyedRequest) -> list[StoredPart]:
+        """What is known of a repeat, on all shards that can hold it. Raises if that can't be said, and `RequestKeyConflict`."""
+        if self._shards.reader is not None and not await self._shards.reader.look():
+            raise _cannot_say("whether this request was stored already", _file_not_read())  # on a shard that is new
         whole = RequestPart(range(len(jobs)), request.key)
-        parts = _by_key(jobs, request.key)
-        found: list[StoredPart] = []
-        if request.repeat:
-            if self._shards.reader is not None and not await self._shards.reader.look():
-                raise _cannot_say("whether this request was stored already", _file_not_read())  # on a shard that is new
-            found = await self._find(queue, whole, parts, request.fingerprint)
-            if found and found[0].part is whole:
-                return self._answer(queue, jobs, found[:1])
-            there = {stored.part.key for stored in found}
-            parts = [part for part in parts if part.key not in there]
-        if all(part.unique is None for part in parts):
-            return await self._store_all(queue, jobs, now_ms, parts, request, found)
-        return await self._enqueue_unique(queue, jobs, now_ms, parts, request, found)
-
-    async def _find(
-        self, queue: Queue, whole: RequestPart, parts: Sequence[RequestPart], fingerprint: bytes
-    ) -> list[StoredPart]:
-        """What is known of the request, on all shards that can hold it. Raises if that can't be said, and `RequestKeyConflict`."""
-        wanted = [whole, *(part for part in parts if part.key != whole.key)]
-        refs = [RequestRef(queue.name, part.key or "", fingerprint) for part in wanted]
+        pieces = _pieces(jobs, request.key)
+        wanted = [whole, *(part for part in pieces if part.key != whole.key)]
+        refs = [RequestRef(queue.name, part.key or "", request.fingerprint) for part in wanted]
         shards = self._shards.that_may_hold_requests()
         late: set[str] = set()
 
@@ -179,7 +170,7 @@ class ShardRouter:
                         found[part.key] = StoredPart(part, shard.name, known)
         if whole.key in found:
             return [found[whole.key]]
-        if failure is not None and len(found) < len(parts):
+        if failure is not None and len(found) < len(pieces):
             raise _cannot_say("whether this request was stored already", failure)
         return list(found.values())
 
@@ -206,49 +197,53 @@ class ShardRouter:
     # --- unique keys ------------------------------------------------------------------------------------------------------
 
     async def _enqueue_unique(
-        self,
-        queue: Queue,
-        jobs: Sequence[Job],
-        now_ms: int,
-        parts: Sequence[RequestPart] | None,
-        request: KeyedRequest | None,
-        found: list[StoredPart],
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, found: list[StoredPart]
     ) -> Enqueued:
-        """`parts` None: by home. From here on the request goes by the map as it is now, whatever becomes of it."""
+        """Stores the jobs that are not `found`. From here on the request goes by the map as it is now, whatever becomes of it."""
         places = self._shards.unique
         epoch = await places.begin()
         try:
-            if parts is None:
-                parts = _by_home(jobs, self._shards)
-            parts = [
-                part if part.unique is None else part._replace(home=self._shards.home_of(part.unique).name)
-                for part in parts
-            ]
-            held = await self._held_elsewhere(queue, jobs, parts)
-            left = [
-                part._replace(indices=[index for index in part.indices if index not in held]) if held else part
-                for part in parts
-            ]
-            stored = [part for part in left if part.indices]
+            by_queue = places.by_queue
+            homes = {key: self._shards.home_of(queue.name, key).name for job in jobs if (key := job.unique_key)}
+            known = {index for stored in found for index in stored.part.indices}
+            held = await self._held_elsewhere(
+                queue,
+                {index: job.unique_key for index, job in enumerate(jobs) if job.unique_key and index not in known},
+                homes,
+            )
+            request_key = None if request is None else request.key
+            if found or held or not by_queue:
+                known |= held.keys()
+                pieces = [
+                    RequestPart(
+                        [index for index in piece.indices if index not in known],
+                        piece.key,
+                        piece.unique,
+                        homes.get(piece.unique or ""),
+                    )
+                    for piece in _pieces(jobs, request_key)
+                ]
+                parts = [piece for piece in pieces if piece.indices]
+            else:
+                unique, home = next(iter(homes.items()))
+                parts = [RequestPart(range(len(jobs)), request_key, unique, home)]
             found = [*found, *(_held(index, place) for index, place in held.items())]
-            return await self._store_all(queue, jobs, now_ms, stored, request, found)
+            return await self._store_all(queue, jobs, now_ms, parts, request, found)
         finally:
             places.end(epoch)
 
     async def _held_elsewhere(
-        self, queue: Queue, jobs: Sequence[Job], parts: Sequence[RequestPart]
+        self, queue: Queue, key_of: Mapping[int, str], homes: Mapping[str, str]
     ) -> dict[int, tuple[str, KeyHolder]]:
-        """Jobs whose unique key is taken on another shard than its home: position → (shard, holder)."""
+        """Jobs whose unique key (`key_of`, by position) is taken on another shard than its home: position → (shard, holder)."""
         if self._shards.unique.settled:
             return {}
         wanted: dict[str, list[int]] = {}
-        for part in parts:
-            for index in part.indices:
-                if key := jobs[index].unique_key:
-                    wanted.setdefault(key, []).append(index)
+        for index, key in key_of.items():
+            wanted.setdefault(key, []).append(index)
         keys_by_shard: dict[str, tuple[ShardLanes, list[str]]] = {}
         for key in wanted:
-            for shard in self._shards.unique.to_ask(queue.name, key, self._shards.home_of(key), self._shards):
+            for shard in self._shards.unique.to_ask(queue.name, homes[key], self._shards):
                 keys_by_shard.setdefault(shard.name, (shard, []))[1].append(key)
         asked = list(keys_by_shard.values())
         for shard, keys in asked:
@@ -350,7 +345,7 @@ class ShardRouter:
                 shard = (
                     shards.for_enqueue(queue.name, names)
                     if key is None
-                    else shards.for_request(key, names, repeat=repeat)
+                    else shards.for_request(queue.name, key, names, repeat=repeat)
                 )
             except PinLaterError as error:
                 raise failure or error from None
@@ -438,34 +433,17 @@ def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:
     return StoredPart(RequestPart([index]), shard, Inserted([holder.job_id], {0: holder}))
 
 
-def _by_home(jobs: Sequence[Job], shards: Shards) -> list[RequestPart]:
-    """Parts of a request without a key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
-    plain = [index for index, job in enumerate(jobs) if not job.unique_key]
-    parts = [RequestPart(plain)] if plain else []
-    homes: dict[str, tuple[str, list[int]]] = {}
-    for index, job in enumerate(jobs):
-        if job.unique_key:
-            home = shards.home_of(job.unique_key).name
-            homes.setdefault(home, (job.unique_key, []))[1].append(index)
-    return parts + [RequestPart(indices, None, key) for key, indices in homes.values()]
+def _pieces(jobs: Sequence[Job], request_key: str | None) -> list[RequestPart]:
+    """A request in pieces: the jobs of each unique key by themselves, and the others together; the whole if that is one piece.
 
-
-def _by_key(jobs: Sequence[Job], request_key: str) -> list[RequestPart]:
-    """With a request key: all of the request if nothing in it has a home, else each unique key's jobs by themselves and the rest."""
-    groups: dict[str, list[int]] = {}
-    plain: list[int] = []
+    With a request key each piece has a key of its own. It must stay as it is: a repeat finds what servers of the version before stored.
+    """
+    groups: dict[str | None, list[int]] = {}
     for index, job in enumerate(jobs):
-        if not job.unique_key:
-            plain.append(index)
-        else:
-            groups.setdefault(job.unique_key, []).append(index)
-    if not groups:
-        return [RequestPart(plain, request_key)]
-    if len(groups) == 1 and not plain:
-        [(key, indices)] = groups.items()
-        return [RequestPart(indices, request_key, key)]
-    parts = [RequestPart(indices, derived_key(request_key, key), key) for key, indices in groups.items()]
-    return ([RequestPart(plain, derived_key(request_key, None))] if plain else []) + parts
+        groups.setdefault(job.unique_key or None, []).append(index)
+    if request_key is None or len(groups) == 1:
+        return [RequestPart(indices, request_key, unique) for unique, indices in groups.items()]
+    return [RequestPart(indices, derived_key(request_key, unique), unique) for unique, indices in groups.items()]
 
 
 def derived_key(request_key: str, unique: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.sharding.shard_lanes import ShardLanes
@@ -86,6 +87,25 @@ def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
         help="Finished jobs that are still kept, by shard; absent while it is unreachable",
         join="max",
     )
+    metrics.labelled_gauge(
+        "shard-strays-",
+        partial(_strays, shards, counted),
+        prometheus="pinlater_shard_strays",
+        label="shard",
+        help="Jobs that wait or run on a shard that is no partition of their queue, as counted last",
+        join="max",
+    )
+
+
+def _strays(shards: Shards, counted: Counted) -> Mapping[str, float]:
+    """Returns the number by shard."""
+    return {
+        name: sum(
+            row.counts.pending + row.counts.in_progress for row in found if not shards.is_partition(row.queue, name)
+        )
+        for name, found in counted().items()
+        if len(shards) > 1
+    }
 
 
 def _show_lanes(shards: Shards, metrics: Metrics) -> None:

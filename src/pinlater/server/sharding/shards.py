@@ -1,7 +1,8 @@
 """The shards this server uses, each with its lanes; which of them a request goes to.
 
 Ask it anew for each request and keep no shard: while the server runs, the map changes (`reload.py`), and shards go out of use and come
-back (`shard_monitor.py`).
+back (`shard_monitor.py`). Jobs are stored on a partition of their queue (`partitions.py`), on the next shard of its order only if none can
+take them. They are claimed from the partitions, and from other shards that may hold some (`strays.py`), the most urgent first (`heads.py`).
 """
 
 from __future__ import annotations
@@ -11,22 +12,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
+from pinlater.domain.job import HandedOutJob
 from pinlater.domain.queue import Queue
 from pinlater.domain.rendezvous import covered, rendezvous_home
+from pinlater.server.sharding.heads import Heads
 from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.map_reader import MapReader
-from pinlater.server.sharding.oldest_jobs import OldestJobs
+from pinlater.server.sharding.partitions import Partitions
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.sharding.strays import Strays
 from pinlater.server.sharding.unique_places import UniquePlaces
 
 __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
-
-_LATER = 50  # more than any lane's rank
-_LAST = 100
-# In one turn in this number, one claim begins on another shard, to see how old the jobs are there.
-_LOOKS_ELSEWHERE = 16
 
 
 class Shards:
@@ -43,16 +42,17 @@ class Shards:
         self.reader: MapReader | None = None  # None: no file names the shards
         # By name, when a shard was removed: its jobs from before do not exist. Infinity for one whose data are lost.
         self.gone: dict[str, float] = {}
-        self.unique = UniquePlaces(self.clock)
+        self.partitions = Partitions()
+        self.strays = Strays(self.clock.monotonic)
+        self.heads = Heads(self.clock)
+        self.unique = UniquePlaces(self.clock, self._first_of)
         self.registered_as = ""  # the address of this server on shards that are opened from now on
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
         self.get: Callable[[str], ShardLanes | None] = self._by_name.get
         """Returns the shard that a descriptor names; None if there is no such."""
-        self._names: Sequence[str] = ()
-        self.oldest_jobs = OldestJobs(self.clock)
         self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
-        self._orders: dict[str, list[ShardLanes]] = {}  # by queue: in which this turn of the loop claims
+        self._orders: dict[str, Sequence[ShardLanes]] = {}  # by queue: in which this turn of the loop claims
         self._closing: set[asyncio.Task[None]] = set()
         self.take_over_map(lanes)
 
@@ -72,7 +72,7 @@ class Shards:
     # --- which ------------------------------------------------------------------------------------------------------------
 
     def for_enqueue(self, queue: str, tried: Collection[str] = ()) -> ShardLanes:
-        """A shard that takes enqueues and is none of `tried`: one that is neither full nor slow, where there is one.
+        """A partition of the queue that is none of `tried`, and neither full nor slow; if there is none, the next shard of its order.
 
         All that one turn of the loop stores in a queue goes to one shard, so that it is one call there: to one where this server owns
         the queue, if there is any, at random. Raises `NoHealthyShards`, `EnqueueRejected`.
@@ -80,111 +80,146 @@ class Shards:
         if not tried:
             shards = self._all
             shard = shards[0] if len(shards) == 1 else self._chosen.get(queue) or self._choose(queue)
-            if shard.takes_more:  # as good as any; most often so
+            if shard.takes_more:  # most often so
                 return shard
-        return self.random.choice(self._best(self._enqueueable(tried)))
+        return self._kept_in_mind(queue, self._best(self._enqueueable(queue, tried))[0])
 
     def _choose(self, queue: str) -> ShardLanes:
-        """A shard for what this turn of the loop stores in the queue."""
+        """A partition for what this turn of the loop stores in the queue; if all are full or slow, one of them all the same."""
         if not self._chosen:
             asyncio.get_running_loop().call_soon(self._chosen.clear)
-        able = [shard for shard in self._all if shard.takes_more]
-        found = [shard for shard in able if shard.owns(queue)] or able or self._all
+        partitions = self.partitions.of(queue) or self._all
+        able = [shard for shard in partitions if shard.takes_more] or partitions
+        found = [shard for shard in able if shard.owns(queue)] or able
         shard = self._chosen[queue] = found[int(self.random.random() * len(found))]
         return shard
 
-    def for_request(self, key: str, tried: Collection[str] = (), *, repeat: bool = False) -> ShardLanes:
-        """The first in a request key's rendezvous order that takes enqueues and is none of `tried`. Raises as `for_enqueue`.
+    def for_request(self, queue: str, key: str, tried: Collection[str] = (), *, repeat: bool = False) -> ShardLanes:
+        """The partition that is first in a request key's rendezvous order; if it is slow, full, or one of `tried`, the next one, and then
+        the next shard of the queue's order. Raises as `for_enqueue`.
 
         A repeat goes there though it is slow or full: what another server may have under way there is recognised there only.
         """
-        if not tried:
-            shard = self._by_name[rendezvous_home(key, self._names)]
+        partitions = self.partitions.of(queue)
+        if partitions and not tried:
+            shard = self._by_name[rendezvous_home(key, [shard.name for shard in partitions])]
             if shard.takes_more:  # first among those that are as good, too
                 return shard
-        candidates = self._enqueueable(tried)
-        found = {shard.name: shard for shard in (candidates if repeat else self._best(candidates))}
-        return found[rendezvous_home(key, list(found))]
+        candidates = self._enqueueable(queue, tried)
+        found = candidates if repeat else self._best(candidates)
+        leading = [shard.name for shard in found if shard in partitions] or [found[0].name]
+        return self._kept_in_mind(queue, self._by_name[rendezvous_home(key, leading)])
 
-    def home_of(self, key: str) -> ShardLanes:
-        """The shard of a unique key, in reach or not: first in its rendezvous order among those that take enqueues."""
-        found = {shard.name: shard for shard in self._all if shard.takes_enqueues}
-        if not found:
+    def home_of(self, queue: str, key: str) -> ShardLanes:
+        """The shard of a unique key, in reach or not: the first partition of its queue. While there are servers of the version before,
+        the first in the key's own order. Raises `EnqueueRejected`."""
+        order = self.partitions.order(queue)
+        if not order:
             raise _all_draining()
-        return found[rendezvous_home(key, list(found))]
+        if self.unique.by_queue:
+            return order[0]
+        return self._by_name[rendezvous_home(key, [shard.name for shard in order])]
+
+    def _first_of(self, queue: str) -> str:
+        order = self.partitions.order(queue)
+        return order[0].name if order else ""
+
+    def is_partition(self, queue: str, shard: str) -> bool:
+        """Whether the shard is a partition of the queue."""
+        return any(partition.name == shard for partition in self.partitions.of(queue))
+
+    def _kept_in_mind(self, queue: str, shard: ShardLanes) -> ShardLanes:
+        """The shard, of which this server knows from now on that jobs of the queue may be there."""
+        if shard not in self.partitions.of(queue):
+            self.strays.heard(queue, [shard.name])
+        return shard
+
+    def look_everywhere(self, queue: str) -> None:
+        """Jobs of the queue may be on any shard."""
+        self.heads.forget(queue)
+        self._orders.pop(queue, None)
+        if len(self._all) > 1:
+            self.strays.heard(queue, self._by_name)
 
     def for_claim(self, queue: str, coverage: float) -> Sequence[ShardLanes]:
-        """The shards a dequeue looks at, in the order to do so: where this server owns the queue, unless older jobs are elsewhere.
+        """The shards a dequeue asks, in this order: those with the most urgent jobs first, as far as that is known.
 
-        Among equals where its call begins soonest, else at random; slow ones last. All dequeues of one turn of the loop have the same
-        order, so that one call has what they ask for, but for one that sees now and then how old the jobs elsewhere are. Raises
-        `NoHealthyShards`.
+        Among equals, where this server owns the queue, then where its call begins soonest; slow ones last. All dequeues of one turn of the
+        loop have the same order, so that one call has what they ask for. Raises `NoHealthyShards`.
         """
         if len(self._all) == 1 and self._all[0].healthy:
             return self._all
         order = self._orders.get(queue) or self._choose_order(queue)
         if coverage < 1.0:
-            most = covered(coverage, len(self.in_reach()))
+            most = covered(coverage, len(order))
             if most < len(order):
                 return [order[place] for place in sorted(self.random.sample(range(len(order)), most))]
         return order
 
     def _choose_order(self, queue: str) -> Sequence[ShardLanes]:
-        """Chooses the order for this turn of the loop; returns that of its first dequeue."""
-        healthy = self.in_reach()
-        if not healthy:
-            raise NoHealthyShards
         if not self._orders:
             asyncio.get_running_loop().call_soon(self._orders.clear)
-        own = [shard.name for shard in self._all if shard.owns(queue)]
-        others = [shard.name for shard in healthy if shard.name not in own]
-        first, looks_elsewhere = own or others, False
-        if own and others:
-            before = self.oldest_jobs.before(queue, own, others)
-            if before is not None:
-                first = [before]
-            else:
-                looks_elsewhere = self.random.random() < 1 / _LOOKS_ELSEWHERE
-        self._orders[queue] = order = self._in_order(queue, healthy, first)
-        return self._in_order(queue, healthy, others) if looks_elsewhere else order
+        found = self._that_may_have_jobs(queue)
+        if len(found) > 1:
+            random = self.random.random
+            found = sorted(
+                found,
+                key=lambda shard: (
+                    shard.slow,
+                    self.heads.of(queue, shard.name),
+                    not shard.owns(queue),
+                    shard.lanes_of(queue).claim.rank + random(),
+                ),
+            )
+        self._orders[queue] = found
+        return found
 
-    def _in_order(self, queue: str, healthy: Sequence[ShardLanes], first: Collection[str]) -> list[ShardLanes]:
-        random = self.random.random
-        return sorted(
-            [shard for shard in healthy if not shard.stalled] or healthy,
-            key=lambda shard: (
-                shard.lanes_of(queue).claim.rank
-                + random()
-                + (0 if shard.name in first else _LATER)
-                + (_LAST if shard.slow else 0)
-            ),
-        )
+    def _that_may_have_jobs(self, queue: str) -> Sequence[ShardLanes]:
+        """Those in reach: never none, as one of them can say at least that it has none."""
+        in_reach = self.in_reach()
+        if not in_reach:
+            raise NoHealthyShards
+        partitions, may_be_on = self.partitions.of(queue), self.strays.may_be_on
+        found: Sequence[ShardLanes] = [
+            shard for shard in in_reach if shard in partitions or may_be_on(shard.name, queue)
+        ]
+        if not found:
+            found = [shard for shard in self.partitions.order(queue) if shard.healthy][:1] or in_reach[:1]
+        return [shard for shard in found if not shard.stalled] or found
+
+    def note_claim(self, queue: str, shard: ShardLanes, jobs: Sequence[HandedOutJob], *, waiting: bool) -> None:
+        """Takes what a claim found there: these jobs, and whether others wait."""
+        self.heads.claimed(queue, shard.name, jobs)
+        if shard not in self.partitions.of(queue):
+            if jobs or waiting:
+                self.strays.heard(queue, [shard.name])
+            else:
+                self.strays.found_none(queue, shard.name)
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
         seconds = self.settings.removal_grace_ms / 1000
         return [shard for shard in self._all if not shard.closed_to_enqueues_for(seconds)]
 
-    def that_take_enqueues(self) -> int:
-        """How many do, in reach or not; one where none does."""
-        return max(1, sum([shard.takes_enqueues for shard in self._all]))
+    def shares_of(self, queue: str) -> int:
+        """Among how many shards the bound of the queue's backlog is divided."""
+        return max(1, len(self.partitions.of(queue)))
 
     def in_reach(self) -> list[ShardLanes]:
         """The shards that can be asked now."""
         return [shard for shard in self._all if shard.healthy]
 
-    def _enqueueable(self, tried: Collection[str]) -> list[ShardLanes]:
-        healthy = [shard for shard in self._all if shard.healthy and shard.name not in tried]
-        if not healthy:
+    def _enqueueable(self, queue: str, tried: Collection[str]) -> Sequence[ShardLanes]:
+        """The shards in reach that take enqueues, in the order of the queue."""
+        order = self.partitions.order(queue)
+        found = [shard for shard in order if shard.healthy and shard.name not in tried]
+        if found:
+            return found
+        if order or not any(shard.healthy for shard in self._all):
             raise NoHealthyShards
-        open_ones = [shard for shard in healthy if shard.takes_enqueues]
-        if not open_ones:
-            if any(shard.takes_enqueues for shard in self._all):
-                raise NoHealthyShards
-            raise _all_draining()
-        return open_ones
+        raise _all_draining()
 
-    def _best(self, shards: list[ShardLanes]) -> list[ShardLanes]:
+    def _best(self, shards: Sequence[ShardLanes]) -> Sequence[ShardLanes]:
         quick = [shard for shard in shards if not shard.stalled] or shards
         return [shard for shard in quick if not shard.fullness.full] or quick
 
@@ -196,12 +231,14 @@ class Shards:
         self._all = list(lanes)
         self._chosen.clear()
         self._orders.clear()
-        self.oldest_jobs.forget()
+        self.heads.forget()
+        kept = [shard.name for shard in lanes if self._by_name.get(shard.name) is shard]
+        self.strays.keep(kept)
         self._by_name.clear()
         self._by_name.update({shard.name: shard for shard in lanes})
         for name in self.gone.keys() & self._by_name.keys():
             del self.gone[name]
-        self._names = list(self._by_name)
+        self.partitions.take_over(lanes)
         for shard in lanes:
             shard.hooks = self.hooks
         if takers != {shard.name for shard in lanes if shard.takes_enqueues}:
@@ -214,6 +251,7 @@ class Shards:
                 shard.open_to_enqueues()
             else:
                 shard.close_to_enqueues()
+            self.partitions.take_over(self._all)
             self.unique.map_changed()
 
     def close_later(self, shard: ShardLanes) -> None:

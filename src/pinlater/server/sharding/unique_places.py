@@ -1,26 +1,29 @@
-"""Where a unique key may be besides its home.
+"""Where a unique key may be besides its home, the first partition of its queue.
 
-A key's home follows from the shards that take enqueues, so a change of the map moves some keys' homes, while the rows that were made
-before stay where they are. Until those have gone, an enqueue with such a key asks the shard that holds it first. Since when the map is
-as it is, is kept on the shards themselves: a server that starts must not forget it. A minute later no server goes by an older map: the
-old keys on a shard are listed then, and those that have another home are all that it needs to be asked for.
+The home of a queue follows from the shards that take enqueues, so a change of the map moves the homes of some queues, while the rows that
+were made before stay where they are. Until those have gone, an enqueue with a unique key first asks each other shard that holds unique keys
+of its queue. Since when the map is as it is, is kept on the shards themselves: a server that starts must not forget it. A minute later no
+server goes by an older map: the queues with old keys on a shard are listed then, and only for these is the shard asked.
+
+Servers of the version before place each key by itself (`by_queue`). While one of them is in the cluster, all others do the same.
 
 Weakness: while servers still go by different maps (they look at the shard file every ten seconds) two of them may take one key on two
-shards.
+shards. The same is true for the moment in which they learn that the last server of the version before has gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.sharding.misplaced_keys import KeyScan
+from pinlater.domain.ids import made_at_ms
 from pinlater.server.sharding.shard_lanes import ShardLanes
-from pinlater.server.storage.commands import NoteMap
+from pinlater.server.storage.commands import ListUniqueQueues, NoteMap
+from pinlater.server.storage.values import UniqueHeld
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -28,18 +31,17 @@ logger = logging.getLogger(__name__)
 # So long after a change of the map other servers may still go by the old one, and clocks differ.
 _MARGIN_MS = 60_000
 _LEARN_AGAIN_MS = 60_000
-# A scan of many keys comes less often, so that at most this part of the time goes into scans of one shard.
-_SCANNING_PART = 1 / 50
+_QUEUES_A_TURN = 500
 
 
 class Held(NamedTuple):
     """What a shard said when it was asked last.
 
-    `misplaced`: by queue, its unique keys there that have another home; None for a queue that has too many of them. `until_ms`:
-    those of jobs that were made until then. `again_ms`: when to ask next.
+    `queues`: those with unique keys there that may have another home. `until_ms`: keys of jobs that were made until then. `again_ms`:
+    when to ask next.
     """
 
-    misplaced: Mapping[str, Set[str] | None]
+    queues: Set[str]
     until_ms: int
     again_ms: int
 
@@ -59,29 +61,30 @@ class UniquePlaces:
     `refused_because_of`: the unreachable shards for which all unique keys are refused; empty while keys are accepted.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, first_of: Callable[[str], str]) -> None:
+        """`first_of(queue)`: the name of its first partition; '' if there is none."""
         self._clock = clock
+        self._first_of = first_of
         self._since_ms: dict[str, int] = {}
+        self._changed_ms = 0  # when this server changed its map last, after it had begun with one
+        self._has_begun = False
         self._held: dict[str, Held] = {}
-        self._scans: dict[str, KeyScan] = {}  # those that have not read all yet
         self._epoch = Epoch()
         self._former: list[Epoch] = []
+        self.by_queue = True
         self.refused_because_of: frozenset[str] = frozenset()
         self.settled = False
 
     # --- asking -----------------------------------------------------------------------------------------------------------
 
-    def to_ask(self, queue: str, key: str, home: ShardLanes, shards: Iterable[ShardLanes]) -> Sequence[ShardLanes]:
-        """The shards to ask for a key of this queue before it is taken at its home."""
+    def to_ask(self, queue: str, home: str, shards: Iterable[ShardLanes]) -> Sequence[ShardLanes]:
+        """Returns the shards to ask for keys of this queue before they are taken at their home."""
         if self.settled:
             return ()
-        return [shard for shard in shards if shard is not home and self._may_hold(shard.name, queue, key)]
+        return [shard for shard in shards if shard.name != home and self._may_hold(shard.name, queue)]
 
-    def _may_hold(self, shard: str, queue: str, key: str) -> bool:
-        if not self._knows(shard):
-            return True
-        keys = self._held[shard].misplaced.get(queue, ())
-        return keys is None or key in keys
+    def _may_hold(self, shard: str, queue: str) -> bool:
+        return not self._knows(shard) or queue in self._held[shard].queues
 
     def _knows(self, shard: str) -> bool:
         """Not if the shard was asked too early: servers that went by an older map might have put keys there since."""
@@ -90,25 +93,33 @@ class UniquePlaces:
 
     @property
     def _until_ms(self) -> int:
-        """No server goes by an older map any more, as far as the shards have said since when the map is as it is."""
-        return max(self._since_ms.values(), default=0) + _MARGIN_MS
+        """No server goes by an older map any more, as far as the shards have said since when the map is as it is. They may not know of
+        a map by which this server went for a moment."""
+        return max([self._changed_ms, *self._since_ms.values()]) + _MARGIN_MS
 
     # --- learning ---------------------------------------------------------------------------------------------------------
 
     def map_changed(self) -> None:
         """Nothing is known any more; enqueues that still go by the old map are waited for."""
         self.settled = False
+        if self._has_begun:
+            self._changed_ms = self._clock.now_ms()
         self._since_ms = {}
         self._held = {}
-        self._scans = {}
         if self._epoch.under_way:
             self._former.append(self._epoch)
         self._epoch = Epoch()
 
+    def go_by(self, *, queue: bool) -> None:
+        """Whether the home of a key follows from its queue or, as servers of the version before have it, from the key alone."""
+        if queue != self.by_queue:
+            self.by_queue = queue
+            self.map_changed()
+
     async def learn(self, shards: Sequence[ShardLanes]) -> None:
         """Asks the shards in reach what they hold; those that fail stay unknown. To be called every few seconds: it asks when it is time.
 
-        Reads keys for about a second; the next calls read the rest. One shard alone is told the map all the same, for when others come.
+        One shard alone is told the map all the same, for when others come.
         """
         if not self.settled:
             await self._learn(shards)
@@ -131,29 +142,46 @@ class UniquePlaces:
     async def _learn(self, shards: Sequence[ShardLanes]) -> None:
         epoch = self._epoch
         homes = sorted(shard.name for shard in shards if shard.takes_enqueues)
+        shard_map = "\n".join([*homes, "", "by queue"] if self.by_queue else homes)
         now_ms = self._clock.now_ms()
         wanted = [shard for shard in shards if shard.healthy and self._is_time(shard.name, now_ms)]
         if len(shards) == 1 and shards[0].trusted:
             wanted = []
-        since_ms = await _of_each(wanted, lambda shard: shard.store.submit(NoteMap("\n".join(homes), now_ms)))
+        since_ms = await _of_each(wanted, lambda shard: shard.store.submit(NoteMap(shard_map, now_ms)))
         if self._epoch is not epoch:
             return  # the map changed meanwhile
         self._since_ms.update(since_ms)
+        self._has_begun = True
         until_ms = self._until_ms
         if now_ms >= until_ms:  # else more may come
             answered = [shard for shard in wanted if shard.name in since_ms]
-            scans = {shard.name: self._scan(shard, homes, until_ms) for shard in answered}
-            ended = await _of_each(answered, lambda shard: scans[shard.name].go_on())
+            found = await _of_each(answered, lambda shard: shard.store.submit(ListUniqueQueues()))
+            again_ms = self._clock.now_ms() + _LEARN_AGAIN_MS
+            held = {
+                name: Held(await self._elsewhere(name, rows, until_ms), until_ms, again_ms)
+                for name, rows in found.items()
+            }
             if self._epoch is not epoch:
                 return
-            for name, is_complete in ended.items():
-                if is_complete:
-                    self._held[name] = self._result(scans[name])
-                else:
-                    self._scans[name] = scans[name]
+            self._held.update(held)
         self.settled = len(shards) == 1 or all(
-            self._knows(shard.name) and not self._held[shard.name].misplaced for shard in shards
+            self._knows(shard.name) and not self._held[shard.name].queues for shard in shards
         )
+
+    async def _elsewhere(self, shard: str, rows: Sequence[UniqueHeld], until_ms: int) -> Set[str]:
+        """The queues of which the shard holds keys, and is not the home of all. In pieces between which others get their turn."""
+        found: set[str] = set()
+        for start in range(0, len(rows), _QUEUES_A_TURN):
+            found.update(
+                row.queue
+                for row in rows[start : start + _QUEUES_A_TURN]
+                if made_at_ms(row.oldest_id) <= until_ms and not self._is_home(shard, row.queue)
+            )
+            await asyncio.sleep(0)
+        return found
+
+    def _is_home(self, shard: str, queue: str) -> bool:
+        return self.by_queue and self._first_of(queue) == shard
 
     def _is_time(self, shard: str, now_ms: int) -> bool:
         if shard not in self._since_ms:
@@ -161,17 +189,6 @@ class UniquePlaces:
         if not self._knows(shard):
             return now_ms >= self._until_ms
         return now_ms >= self._held[shard].again_ms
-
-    def _scan(self, shard: ShardLanes, homes: Sequence[str], until_ms: int) -> KeyScan:
-        """The scan that was begun, to go on with, or a new one. After an error it begins again."""
-        begun = self._scans.pop(shard.name, None)
-        if begun is not None and begun.shard is shard and begun.until_ms >= until_ms:
-            return begun
-        return KeyScan(shard, homes, until_ms, self._clock)
-
-    def _result(self, scan: KeyScan) -> Held:
-        pause_ms = max(_LEARN_AGAIN_MS, round(1000 * scan.spent_s / _SCANNING_PART))
-        return Held(scan.misplaced, scan.until_ms, self._clock.now_ms() + pause_ms)
 
     # --- enqueues under way -----------------------------------------------------------------------------------------------
 

@@ -58,7 +58,6 @@ from pinlater.server.storage.values import (
     TimeToLive,
     TrailEntry,
     UniqueHeld,
-    UniqueKeyPage,
     UniqueRef,
 )
 from pinlater.wire.generated.structs import JobInfo
@@ -346,20 +345,6 @@ class ListUniqueQueues(ReadCommand[Sequence[UniqueHeld]]):
     """
 
     time_limit = CommandLimit.WORK
-
-
-class ListUniqueKeys(ReadCommand[UniqueKeyPage]):
-    """A page of the unique keys of a queue that jobs hold here which were made by that time; keys that time has freed may still count.
-
-    Reads about `limit` keys, so that a page may have none although more follow. `after` is that of the page before. A key that is
-    held during all calls comes at least once. Asked as often as `ListUniqueQueues`.
-    """
-
-    time_limit = CommandLimit.WORK
-    queue: str
-    made_by_ms: int
-    limit: int
-    after: str = ""
 
 
 class CountTimedKeys(ReadCommand[TimedKeys]):

@@ -124,13 +124,6 @@ class UniqueHeld(NamedTuple):
     oldest_id: int
 
 
-class UniqueKeyPage(NamedTuple):
-    """Some unique keys of a queue. `after`: where the next page begins; None if this is the last."""
-
-    keys: Sequence[str]
-    after: str | None
-
-
 class StoredFailures(NamedTuple):
     """A group of failed attempts, as one shard counts it, as `domain.failures` says. `hours`: by hours since 1970."""
 

@@ -597,6 +597,7 @@ class QueueConfig(Struct, omit_defaults=True):
     default_expiry_ms: int | None = None
     paused: bool | None = None
     burst: int | None = None
+    partitions: int | None = None
 
 
 SPECS[QueueConfig] = _spec(
@@ -609,6 +610,7 @@ SPECS[QueueConfig] = _spec(
     (7, I64, "default_expiry_ms", None, "defaultExpiryMillis"),
     (8, BOOL, "paused", None, "paused"),
     (100, I32, "burst", None, "burst"),
+    (101, I32, "partitions", None, "partitions"),
 )
 
 
@@ -671,6 +673,8 @@ class QueueStats(Struct, omit_defaults=True):
     waiting_dequeues: int = NOT_SENT
     incomplete: bool | None = None
     max_jobs_per_second: float | None = None
+    partitions: Sequence[str] | None = None
+    strays: Mapping[str, int] | None = None
 
 
 SPECS[QueueStats] = _spec(
@@ -682,6 +686,8 @@ SPECS[QueueStats] = _spec(
     (6, I32, "waiting_dequeues", None, "waitingDequeues"),
     (7, BOOL, "incomplete", None, "incomplete"),
     (8, DOUBLE, "max_jobs_per_second", None, "maxJobsPerSecond"),
+    (9, LIST, "partitions", (STRING, "UTF8", False), "partitions"),
+    (10, MAP, "strays", (STRING, "UTF8", I64, None, False), "strays"),
 )
 REQUIRED[QueueStats] = ('queue', 'paused', 'counts', 'rates', 'waiting_dequeues')
 
@@ -1607,11 +1613,13 @@ REQUIRED[OwnedShard] = ('name', 'takes_enqueues', 'owners')
 class QueueOwners(Struct, omit_defaults=True):
     servers: Sequence[OwningServer] = NOT_SENT
     shards: Sequence[OwnedShard] = NOT_SENT
+    partitions: Mapping[str, int] | None = None
 
 
 SPECS[QueueOwners] = _spec(
     (1, LIST, "servers", (STRUCT, [OwningServer, SPECS[OwningServer]], False), "servers"),
     (2, LIST, "shards", (STRUCT, [OwnedShard, SPECS[OwnedShard]], False), "shards"),
+    (3, MAP, "partitions", (STRING, "UTF8", I32, None, False), "partitions"),
 )
 REQUIRED[QueueOwners] = ('servers', 'shards')
 

@@ -46,6 +46,8 @@ async def queues(to: ScenarioRecorder) -> None:
         "the highest number": bare(types.QueueConfig, maxBacklog=I64),
         "no attempts": bare(types.QueueConfig, defaultAttempts=0),
         "no burst": bare(types.QueueConfig, burst=0),
+        "one partition": bare(types.QueueConfig, partitions=1),
+        "more partitions than shards": bare(types.QueueConfig, partitions=2),
     }.items():
         await to.call("configureQueue", note, queueName="a", config=config)
         await to.call("getQueueConfig", f"after {note}", queueName="a")

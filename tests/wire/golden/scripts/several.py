@@ -46,6 +46,7 @@ async def a_shard_fails(to: ScenarioRecorder) -> None:
     metadata = {**(answer.jobMetadata or {}), **(answer2.jobMetadata or {})}
     tokens = {name: metadata[name].claimToken for name in names}
     await to.call("getCluster", "both shards are in reach")
+    await to.call("getQueueStats", "of jobs on both shards", queueNames=["mail"])
     await to.do("break 2")
     await to.do("advance 60000")
     await to.call("getCluster", "a shard is not in reach")

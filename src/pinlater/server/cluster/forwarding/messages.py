@@ -30,12 +30,13 @@ from pinlater.server.link.messages import (
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.storage.values import Acked, Claimed, ClaimRef, Inserted, InsertRequest, JobAck, JobCheckpoint
 
-VERSION = 8
+VERSION = 9
 OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
 _TOLD_FIELDS_OLDEST = 8
 WAKES_SINCE_VERSION = 7
 _TIMES_SINCE_VERSION = 8  # `WorkerQueue.timed_out_times`
 _QUEUE_FIELDS_BEFORE = 7
+PARTITIONS_SINCE_VERSION = 9  # servers before it store a queue on all shards, and each unique key on a shard of its own
 WAITS_BYTES = 32
 LEFT_PLACES_MAX = 10_000
 """Places in one message about callers that left."""

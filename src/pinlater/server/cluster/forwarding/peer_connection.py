@@ -71,7 +71,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         self._hello = handshake.hello(own_address, lost)
         self._secret = secret
         self._binding = b""
-        self._version = 0  # which both sides speak, once the other one has proven itself
+        self.version = 0  # which both sides speak, once the other one has proven itself
         self._call_changed = changed
         self._waits_changed = waits_changed
         self._queues_changed = queues_changed
@@ -125,12 +125,12 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         logger.log(level, "connection to a server closed", extra={"server": self.address, "reason": str(error)})
 
     def _hear(self, message: bytes) -> None:
-        if self._version:
+        if self.version:
             super()._hear(message)
             return
         answered = handshake.decoded(message, handshake.Welcome)
         self._write(frame(handshake.prove(self._hello, answered, self._secret, self._binding)))
-        self._version = answered.version
+        self.version = answered.version
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
         self._ready.set()
@@ -197,7 +197,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
     def wake(self, wakes: Sequence[Wake]) -> bool:
         """Says, without delay, of which queues jobs can be claimed. Returns whether it was written: not to a server that stops, one that
         does not know the message, or one that takes nothing; these find the jobs themselves."""
-        if self._transport is None or self._closing or self.stopping or self._version < WAKES_SINCE_VERSION:
+        if self._transport is None or self._closing or self.stopping or self.version < WAKES_SINCE_VERSION:
             return False
         if self.unsent_bytes > WAKES_UNTAKEN_BYTES_MAX:
             return False

@@ -22,8 +22,10 @@ def queue_owners(
     shards: Iterable[ShardLanes],
     owners_of: Callable[[str], Sequence[str]],
     known: Mapping[str, KnownServer],
+    partitions: Mapping[str, int],
 ) -> QueueOwners:
-    """`owners_of(shard)`: the addresses of a shard's owners, by slice; `known`: the servers by these addresses.
+    """`owners_of(shard)`: the addresses of a shard's owners, by slice; `known`: the servers by these addresses. `partitions`: how many
+    queues have that have several.
 
     Clients that go to the owner save the other servers work, and add to the owner's. So a busy server is named only if all are busy: the
     others can take some of its work.
@@ -39,4 +41,5 @@ def queue_owners(
             )
             for shard in islice(shards, SHARDS_MAX)
         ],
+        partitions,
     )

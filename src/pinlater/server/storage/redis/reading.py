@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
-from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts
 from pinlater.server.storage.job_info import job_info
@@ -47,7 +46,6 @@ from pinlater.server.storage.values import (
     RequestRef,
     TimedKeys,
     UniqueHeld,
-    UniqueKeyPage,
     UniqueRef,
 )
 from pinlater.wire.generated.structs import JobInfo
@@ -294,13 +292,6 @@ async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
     async for rows in walking.walk(readers, "list_unique_queues", list(names)):
         held += [UniqueHeld(names[rows[at]].decode(), id_of(rows[at + 1])) for at in range(0, len(rows), 2)]
     return sorted(held)
-
-
-async def list_unique_keys(readers: Readers, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
-    """Of jobs that were made by that time."""
-    below_id = packed_id(first_id_at(made_by_ms + 1))
-    keys, end = await readers.run("list_unique_keys", queue, below_id, limit, after)
-    return UniqueKeyPage([key.decode() for key in keys], end.decode() or None)
 
 
 async def timed_keys(readers: Readers, now_ms: int) -> TimedKeys:

@@ -463,7 +463,6 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             entry_of(commands.FindRequests)(_reads(reading.find_requests)),
             entry_of(commands.FindUnique)(_reads(reading.find_unique)),
             entry_of(commands.ListUniqueQueues)(_reads(reading.list_unique_queues)),
-            entry_of(commands.ListUniqueKeys)(_reads(reading.list_unique_keys)),
             entry_of(commands.CountTimedKeys)(_reads(reading.timed_keys)),
             entry_of(commands.ListTrail)(_reads(trail.read)),
             entry_of(commands.CheckpointJobs)(_on(_of_jobs, finishing.checkpoint, wakes=True)),

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.job_info import job_info
@@ -26,7 +25,6 @@ from pinlater.server.storage.values import (
     RequestRef,
     TimedKeys,
     UniqueHeld,
-    UniqueKeyPage,
     UniqueRef,
 )
 from pinlater.wire.generated.structs import JobInfo
@@ -104,17 +102,6 @@ async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[An
 async def list_unique_queues(reader: Reader) -> list[UniqueHeld]:
     rows = await reader.select("list_unique_queues")
     return sorted(UniqueHeld(text_of(name), oldest) for name, oldest in rows)
-
-
-async def list_unique_keys(reader: Reader, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
-    """Reads `limit` keys from `after` on, and answers those of jobs that were made by that time."""
-    queue_id = await queue_id_of(reader, queue)
-    if queue_id is None:
-        return UniqueKeyPage([], None)
-    below_id = first_id_at(made_by_ms + 1)
-    rows = await reader.select("list_unique_keys", queue_id=queue_id, after=after, limit=limit)
-    keys = [text_of(key) for key, job_id in rows if job_id < below_id]
-    return UniqueKeyPage(keys, text_of(rows[-1][0]) if len(rows) == limit else None)
 
 
 async def timed_keys(reader: Reader, now_ms: int) -> TimedKeys:

@@ -105,7 +105,6 @@ class RelationalShard(CommandTable, ABC):
             entry_of(commands.FindRequests)(looks_up(reading.find_requests)),
             entry_of(commands.FindUnique)(looks_up(reading.find_unique)),
             entry_of(commands.ListUniqueQueues)(walks(reading.list_unique_queues)),
-            entry_of(commands.ListUniqueKeys)(walks(reading.list_unique_keys)),
             entry_of(commands.CountTimedKeys)(walks(reading.timed_keys)),
             entry_of(commands.NoteMap)(changes(note_map)),
             entry_of(commands.AddToTrail)(changes(trail.add)),

@@ -131,7 +131,3 @@ SELECT
 -- Queues with unique keys, each with the lowest id of a job that holds one.
 SELECT queues.name, min(unique_keys.id) FROM unique_keys JOIN queues ON queues.queue_id = unique_keys.queue_id
 GROUP BY queues.name ORDER BY queues.name;
-
--- name: list_unique_keys(queue_id, after, limit)
--- The unique keys of a queue after :after, with the ids of the jobs that hold them.
-SELECT unique_key, id FROM unique_keys WHERE queue_id = :queue_id AND unique_key > :after ORDER BY unique_key LIMIT :limit;

@@ -120,7 +120,3 @@ SELECT
 -- Queues with unique keys, each with the lowest id of a job that holds one.
 SELECT queues.name, MIN(unique_keys.id) FROM unique_keys JOIN queues USING (queue_id)
 GROUP BY unique_keys.queue_id;
-
--- name: list_unique_keys(queue_id, after, limit)
--- The unique keys of a queue after :after, with the ids of the jobs that hold them.
-SELECT key, id FROM unique_keys WHERE queue_id = :queue_id AND key > :after ORDER BY key LIMIT :limit;

@@ -1,0 +1,43 @@
+"""Which shards a queue is stored on: its partitions.
+
+Each queue has an order of the shards that take enqueues, by its name alone, so all servers with the same map have the same one. The
+partitions of a queue are the first `n` of it, one unless its settings say otherwise. Nothing else is stored, and no change moves a job:
+jobs on other shards are strays (`strays.py`), which are handed out where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pinlater.domain.rendezvous import rendezvous_order
+from pinlater.server.sharding.shard_lanes import ShardLanes
+
+_QUEUES_MAX = 20_000
+
+
+class Partitions:
+    """The partitions of all queues. `number_of(queue)`: how many it is to have."""
+
+    def __init__(self) -> None:
+        self.number_of: Callable[[str], int] = lambda _queue: 1
+        self._takers: dict[str, ShardLanes] = {}
+        self._orders: dict[str, Sequence[ShardLanes]] = {}
+
+    def take_over(self, shards: Iterable[ShardLanes]) -> None:
+        """Goes by these shards from now on. To be called when one of them begins or ceases to take enqueues, too."""
+        self._takers = {shard.name: shard for shard in shards if shard.takes_enqueues}
+        self._orders = {}
+
+    def order(self, queue: str) -> Sequence[ShardLanes]:
+        """Returns the shards that take enqueues, in or out of reach, in the order in which they become partitions of the queue."""
+        found = self._orders.get(queue)
+        if found is None:
+            if len(self._orders) >= _QUEUES_MAX:
+                self._orders.clear()
+            names = rendezvous_order(queue, list(self._takers))
+            found = self._orders[queue] = [self._takers[name] for name in names]
+        return found
+
+    def of(self, queue: str) -> Sequence[ShardLanes]:
+        """Returns the partitions, in or out of reach: all shards that take enqueues if the queue is to have more, none if none does."""
+        return self.order(queue)[: self.number_of(queue)]

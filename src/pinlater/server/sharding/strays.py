@@ -1,0 +1,60 @@
+"""Which shards hold jobs of a queue without being its partitions: from before a change of the map or of the settings, or stored there
+while a partition was out of reach.
+
+A server knows it from the counts that it takes of each shard every few seconds, and sooner from what it stores there itself and what other
+servers tell. A shard whose last count is too old may hold jobs of every queue. So a stray is found even if each message is lost, within
+`COUNTED_S_MAX`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Set
+
+COUNTED_S_MAX = 10.0
+_QUEUES_MAX = 20_000
+
+
+class Strays:
+    """What this server knows of all queues, partitions included: whether a shard is one is asked of `Partitions`."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self.found: Callable[[str, Set[str]], None] = lambda _shard, _queues: None
+        """Told of a shard, and of queues that had no unfinished jobs there when it was counted before."""
+        self._counted: dict[str, tuple[float, Set[str]]] = {}  # by shard: when, and the queues that had unfinished jobs
+        self._heard: dict[str, dict[str, float]] = {}  # by queue and shard: when jobs were heard of
+
+    def may_be_on(self, shard: str, queue: str) -> bool:
+        """Whether the shard may hold unfinished jobs of the queue."""
+        counted = self._counted.get(shard)
+        if counted is None or queue in counted[1] or self._monotonic() - counted[0] > COUNTED_S_MAX:
+            return True
+        heard = self._heard.get(queue)
+        return heard is not None and shard in heard
+
+    def heard(self, queue: str, shards: Collection[str]) -> None:
+        """Jobs of the queue are, or may be, on these shards: until a count that begins later says that there are none."""
+        if len(self._heard) >= _QUEUES_MAX:
+            self._heard.clear()  # the next counts find the jobs
+        now_s = self._monotonic()
+        self._heard.setdefault(queue, {}).update(dict.fromkeys(shards, now_s))
+
+    def found_none(self, queue: str, shard: str) -> None:
+        """A claim found that no job of the queue waits there."""
+        heard = self._heard.get(queue)
+        if heard is not None and heard.pop(shard, None) is not None and not heard:
+            del self._heard[queue]
+
+    def counted(self, shard: str, queues: Set[str], began_s: float) -> None:
+        """A count that began at `began_s` (monotonic) found unfinished jobs of these queues on the shard."""
+        before = self._counted.get(shard)
+        self._counted[shard] = began_s, queues
+        for queue, heard in list(self._heard.items()):
+            if heard.get(shard, began_s) < began_s:
+                self.found_none(queue, shard)
+        if new := queues - before[1] if before is not None else queues:
+            self.found(shard, new)
+
+    def keep(self, shards: Collection[str]) -> None:
+        """Forgets all other shards. What is known of those with a new address, or that were away, must be forgotten, too."""
+        self._counted = {shard: counted for shard, counted in self._counted.items() if shard in shards}
