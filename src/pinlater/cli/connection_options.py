@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+# The part of the help in which they are.
+CONNECTION = "Connection"
+
 
 def _take_token_file(value: str | None) -> None:
     if value is not None:
@@ -26,6 +29,7 @@ def _calls_with_a_token(
             callback=_take_token_file,
             is_eager=True,
             expose_value=False,
+            rich_help_panel=CONNECTION,
             help="File with the token to send. Default: PINLATER_TOKEN, or the file that PINLATER_TOKEN_FILE names.",
         ),
     ] = None,
@@ -53,6 +57,7 @@ def _text(option: str, metavar: str, variable: str, text: str) -> Any:
         callback=_take(variable),
         is_eager=True,
         expose_value=False,
+        rich_help_panel=CONNECTION,
         help=text,
     )
 
@@ -65,6 +70,7 @@ def _calls_over_tls(
             callback=_take_tls,
             is_eager=True,
             expose_value=False,
+            rich_help_panel=CONNECTION,
             help="Encrypt the connections to servers, as PINLATER_TLS=1 does. The options below imply it.",
         ),
     ] = False,

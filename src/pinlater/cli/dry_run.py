@@ -1,4 +1,4 @@
-"""Looks at the jobs that a dequeue would get, for `check-dequeue` and `peek`."""
+"""Looks at the jobs that a dequeue would get, for `job check-dequeue` and `job peek`."""
 
 from __future__ import annotations
 

@@ -16,4 +16,4 @@ async def say_if_no_group(client: AsyncClient, queue: str, group: str) -> None:
     except PinLaterError:
         return
     if not found.incomplete and group not in {each.name for each in found.groups}:
-        notes.note(f"{queue} has no group of failures {group} (`pinlater failures {queue}` shows its groups)")
+        notes.note(f"{queue} has no group of failures {group} (`pinlater job failures {queue}` shows its groups)")

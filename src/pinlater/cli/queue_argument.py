@@ -76,8 +76,8 @@ def _check(context: Any, names: Sequence[str]) -> None:
             raise typer.BadParameter(f"the name is empty; {QUEUE_NAME_RULE}", ctx=context, param_hint="QUEUE")
         if _names_job(name):
             raise typer.BadParameter(
-                f"{name} names a job, not a queue: `lookup`, `explain` and `run-now` take it as it is, "
-                "`retry-failed` and `delete-jobs` with --descriptor",
+                f"{name} names a job, not a queue: `job show`, `explain` and `run-now` take it as it is, "
+                "`job retry` and `job delete` with --descriptor",
                 ctx=context,
                 param_hint="QUEUE",
             )

@@ -43,7 +43,8 @@ def audit(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show who changed queues, jobs, tokens and shards, newest first: everything, or the changes of one queue.
+    """Show who changed queues, jobs, tokens and shards. The newest changes come first. With QUEUE, it shows the changes of that queue
+    only.
 
     Example: pinlater audit emails --operation pauseQueue --since 7d
     """
