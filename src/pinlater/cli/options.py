@@ -159,6 +159,9 @@ OfGroup = Annotated[
     typer.Option("--group", metavar="NAME", help="Only jobs in this group of failures (see `job failures`)."),
 ]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
+QueueNames = Annotated[
+    list[str] | None, typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=complete_queue)
+]
 QueueIfAny = Annotated[
     str | None,
     typer.Argument(

@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, Leaf | Group] = {
         {
             "enqueue": Leaf("job.enqueue:enqueue", WORK),
             "dequeue": Leaf("job.dequeue:dequeue", WORK),
-            "check-dequeue": Leaf("job.check_dequeue:check_dequeue", WORK),
+            "check-dequeue": Leaf("job.peek:check_dequeue", WORK),
             "peek": Leaf("job.peek:peek", WORK),
             "ack": Leaf("job.ack:ack", WORK),
             "list": Leaf("job.list:list_jobs", LOOK),

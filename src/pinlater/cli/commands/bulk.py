@@ -101,10 +101,7 @@ def start(
 
 
 def list_runs(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    queues: options.QueueNames = None,
     watch: Watch = False,
     every: Every = EVERY,
     server: options.Server = options.SERVER,
@@ -153,7 +150,7 @@ def undo(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Bring back the jobs that a bulk run has deleted. They come back as they were, if the run ended less than a day ago. The servers do
+    """Bring back the jobs that a bulk run has deleted. That is possible for a day, and the jobs are as they were. The servers do
     it in the background.
 
     A job whose unique key another job has by now stays away; `bulk list` tells how many. Undo again once the keys are free.

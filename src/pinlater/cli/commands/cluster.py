@@ -21,7 +21,7 @@ from pinlater.cli.cluster_answers import (
     servers_of,
     shards_of,
 )
-from pinlater.cli.missing_queue import say_if_missing
+from pinlater.cli.queue_notes import say_if_missing
 from pinlater.client import AsyncClient, ClusterShard, FrontProcess, ShardMemory
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock

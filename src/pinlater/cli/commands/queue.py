@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pinlater.cli import exits, notes, options, output
-from pinlater.cli.missing_queue import say_missing
+from pinlater.cli.queue_notes import say_missing
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
@@ -150,10 +150,7 @@ def list_queues(
 
 
 def stats(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    names: options.QueueNames = None,
     watch: Watch = False,
     every: Every = EVERY,
     server: options.Server = options.SERVER,

@@ -17,7 +17,7 @@ from pinlater.cli.commands.job.retry import (
     count_left,
     print_changed,
 )
-from pinlater.cli.missing_group import say_if_no_group
+from pinlater.cli.queue_notes import say_if_no_group
 from pinlater.client import AsyncClient, Scanned
 from pinlater.client._job_scan import ScanFilter, scan_by_task
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.cli import exits, options, output, unique_key_argument
-from pinlater.cli.missing_queue import say_if_missing
+from pinlater.cli.queue_notes import say_if_missing
 from pinlater.client import AsyncClient, JobExplanation, QueueFacts
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.waiting import ASKS_NOW_MS

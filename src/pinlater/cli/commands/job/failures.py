@@ -15,10 +15,7 @@ from pinlater.domain.failures import MUTED_MS_MAX, is_group_name
 
 
 def failures(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    queues: options.QueueNames = None,
     mute: Annotated[
         list[str] | None,
         typer.Option("--mute", metavar="GROUP", help="Mute this group of the queue; may be repeated."),

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import notes, options, output
-from pinlater.cli.missing_group import say_if_no_group
+from pinlater.cli.queue_notes import say_if_no_group
 from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
 from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanFilter, scan_by_task
 from pinlater.domain.job_criteria import JobCriteria
@@ -22,10 +22,7 @@ class ScannedQueues(NamedTuple):
 
 
 def list_jobs(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    queues: options.QueueNames = None,
     state: options.StateOption = options.State.PENDING,
     priority: options.Priority = None,
     future: options.Future = False,

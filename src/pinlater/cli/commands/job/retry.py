@@ -10,8 +10,7 @@ import typer
 from pinlater.cli import notes, options, output
 from pinlater.cli.commands.job.count import count_jobs
 from pinlater.cli.commands.job.run_now import run_each_queue, show_runs
-from pinlater.cli.missing_group import say_if_no_group
-from pinlater.cli.paused_queue import say_if_paused
+from pinlater.cli.queue_notes import say_if_no_group, say_if_paused
 from pinlater.client import AsyncClient, JobCount, JobState, Outcome
 from pinlater.client._job_scan import ScanFilter, scan_by_task
 from pinlater.client.errors import PinLaterError

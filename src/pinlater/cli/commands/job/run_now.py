@@ -10,7 +10,7 @@ import typer
 from pinlater.cli import options, output
 from pinlater.cli.commands.job.ack import exit_unless_applied
 from pinlater.cli.each_queue import Results, change_each_queue
-from pinlater.cli.paused_queue import say_if_paused
+from pinlater.cli.queue_notes import say_if_paused
 from pinlater.client import AckResult, AsyncClient, JobInfo, JobState, Outcome
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock

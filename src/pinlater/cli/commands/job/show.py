@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, options, output, unique_key_argument
-from pinlater.cli.missing_queue import say_if_missing
+from pinlater.cli.queue_notes import say_if_missing
 from pinlater.client import AsyncClient, JobInfo, waiting
 from pinlater.domain.job import JobState
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from pinlater.cli import options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
@@ -22,10 +20,7 @@ _PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not 
 
 
 def list_workers(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    queues: options.QueueNames = None,
     watch: Watch = False,
     every: Every = EVERY,
     server: options.Server = options.SERVER,
