@@ -153,9 +153,9 @@ class BenchmarkRun:
 
     @contextmanager
     def pinlater(
-        self, store: BenchmarkStore | None = None, *arguments: str, counts: Path | None = None
+        self, store: BenchmarkStore | None = None, *arguments: str, counts: Path | None = None, partitions: int = 1
     ) -> Iterator[PinLaterServer]:
-        """The service on a store (a new one for None, removed afterwards), with its queue made.
+        """The service on a store (a new one for None, removed afterwards), with its queue made, which has this number of `partitions`.
 
         `counts`: where a server that counts its store calls writes them on SIGUSR1.
         """
@@ -169,7 +169,7 @@ class BenchmarkRun:
         arguments = (*mine.arguments, *self.server_arguments, *arguments)
         with serve(*arguments, log=self.log, module=module) as server:
             with RawClient(server.port) as client:
-                client.create_queue(QUEUE)
+                client.create_queue(QUEUE, partitions)
             yield server
             server.stop()
         if module[0] == "bench.profiled":

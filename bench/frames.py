@@ -57,6 +57,12 @@ def create_queue(queue: str) -> bytes:
     return _call("createQueue", _string(2, queue.encode()))
 
 
+def divide_queue(queue: str, partitions: int) -> bytes:
+    """A configureQueue frame that says on how many shards the queue is stored."""
+    config = _field(_I32, 101, _i32(partitions)) + _STOP
+    return _call("configureQueue", _string(2, queue.encode()), _field(_STRUCT, 3, config))
+
+
 def enqueue(queue: str, bodies: Sequence[bytes], *, run_after_ms: int | None = None) -> bytes:
     """An enqueueJobs frame with every field that a generated client writes by default."""
     due = b"" if run_after_ms is None else _field(_I64, 3, struct.pack(">q", run_after_ms))

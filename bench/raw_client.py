@@ -54,9 +54,11 @@ class RawClient:
         frames.result_at(reply)
         return reply
 
-    def create_queue(self, queue: str) -> None:
+    def create_queue(self, queue: str, partitions: int = 1) -> None:
         """Makes the queue, or finds it made."""
         self.call(frames.create_queue(queue))
+        if partitions > 1:
+            self.call(frames.divide_queue(queue, partitions))
 
     def enqueue_many(self, queue: str, body: bytes, count: int, *, jobs_per_request: int = 500) -> None:
         """Enqueues `count` equal jobs, four requests in flight."""

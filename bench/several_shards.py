@@ -36,7 +36,7 @@ def two_shards(place: BenchmarkRun) -> RowResult:
 
 def _enqueue(place: BenchmarkRun, shards: int, connections: int, per_request: int) -> MeasuredRun:
     store = place.mysql.spread(shards, servers=shards)
-    with place.pinlater(store) as server:
+    with place.pinlater(store, partitions=shards) as server:
         run = place.load(server, place.plan(server, "enqueue", connections, per_request))
     store.remove()
     return run
@@ -46,7 +46,7 @@ def _claim(place: BenchmarkRun, shards: int, connections: int, per_request: int)
     sizes = place.sizes
     store = place.mysql.spread(shards, servers=shards)
     jobs = sizes.claim_jobs_single if per_request == 1 else sizes.claim_jobs_batched
-    run = claim_run(place, connections, per_request, jobs, store)
+    run = claim_run(place, connections, per_request, jobs, store, partitions=shards)
     store.remove()
     return run
 

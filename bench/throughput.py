@@ -120,9 +120,10 @@ def claim_run(
     jobs: int,
     store: BenchmarkStore | None = None,
     kind: str = "claim",
+    partitions: int = 1,
 ) -> MeasuredRun:
     """Fills a new store with `jobs` waiting jobs, then claims and acks most of them; the rate ends before the queue runs dry."""
-    with place.pinlater(store) as server:
+    with place.pinlater(store, partitions=partitions) as server:
         with RawClient(server.port) as client:
             client.enqueue_many(QUEUE, BODY, jobs)
         plan = place.plan(server, kind, connections, jobs_per_request)

@@ -22,6 +22,7 @@ from pathlib import Path
 from random import Random
 
 from bench.servers import PinLaterServer
+from pinlater.client import QueueConfig
 from pinlater.domain.slices import SLICES
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
@@ -90,6 +91,8 @@ class Stage:
             async with client_of(self.server_set) as client:
                 for queue in QUEUES:
                     await client.create_queue(queue)
+                for queue in QUEUES[:-1]:  # one is stored as a queue is by itself
+                    await client.configure_queue(queue, QueueConfig(partitions=len(self.places)))
             await self.until(self._all_in_use, "all shards are in use")
             self.load = await self._undo.enter_async_context(
                 SteadyLoad(self.server_set, self._seed, self._pace, list(self.places))
