@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Raw
 
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import HandedOutJob, Holder, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, JobOptions, NewJob, UniqueKey, UniqueScope
 from pinlater.server.cluster.forwarding import handshake
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind, Told
@@ -116,7 +116,7 @@ class Asker:
 
 
 def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertRequest:
-    job = NewJob(job_id, body, 1, 5, 3, "", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9), None, None)
+    job = NewJob(job_id, body, 1, 5, 3, JobOptions("", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9)))
     return InsertRequest(queue, [job], "key", b"\x00\xff", max_backlog=4)
 
 

@@ -77,8 +77,8 @@ class ClaimHistory:
         for job in new:
             self._keys[job.id] = JobKey(QUEUE, job.priority, job.id)
             self._changing.add(job.id)
-            if job.expires_at_ms is not None:
-                self._expires_ms[job.id] = job.expires_at_ms
+            if job.options is not None and job.options.expires_ms is not None:
+                self._expires_ms[job.id] = job.options.expires_ms
         self.lines.append(f"{desk.now} put {[(job.id, job.priority, job.run_after_ms) for job in new]}")
         await desk.insert(*new)
 
