@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import JobOptions, JobState, NewJob
+from pinlater.domain.job import JobState
 from pinlater.server.storage.commands import DeleteJobs, DeleteQueues
-from pinlater.server.storage.values import JobCheckpoint, JobKey
+from pinlater.server.storage.options import Options
+from pinlater.server.storage.values import JobCheckpoint, JobKey, NewJob
 from tests.contract.desk import QUEUE, Desk, unique
 
 pytestmark = pytest.mark.differs("character sets, escapes, and numbers and texts in JSON and in scripts")
@@ -154,7 +155,7 @@ async def test_a_job_with_everything_set_comes_back_as_it_was(desk: Desk) -> Non
         priority=3,
         run_after_ms=desk.now - 1,
         attempts_allowed=3,
-        options=JobOptions("s", headers, unique("k"), timeout_ms=1, expires_ms=desk.now + 1),
+        options=Options("s", headers, unique("k"), timeout_ms=1, expires_ms=desk.now + 1),
     )
     await desk.insert(new)
 

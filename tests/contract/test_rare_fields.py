@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.job import JobOptions
 from pinlater.server.storage.commands import DeleteWithCopies, RestoreJobs
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import CopiesOf, JobKey, RestoreOrder
 from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import QUEUE, Desk, unique
@@ -28,7 +28,7 @@ def shown(job: JobInfo) -> tuple[object, ...]:
 
 async def put(desk: Desk, field: str | None) -> JobKey:
     new = desk.job()
-    await desk.insert(new if field is None else new._replace(options=JobOptions(**{field: RARE[field]})))
+    await desk.insert(new if field is None else new._replace(options=Options(**{field: RARE[field]})))
     return JobKey(QUEUE, new.priority, new.id)
 
 
@@ -41,7 +41,7 @@ async def undo_of_a_delete(desk: Desk, key: JobKey) -> None:
 
 
 def test_every_field_that_few_jobs_have_is_tried() -> None:
-    assert set(RARE) == set(JobOptions.__struct_fields__)
+    assert set(RARE) == set(Options.__struct_fields__)
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["kept", "brought back"])

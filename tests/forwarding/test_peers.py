@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
-from pinlater.domain.job import JobOptions, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.server.cluster.forwarding import forwarding as forwarding_module
 from pinlater.server.cluster.forwarding import handshake, incoming_connection, messages, peer_listener
 from pinlater.server.cluster.forwarding.forward_lane import NotSent
@@ -21,7 +21,8 @@ from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.link.messages import Part, PartAnswer, frame, part_answers_of
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
+from pinlater.server.storage.options import Options
+from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest, NewJob
 from tests.forwarding.two_servers import (
     SECRET,
     Asker,
@@ -516,7 +517,7 @@ async def test_the_owner_gets_jobs_as_they_are_in_each_version(
     asker = Asker()
     await asker.connect(owner)
     unique = UniqueKey("key", UniqueScope.TIME, 9)
-    options = [None, JobOptions("s"), JobOptions("s", {"a": "b"}, unique, timeout_ms=5, expires_ms=7)]
+    options = [None, Options("s"), Options("s", {"a": "b"}, unique, timeout_ms=5, expires_ms=7)]
     sent = InsertRequest("emails", [NewJob(1, b"x", 1, 5, 3, each) for each in options], "key", b"\xff", max_backlog=4)
     await asker.insert(sent)
     [(_, _, received)] = owner.asked

@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import HandedOutJob, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, JobState, UniqueKey, UniqueScope
 from pinlater.server.storage.commands import AdvanceDue, ExpireJobs, ListChangedQueues, LookupJobs, TimeOutClaims
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.ready_jobs import JOB_BYTES
 from pinlater.server.storage.mysql.shard import MysqlShard
-from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey
+from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey, NewJob
 from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import About, Desk
 from tests.mysql.proxied_mysql import ProxiedMysql

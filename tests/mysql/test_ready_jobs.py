@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import HandedOutJob, Holder, JobOptions, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, UniqueKey, UniqueScope
 from pinlater.server.storage.commands import ClaimJobs, ListChangedQueues, TimeOutClaims
 from pinlater.server.storage.mysql import ready_jobs
 from pinlater.server.storage.mysql.ready_jobs import (
@@ -24,6 +24,7 @@ from pinlater.server.storage.mysql.ready_jobs import (
     ReadyJobs,
     ReadyMemory,
 )
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
 from tests.contract.desk import Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -400,7 +401,7 @@ def test_headers_count_for_what_they_take() -> None:
     try:
         for number in range(500):
             headers = {f"{number}-{place}": f"value {number}-{place}" for place in range(100)}
-            ready.add((1, 0, number, 4, 1), JobContent(3, 0, b"%d" % number, JobOptions(headers=headers)))
+            ready.add((1, 0, number, 4, 1), JobContent(3, 0, b"%d" % number, Options(headers=headers)))
         taken_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, TooManyWaiting
-from pinlater.domain.job import JobOptions, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.server.storage.commands import InsertJobs
-from pinlater.server.storage.options import NONE
+from pinlater.server.storage.options import NONE, Options
 from pinlater.server.storage.sqlite import inserting
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, NewJob
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
 LONG = 10_000
@@ -171,7 +171,7 @@ def some_request(rng: random.Random) -> InsertRequest:
 
 
 def some_job(rng: random.Random, job_id: int) -> NewJob:
-    options = JobOptions(
+    options = Options(
         rng.choice(["", "status"]),
         rng.choice([None, {"a": "b"}]),
         rng.choice([None, None, UniqueKey(f"u{rng.randint(1, 9)}", rng.choice(list(UniqueScope)), 50_000)]),

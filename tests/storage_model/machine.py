@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pinlater.domain.job import Holder, JobOptions, JobState, NewJob, Outcome
+from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Versions
 from pinlater.server.storage.commands import (
     AdvanceDue,
@@ -42,7 +42,7 @@ from pinlater.server.storage.commands import (
     TimeOutClaims,
     create_queues,
 )
-from pinlater.server.storage.options import NONE
+from pinlater.server.storage.options import NONE, Options
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,
@@ -51,6 +51,7 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
+    NewJob,
     Page,
     Purge,
     Requeue,
@@ -366,7 +367,7 @@ class ShardMachine(RuleBasedStateMachine):
         jobs = []
         for about, job_id in zip(abouts, self.pair.ids.make(len(abouts)), strict=True):
             expires_ms = None if about.expires_in_ms is None else self.now + about.expires_in_ms
-            options = JobOptions(about.status, about.headers, about.unique, about.claim_timeout_ms, expires_ms)
+            options = Options(about.status, about.headers, about.unique, about.claim_timeout_ms, expires_ms)
             job = NewJob(
                 id=job_id,
                 body=about.body,

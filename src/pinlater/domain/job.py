@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from msgspec import Struct
-
 from pinlater.domain.durations import YEAR_MS
 
 
@@ -97,33 +95,6 @@ class UniqueKey(NamedTuple):
     key: str
     scope: UniqueScope = UniqueScope.UNFINISHED
     for_ms: int = 0
-
-
-class JobOptions(Struct, frozen=True, omit_defaults=True):
-    """What few jobs have. Stores and other servers get it as a whole, with the names of these fields.
-
-    A field that is added has a default and goes last. `timeout_ms`: of a claim.
-    """
-
-    status: str = ""
-    headers: Mapping[str, str] | None = None
-    unique: UniqueKey | None = None
-    timeout_ms: int | None = None
-    expires_ms: int | None = None
-
-
-class NewJob(NamedTuple):
-    """A job about to be stored. Its id was made by the server (`ids`), so that a repeated insert is recognised.
-
-    `options`: None for a plain job.
-    """
-
-    id: int
-    body: bytes
-    priority: int
-    run_after_ms: int
-    attempts_allowed: int
-    options: JobOptions | None = None
 
 
 class Attempt(NamedTuple):

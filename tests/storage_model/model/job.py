@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, NewJob, UniqueKey, progress_of
+from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, UniqueKey, progress_of
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.options import NONE
-from pinlater.server.storage.values import JobKey
+from pinlater.server.storage.values import JobKey, NewJob
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import JobInfo
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.job import JobState, NewJob, UniqueScope
+from pinlater.domain.job import JobState, UniqueScope
 from pinlater.domain.queue import PriorityCounts, Queue
 from pinlater.domain.transitions import StatusRule
-from pinlater.server.storage.values import Inserted, JobKey
+from pinlater.server.storage.values import Inserted, JobKey, NewJob
 from tests.storage_model.model.job import ModelJob
 
 Place = tuple[int, int]

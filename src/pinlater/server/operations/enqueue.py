@@ -23,7 +23,7 @@ from pinlater.domain.errors import (
     PriorityNotSupported,
     RequestTooOld,
 )
-from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, JobOptions, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, UniqueKey, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.operations.body_limit import BodyLimit
@@ -34,7 +34,8 @@ from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
-from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
+from pinlater.server.storage.options import Options
+from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest, NewJob
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import Enqueued, EnqueueRequest, Job
 
@@ -255,9 +256,9 @@ class Enqueue:
         return Enqueued(descriptors, sorted(existing))
 
 
-def _options(job: Job, expires_at_ms: int | None = None) -> JobOptions:
+def _options(job: Job, expires_at_ms: int | None = None) -> Options:
     """Returns the options of a job. `expires_at_ms`: of one that does not say it. An empty unique key counts as none."""
-    return JobOptions(
+    return Options(
         job.custom_status,
         job.headers or None,
         UniqueKey(job.unique_key, _SCOPES[job.unique_scope], job.unique_for_ms or 0) if job.unique_key else None,

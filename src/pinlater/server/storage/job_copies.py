@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import astuple, replace
 
-from pinlater.domain.job import JobOptions, JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
-from pinlater.server.storage.options import options_text
+from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.record import JobRecord, record_of
 from pinlater.server.storage.values import SAMPLE_BYTES_MAX, Restored
 
@@ -52,7 +52,7 @@ def copy_of(job: JobRecord, body: bytes) -> JobCopy:
     return JobCopy(replace(job, body=body), took_key)
 
 
-def takes_key(options: JobOptions, state: JobState, attempts_ended: int) -> bool:
+def takes_key(options: Options, state: JobState, attempts_ended: int) -> bool:
     """Whether a job in that state has its unique key, and needs it to come back."""
     unique = options.unique
     if unique is None or unique.scope is UniqueScope.TIME:

@@ -5,30 +5,39 @@ A plain job has NULL there, and costs nothing for what it doesn't use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-import msgspec
+from msgspec import Struct, json
 from msgspec.structs import replace
 
-from pinlater.domain.job import JobOptions, NewJob
+from pinlater.domain.job import UniqueKey
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
-NONE = JobOptions()
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(JobOptions).decode
+
+class Options(Struct, frozen=True, omit_defaults=True):
+    """What few jobs have. Stores and other servers get it as a whole, with the names of these fields.
+
+    A field that is added has a default and goes last. `timeout_ms`: of a claim.
+    """
+
+    status: str = ""
+    headers: Mapping[str, str] | None = None
+    unique: UniqueKey | None = None
+    timeout_ms: int | None = None
+    expires_ms: int | None = None
 
 
-def has_expired(options: JobOptions, now_ms: int) -> bool:
+NONE = Options()
+_encode = json.Encoder().encode
+_decode = json.Decoder(Options).decode
+
+
+def has_expired(options: Options, now_ms: int) -> bool:
     """Whether a claim fails the job instead of handing it out, and a retry leaves it FAILED."""
     return options.expires_ms is not None and options.expires_ms < now_ms
 
 
-def have_unique_keys(jobs: Sequence[NewJob]) -> bool:
-    """Whether any of these jobs has a unique key."""
-    return any([job.options is not None and job.options.unique is not None for job in jobs])  # noqa: C419 a list is quicker
-
-
-def options_text(options: JobOptions | None, rule: StatusRule = MYSQL_STATUS) -> str | None:
+def options_text(options: Options | None, rule: StatusRule = MYSQL_STATUS) -> str | None:
     """Returns what `options_of` reads; None for a plain job. `rule` cuts the status."""
     if options is None or options == NONE:
         return None
@@ -37,6 +46,6 @@ def options_text(options: JobOptions | None, rule: StatusRule = MYSQL_STATUS) ->
     return _encode(options).decode()
 
 
-def options_of(text: str | None) -> JobOptions:
+def options_of(text: str | None) -> Options:
     """Returns the options that a store has kept."""
     return NONE if text is None else _decode(text)

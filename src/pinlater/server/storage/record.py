@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.job import JobOptions, JobState
+from pinlater.domain.job import JobState
 from pinlater.domain.transitions import FAILED, PENDING, SUCCEEDED
-from pinlater.server.storage.options import NONE, options_of
+from pinlater.server.storage.options import NONE, Options, options_of
 
 # Flags of a claim. A plain ack is one of a claim without flags: it needs no look at the job.
 HAS_PROGRESS = 1
@@ -32,7 +32,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     updated_at_ms: int
     attempts_allowed: int
     attempts_remaining: int
-    options: JobOptions = NONE
+    options: Options = NONE
     state: JobState = PENDING
     finished_at_ms: int | None = None
     # Attempts that have ended. `history` is a JSON list of the last ones.

@@ -16,7 +16,7 @@ from msgspec import Raw
 from msgspec.structs import astuple
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import JobOptions, NewJob, UniqueKey
+from pinlater.domain.job import UniqueKey
 from pinlater.domain.servers import ServerFacts
 from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.link.messages import (
@@ -31,8 +31,17 @@ from pinlater.server.link.messages import (
     message_of_asking,
 )
 from pinlater.server.sharding.joined_claims import ClaimRequest
-from pinlater.server.storage.options import NONE
-from pinlater.server.storage.values import Acked, Claimed, ClaimRef, Inserted, InsertRequest, JobAck, JobCheckpoint
+from pinlater.server.storage.options import NONE, Options
+from pinlater.server.storage.values import (
+    Acked,
+    Claimed,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobCheckpoint,
+    NewJob,
+)
 
 VERSION = 9
 OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
@@ -186,7 +195,7 @@ def _flat(request: InsertRequest) -> tuple[object, ...]:
 
 
 def _job_of(job_id: int, body: bytes, priority: int, run_after_ms: int, attempts_allowed: int, *flat: Any) -> NewJob:
-    options = JobOptions(*flat)
+    options = Options(*flat)
     return NewJob(job_id, body, priority, run_after_ms, attempts_allowed, None if options == NONE else options)
 
 

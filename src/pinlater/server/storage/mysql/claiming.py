@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import HandedOutJob, JobOptions
+from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import kept_before
@@ -35,7 +35,7 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import NONE, has_expired, options_of
+from pinlater.server.storage.options import NONE, Options, has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
@@ -215,7 +215,7 @@ class _SpecialJob(NamedTuple):
     attempts_remaining: int
     attempts_ended: int
     created_at_ms: int
-    options: JobOptions
+    options: Options
 
 
 # In place of a job whose own row is gone. That is known only after the claim, as for a plain job: its body is missing.

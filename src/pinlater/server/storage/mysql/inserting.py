@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
-from pinlater.domain.job import JobOptions, NewJob
 from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong
@@ -30,10 +29,10 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import options_text
+from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -252,7 +251,7 @@ class _Batch:
             if priority not in queue.priorities:
                 queue.add_priority(priority)
 
-    def _add_keys(self, queue_id: int, job: NewJob, options: JobOptions) -> None:
+    def _add_keys(self, queue_id: int, job: NewJob, options: Options) -> None:
         if (unique := options.unique) is not None:
             until_ms = unique_until_ms(unique, self._now_ms)
             key = (queue_id, unique.key)

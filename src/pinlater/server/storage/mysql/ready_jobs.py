@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.job import JobOptions
+from pinlater.server.storage.options import Options
 
 # So long after a search its result is trusted.
 TRUSTED_S = 1.0
@@ -45,7 +45,7 @@ class JobContent(NamedTuple):
     attempts_allowed: int
     created_at_ms: int
     body: bytes
-    options: JobOptions | None = None
+    options: Options | None = None
 
     @property
     def bytes_here(self) -> int:

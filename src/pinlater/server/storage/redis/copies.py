@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.job import JobState, NewJob, UniqueKey
+from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.transitions import PENDING
 from pinlater.server.storage.job_copies import (
     RESTORED_MARK,
@@ -38,6 +38,7 @@ from pinlater.server.storage.values import (
     CopiesOf,
     DeletedWithCopies,
     JobKey,
+    NewJob,
     Restored,
     RestoreOrder,
 )

@@ -13,16 +13,16 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.ids import slot_of
-from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.domain.job import UniqueScope
 from pinlater.server.storage.leases import SlotLost
-from pinlater.server.storage.options import NONE, have_unique_keys
+from pinlater.server.storage.options import NONE
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis.access import Access
 from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
 from pinlater.server.storage.request_keys import InsertAge
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_unique_keys
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)

@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.domain.job import JobState, NewJob, UniqueScope
+from pinlater.domain.job import JobState, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, REDIS_STATUS
 from pinlater.server.storage.options import options_of, options_text
 from pinlater.server.storage.record import JobRecord, progress_of
+from pinlater.server.storage.values import NewJob
 
 HAS_OPTIONS, HAS_PAST = 1, 2
 _STATES = tuple(JobState)

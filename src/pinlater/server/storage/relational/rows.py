@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pinlater.domain.job import JobOptions, JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.record import JobRecord, progress_of
 
 STATES = tuple(JobState)
@@ -62,7 +63,7 @@ def text_of(name: str | bytes) -> str:
     return name if isinstance(name, str) else name.decode()
 
 
-def key_of_job(options: JobOptions) -> UniqueKey | None:
+def key_of_job(options: Options) -> UniqueKey | None:
     """The unique key that ends with the job; a key of scope TIME ends by time alone."""
     unique = options.unique
     return None if unique is None or unique.scope is UniqueScope.TIME else unique

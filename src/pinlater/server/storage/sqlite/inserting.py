@@ -13,15 +13,14 @@ from functools import partial
 from operator import attrgetter
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import JobOptions, NewJob
-from pinlater.server.storage.options import have_unique_keys, options_text
+from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work, in_steps
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_unique_keys
 
 # A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
@@ -98,7 +97,7 @@ class _Batch:
         self._floor = self._highest = transaction.queue_cache.highest_id
         self._plain: list[object] = []
         self._with_options: list[object] = []
-        self._options: JobOptions | None = None  # of the last job that has any, and their text
+        self._options: Options | None = None  # of the last job that has any, and their text
         self._text: str | None = None
         self._expiries: list[int] = []
         self._below_floor: list[int] = []  # new ids below the highest known id
@@ -196,7 +195,7 @@ class _Batch:
                 self._add_with_options(queue_id, job, options)
         self._highest = highest
 
-    def _add_with_options(self, queue_id: int, job: NewJob, options: JobOptions) -> None:
+    def _add_with_options(self, queue_id: int, job: NewJob, options: Options) -> None:
         if options != self._options:  # the jobs of a request mostly have the same ones
             self._options, self._text = options, options_text(options)
         self._with_options.extend(
