@@ -7,12 +7,11 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import NewJob
 from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.sqlite.memory import MemoryShard
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import InsertRequest, NewJob
 
 NOW_MS = 1_000_000
 DUE, LATER = NewJob(1, b"due", 1, NOW_MS, 1), NewJob(2, b"later", 1, NOW_MS + 60_000, 1)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.operations.job_settings import JobSettings
@@ -17,7 +17,7 @@ from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import CountJobs
 from pinlater.server.storage.sqlite.memory import MemoryShard
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import InsertRequest, NewJob
 from pinlater.testing._loop import TurnedLoop
 from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job
 from tests.assembly import open_core
@@ -139,7 +139,7 @@ class ShardedServer:
         [job_id] = lanes.ids.make(1)
         job = NewJob(job_id, body, priority, self.clock.now_ms() if due_ms is None else due_ms, 5)
         if unique:
-            job = job._replace(unique=UniqueKey(unique))
+            job = job._replace(options=Options(unique=UniqueKey(unique)))
         await lanes.insert.submit(InsertRequest(queue, [job]))
         return f"{queue}:s{shard}:p{priority}:{job_id}"
 

@@ -8,12 +8,11 @@ from random import Random
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed, StoreFull
-from pinlater.domain.job import NewJob
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.sharding.heads import SEEN_S_MAX
 from pinlater.server.sharding.strays import COUNTED_S_MAX
 from pinlater.server.storage.commands import ClaimJobs, InsertJobs
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import InsertRequest, NewJob
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
 NAMES = ("1", "2", "3")
