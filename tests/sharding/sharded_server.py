@@ -16,6 +16,7 @@ from pinlater.server.sharding.reload import DesiredShard, MapChange
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import CountJobs
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import InsertRequest, NewJob
 from pinlater.testing._loop import TurnedLoop
