@@ -56,7 +56,7 @@ directory.
 The server ignores `PINLATER_PORT` and variables that begin with `PINLATER_PORT_` or `PINLATER_SERVICE_`, because Kubernetes sets them
 beside a Service called `pinlater`.
 
-`pinlater settings` prints each value in force and its origin. If the settings are wrong, it exits with code 78.
+`pinlater server settings` prints each value in force and its origin. If the settings are wrong, it exits with code 78.
 """
 
 _TABLE_HEAD = "| key | default | range | what it is for |\n|---|---|---|---|"

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
+import typer
 
-from pinlater.cli.main import main
+from pinlater.cli.main import app, main
 from pinlater.domain.passwords import hash_password
 from pinlater.testing.real_server import RealServer
 from tests.databases.ports import free_port
@@ -26,6 +27,20 @@ from tests.shared_shards.serving import ServedShards, place_of
 PASSWORD = "open sesame"
 HOST = "jobs-1.example.com"
 COMMAND = [sys.executable, "-m", "pinlater"]
+
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    """The words of each command without commands below it, and the command."""
+    yield from _below("", typer.main.get_command(app))
+
+
+def _below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "list_commands"):
+        yield words, command
+        return
+    context = typer.Context(command)
+    for name in command.list_commands(context):
+        yield from _below(f"{words} {name}".lstrip(), command.get_command(context, name))
 
 
 class Done(NamedTuple):

@@ -14,34 +14,26 @@ from rich.console import Console
 
 from pinlater.cli import options, output, shard_status, tables
 from pinlater.cli.cluster_answers import ServerAnswer
-from pinlater.cli.commands import (
+from pinlater.cli.commands import audit, bulk, cluster, queue, shards, token
+from pinlater.cli.commands.bench import load
+from pinlater.cli.commands.bench.simulate import printing
+from pinlater.cli.commands.demo import view
+from pinlater.cli.commands.job import (
     ack,
-    audit,
-    bulk,
     cancel,
     change_priority,
-    cluster,
     count,
-    cron,
     dequeue,
     explain,
     failures,
-    import_original,
-    load,
-    lookup,
-    migrate,
     peek,
-    queue,
     run_now,
-    scan,
-    settings,
-    shards,
-    token,
-    version,
-    workers,
+    show,
 )
-from pinlater.cli.commands.demo import view
-from pinlater.cli.commands.simulate import printing
+from pinlater.cli.commands.job import list as job_list
+from pinlater.cli.commands.server import import_original, migrate, settings, version
+from pinlater.cli.commands.worker import cron
+from pinlater.cli.commands.worker import list as worker_list
 from pinlater.cli.each_queue import Results
 from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
 from pinlater.cli.server_views import ServerView
@@ -326,37 +318,37 @@ def _bulk_list(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
 
 
 SAMPLES: Mapping[str, Print] = {
-    "ack": answered(Results(RESULTS), ack.ack, [DESCRIPTOR]),
+    "job ack": answered(Results(RESULTS), ack.ack, [DESCRIPTOR]),
     "audit": answered(AuditPage([AUDITED, AUDITED._replace(who="ops", detail="")]), audit.audit, [QUEUE]),
     "bulk list": _bulk_list,
     "bulk start": answered(([JOB, JOB], True), bulk.start, QUEUE, bulk.BulkActionName.RETRY, dry_run=True),
-    "cancel": answered(Results(RESULTS), cancel.cancel, [DESCRIPTOR]),
+    "job cancel": answered(Results(RESULTS), cancel.cancel, [DESCRIPTOR]),
     "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
-    "count": answered(JobCount(120_000), count.count, QUEUE),
-    "cron": _cron,
+    "job count": answered(JobCount(120_000), count.count, QUEUE),
+    "worker cron": _cron,
     "demo": _demo,
-    "dequeue": printed(dequeue.print_jobs, Dequeued([CLAIMED]), False),
-    "explain": answered([EXPLAINED, EXPLAINED._replace(job=JOB)], explain.explain, [DESCRIPTOR]),
-    "failures": answered(
+    "job dequeue": printed(dequeue.print_jobs, Dequeued([CLAIMED]), False),
+    "job explain": answered([EXPLAINED, EXPLAINED._replace(job=JOB)], explain.explain, [DESCRIPTOR]),
+    "job failures": answered(
         FailureGroups([FAILED, FAILED._replace(task="", error_type="", pattern="", muted_until_ms=AT_MS)]),
         failures.failures,
         [QUEUE],
     ),
-    "import_original": printed(
+    "server import-original": printed(
         import_original._print,
         {(QUEUE, 1): CopyCounts(40_021_000, 40_000_000, 21_000, Counter(failed=700))},
         False,
         False,
     ),
-    "load": printed(
+    "bench load": printed(
         load._print_summary,
         LoadPlan(LoadMode.ENQUEUE, QUEUE, 1, 1, 1, 100, None, 1),
         Meter(0.0, 1_000, 1_000, ended=1.5),
         False,
     ),
-    "lookup": answered({DESCRIPTOR: JOB}, lookup.lookup, [DESCRIPTOR], body=True),
-    "migrate": printed(output.print_text, migrate._lines(f"shard 12 ({HOST})", (8, 9, [f"0009_{QUEUE}"]))),
-    "peek": answered((Dequeued([CLAIMED, CLAIMED]), False), peek.peek, QUEUE),
+    "job show": answered({DESCRIPTOR: JOB}, show.show, [DESCRIPTOR], body=True),
+    "server migrate": printed(output.print_text, migrate._lines(f"shard 12 ({HOST})", (8, 9, [f"0009_{QUEUE}"]))),
+    "job peek": answered((Dequeued([CLAIMED, CLAIMED]), False), peek.peek, QUEUE),
     "queue config": answered(
         (QueueInfo(QUEUE, LIMITS._replace(max_jobs_per_second=100.0)), IN_FORCE), queue.config, QUEUE
     ),
@@ -364,22 +356,22 @@ SAMPLES: Mapping[str, Print] = {
     "queue stats": printed(
         lambda: queue._print_stats([STATS, STATS._replace(queue="emails")], False, in_one_line=False)
     ),
-    "change_priority": answered(Results(MOVED), change_priority.change_priority, [DESCRIPTOR], priority=1),
-    "run_now": answered(Results([run_now.RunResult(result) for result in RESULTS]), run_now.run_now, [DESCRIPTOR]),
-    "scan": answered(
-        scan.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), scan.scan, [QUEUE]
+    "job change-priority": answered(Results(MOVED), change_priority.change_priority, [DESCRIPTOR], priority=1),
+    "job run-now": answered(Results([run_now.RunResult(result) for result in RESULTS]), run_now.run_now, [DESCRIPTOR]),
+    "job list": answered(
+        job_list.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), job_list.list_jobs, [QUEUE]
     ),
-    "settings": _settings,
+    "server settings": _settings,
     "shards list": _shards_list,
     "shards status": printed(
         shard_status.print_status, [Seen(SHARD, LOOK, None), Seen(SHARD, None, TEXT)], ServerView(HOST, "pinlater-7"), 1
     ),
-    "simulate": printed(printing.print_report, REPORT),
-    "simulate --list-faults": printed(printing.print_faults, False),
+    "bench simulate": printed(printing.print_report, REPORT),
+    "bench simulate --list-faults": printed(printing.print_faults, False),
     "token list": _token_list,
-    "version": answered(INFO, version.version),
-    "workers": printed(
-        lambda: workers._print(
+    "server version": answered(INFO, version.version),
+    "worker list": printed(
+        lambda: worker_list._print(
             WORKERS,
             False,
             in_one_line=False,

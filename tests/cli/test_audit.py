@@ -21,7 +21,7 @@ def test_changes_of_a_queue_are_listed_newest_first(pinlater: Pinlater, queue: s
 
 def test_entries_are_filtered_by_operation_caller_and_time(pinlater: Pinlater, queue: str) -> None:
     pinlater.ok("queue", "pause", queue)
-    pinlater.ok("retry-failed", queue, "--limit", "7")
+    pinlater.ok("job", "retry", queue, "--limit", "7")
 
     def operations(*options: str) -> list[str]:
         return [entry["operation"] for entry in pinlater.ok("audit", queue, *options, "--json").json["entries"]]
@@ -43,7 +43,7 @@ def test_a_list_that_is_cut_says_how_to_go_on(pinlater: Pinlater, queue: str) ->
 
 
 def test_a_table_for_programs_has_tabs_and_arguments(pinlater: Pinlater, queue: str) -> None:
-    pinlater.ok("retry-failed", queue, "--priority", "1", "--limit", "7")
+    pinlater.ok("job", "retry", queue, "--priority", "1", "--limit", "7")
     head, line = pinlater.ok("audit", queue, "--operation", "retryFailedJobs").out.splitlines()
     assert head == "time\twho\toperation\tqueue\tjobs\toutcome\targuments\tfrom\tsource\tserver"
     assert "\tno token\tretryFailedJobs\t" in line

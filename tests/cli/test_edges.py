@@ -19,9 +19,9 @@ import typer
 
 from pinlater.cli import exits, notes, options, output
 from pinlater.cli.commands.demo import expected_of
-from pinlater.cli.commands.enqueue import batches
-from pinlater.cli.commands.retry_failed import change_in_pieces
-from pinlater.cli.main import COMMANDS, TRYING
+from pinlater.cli.commands.job.enqueue import batches
+from pinlater.cli.commands.job.retry import change_in_pieces
+from pinlater.cli.tree import COMMANDS, Leaf
 from pinlater.client import ClaimedJob, Job, _retries, errors
 from pinlater.extras import install_line
 from pinlater.wire.wrong_port import TLS_PORT
@@ -34,28 +34,34 @@ from tests.client.fake_server import FakeServer
     "arguments",
     [
         ("enque",),
-        ("enqueue",),
-        ("enqueue", "q", "--no-such-option"),
-        ("count", "q", "--state", "asleep"),
-        ("count", "q", "--server", "host:port:x:y z"),
-        ("enqueue", "q", "--body", "x", "--delay", "soon"),
-        ("enqueue", "q", "--body", "x", "--at", "tomorrow"),
-        ("enqueue", "q", "--body", "x", "--at", "0", "--delay", "1"),
-        ("enqueue", "q", "--body", "x", "--header", "nothing"),
-        ("enqueue", "q", "--body", "x", "--unique-for", "1s"),
-        ("enqueue", "q", "--body", "x", "--unique-key", "k", "--unique-for", "0s"),
-        ("enqueue", "q", "--body", "x", "--delay", "2m", "--expires-in", "1m"),
-        ("enqueue", "q", "--body", "x", "--at", "2100-01-01T00:00:00Z", "--expires-in", "1m"),
-        ("ack", "q:s1:p1:1", "--final"),
-        ("delete-jobs", "q"),
-        ("delete-jobs", "--state", "failed"),
-        ("delete-jobs", "--descriptor", "q:s1:p1:1", "--descriptor", "r:s1:p1:1"),
-        ("retry-failed",),
-        ("retry-failed", "q", "--descriptor", "r:s1:p1:1"),
-        ("delete-jobs", "q", "--state", "failed", "--descriptor", "q:s1:p1:1"),
+        (
+            "job",
+            "enqueue",
+        ),
+        ("job", "enqueue", "q", "--no-such-option"),
+        ("job", "count", "q", "--state", "asleep"),
+        ("job", "count", "q", "--server", "host:port:x:y z"),
+        ("job", "enqueue", "q", "--body", "x", "--delay", "soon"),
+        ("job", "enqueue", "q", "--body", "x", "--at", "tomorrow"),
+        ("job", "enqueue", "q", "--body", "x", "--at", "0", "--delay", "1"),
+        ("job", "enqueue", "q", "--body", "x", "--header", "nothing"),
+        ("job", "enqueue", "q", "--body", "x", "--unique-for", "1s"),
+        ("job", "enqueue", "q", "--body", "x", "--unique-key", "k", "--unique-for", "0s"),
+        ("job", "enqueue", "q", "--body", "x", "--delay", "2m", "--expires-in", "1m"),
+        ("job", "enqueue", "q", "--body", "x", "--at", "2100-01-01T00:00:00Z", "--expires-in", "1m"),
+        ("job", "ack", "q:s1:p1:1", "--final"),
+        ("job", "delete", "q"),
+        ("job", "delete", "--state", "failed"),
+        ("job", "delete", "--descriptor", "q:s1:p1:1", "--descriptor", "r:s1:p1:1"),
+        (
+            "job",
+            "retry",
+        ),
+        ("job", "retry", "q", "--descriptor", "r:s1:p1:1"),
+        ("job", "delete", "q", "--state", "failed", "--descriptor", "q:s1:p1:1"),
         ("queue", "config", "q", "--max-backlog", "many"),
         ("worker", "x:y", "--log-level", "loud"),
-        ("load", "--dequeue-success-percent", "101"),
+        ("bench", "load", "--dequeue-success-percent", "101"),
         ("client-tool", "--host", "h", "--port", "1", "--mode", "create", "--job_state", "-1"),
     ],
 )
@@ -74,17 +80,17 @@ def test_a_timeout_is_a_duration_or_a_number_of_seconds(timeout: str, seconds: f
 
 @pytest.mark.parametrize("timeout", ["soon", "0", "-1", "inf", "nan", "5 weeks"])
 def test_a_timeout_that_is_none_is_a_wrong_command_line(offline: Pinlater, timeout: str) -> None:
-    done = offline("count", "q", "--timeout", timeout)
+    done = offline("job", "count", "q", "--timeout", timeout)
     assert (done.code, done.out) == (exits.USAGE, "")
     assert done.err.startswith("error: Invalid value for --timeout: ")
 
 
-@pytest.mark.parametrize("command", ["scan", "delete-jobs"])
+@pytest.mark.parametrize("command", ["list", "delete"])
 def test_the_help_names_the_states_without_folding_a_word(
     offline: Pinlater, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    shown = offline.ok(command, "--help").out
+    shown = offline.ok("job", command, "--help").out
     assert "STATE" in shown
     assert "<pending" not in shown
     for state in options.State:
@@ -122,10 +128,10 @@ def test_errors_as_json_stay_one_line_on_a_terminal(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_near_miss_is_said(offline: Pinlater) -> None:
-    assert "Did you mean 'enqueue'?" in offline("enque").err
+    assert "Did you mean 'enqueue'?" in offline("job", "enque").err
 
 
-@pytest.mark.parametrize("arguments", [(), ("queue",), ("--help",), ("enqueue", "-h")])
+@pytest.mark.parametrize("arguments", [(), ("queue",), ("--help",), ("job", "enqueue", "-h")])
 def test_help_is_shown_where_nothing_is_asked(offline: Pinlater, arguments: tuple[str, ...]) -> None:
     done = offline(*arguments)
     assert "Usage: pinlater" in done.out + done.err
@@ -134,7 +140,15 @@ def test_help_is_shown_where_nothing_is_asked(offline: Pinlater, arguments: tupl
 
 @pytest.mark.parametrize(
     "arguments",
-    [("count", "q"), ("queue", "list"), ("load",), ("version", "-s", "127.0.0.1:1")],
+    [
+        ("job", "count", "q"),
+        ("queue", "list"),
+        (
+            "bench",
+            "load",
+        ),
+        ("server", "version", "-s", "127.0.0.1:1"),
+    ],
 )
 def test_an_unreachable_server_gives_one_line_and_exit_code_3(offline: Pinlater, arguments: tuple[str, ...]) -> None:
     done = offline(*arguments)
@@ -145,7 +159,9 @@ def test_an_unreachable_server_gives_one_line_and_exit_code_3(offline: Pinlater,
     )
 
 
-@pytest.mark.parametrize("arguments", [("enqueue", "q", "--body", "x"), ("dequeue", "q"), ("ack", "q:s1:p1:1")])
+@pytest.mark.parametrize(
+    "arguments", [("job", "enqueue", "q", "--body", "x"), ("job", "dequeue", "q"), ("job", "ack", "q:s1:p1:1")]
+)
 def test_commands_that_scripts_work_jobs_with_wait_for_the_server_until_their_timeout(
     offline: Pinlater, arguments: tuple[str, ...]
 ) -> None:
@@ -155,15 +171,15 @@ def test_commands_that_scripts_work_jobs_with_wait_for_the_server_until_their_ti
     assert (done.code, done.out) == (exits.UNREACHABLE, "")
     note, error = done.err.splitlines()
     assert note == "note: Server 127.0.0.1:1 can't be reached: Connection refused; trying until --timeout 1.5s"
-    assert error.startswith(f"error: No server could be reached within 1.5 s for {arguments[0]} on queue q; ")
+    assert error.startswith(f"error: No server could be reached within 1.5 s for {arguments[1]} on queue q; ")
 
 
 @pytest.mark.parametrize(
     ("method", "answer", "arguments"),
     [
-        ("enqueueJobs", t.Enqueued(descriptors=["q:s1:p1:1"]), ("enqueue", "q", "--body", "x")),
-        ("dequeueJobs", t.DequeueResponse(jobs={}), ("dequeue", "q")),
-        ("ackJobs", [t.AckResult("q:s1:p1:1", 0)], ("ack", "q:s1:p1:1")),
+        ("enqueueJobs", t.Enqueued(descriptors=["q:s1:p1:1"]), ("job", "enqueue", "q", "--body", "x")),
+        ("dequeueJobs", t.DequeueResponse(jobs={}), ("job", "dequeue", "q")),
+        ("ackJobs", [t.AckResult("q:s1:p1:1", 0)], ("job", "ack", "q:s1:p1:1")),
     ],
 )
 async def test_they_wait_for_shards_likewise(
@@ -185,7 +201,7 @@ async def test_they_wait_for_shards_likewise(
 
 
 def test_version_needs_no_server(offline: Pinlater) -> None:
-    assert offline.ok("version").out.startswith("pinlater ")
+    assert offline.ok("server", "version").out.startswith("pinlater ")
     assert offline.ok("--version").out.startswith("pinlater ")
 
 
@@ -193,9 +209,9 @@ def test_a_missing_extra_is_said_with_what_to_install(offline: Pinlater, monkeyp
     def lacking(_: str) -> None:
         raise ModuleNotFoundError("No module named 'uvloop'", name="uvloop")
 
-    monkeypatch.setattr("pinlater.cli.main.import_module", lacking)
-    for name in ("serve", "settings", "migrate"):
-        done = offline(name, "--whatever", "x")
+    monkeypatch.setattr("pinlater.cli.groups.import_module", lacking)
+    for words in (("serve",), ("server", "settings"), ("server", "migrate")):
+        done = offline(*words, "--whatever", "x")
         assert (done.code, done.err.count("\n")) == (1, 1)
         assert install_line("server") in done.err
 
@@ -209,7 +225,12 @@ def test_commands_for_jobs_work_without_the_servers_packages() -> None:
         "from pinlater.cli.main import main\n"
         "main()"
     )
-    for arguments, code in ((["--help"], 0), (["load", "-s", "127.0.0.1:1"], 3), (["serve"], 1), (["worker"], 2)):
+    for arguments, code in (
+        (["--help"], 0),
+        (["bench", "load", "-s", "127.0.0.1:1"], 3),
+        (["serve"], 1),
+        (["worker"], 2),
+    ):
         done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
         assert (done.returncode, "Traceback" in done.stderr) == (code, False), (arguments, done.stderr)
     assert install_line("server") in subprocess.run(
@@ -222,13 +243,13 @@ def test_a_bug_is_one_line_unless_its_traceback_is_wanted(offline: Pinlater, mon
         """Fails."""
         raise RuntimeError("oops")
 
-    monkeypatch.setattr(import_module("pinlater.cli.commands.version"), "version", broken)
-    plain = offline("version")
+    monkeypatch.setattr(import_module("pinlater.cli.commands.server.version"), "version", broken)
+    plain = offline("server", "version")
     assert (plain.code, plain.err.count("\n")) == (exits.BUG, 1)
     assert "RuntimeError: oops" in plain.err
-    full = offline("--traceback", "version")
+    full = offline("--traceback", "server", "version")
     assert "Traceback (most recent call last)" in full.err
-    offline("version", "--help")
+    offline("server", "version", "--help")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +271,7 @@ def test_a_command_that_fails_while_it_is_imported_shows_its_traceback_where_tha
         "__path__",
         [str(tmp_path), *import_module("pinlater.cli.commands").__path__],
     )
-    monkeypatch.setitem(COMMANDS, "about-to-fail", TRYING)
+    monkeypatch.setitem(COMMANDS, "about-to-fail", Leaf("about_to_fail:about_to_fail"))
     plain, full = offline(*arguments), offline("--traceback", *arguments)
     assert "Traceback" not in plain.err
     if "--help" in arguments and code == exits.REFUSED:  # the help says what is missing, and is no failure
@@ -268,8 +289,8 @@ def test_an_interrupt_has_its_own_exit_code(offline: Pinlater, monkeypatch: pyte
         """Is interrupted."""
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("pinlater.cli.commands.version"), "version", interrupted)
-    assert offline("version").code == exits.INTERRUPTED
+    monkeypatch.setattr(import_module("pinlater.cli.commands.server.version"), "version", interrupted)
+    assert offline("server", "version").code == exits.INTERRUPTED
 
 
 def test_a_span_that_cannot_be_read_is_a_usage_error_in_words() -> None:
@@ -307,23 +328,19 @@ def test_now_is_a_time() -> None:
 
 
 def test_errors_of_the_command_line_are_json_too_where_json_is_asked_for(offline: Pinlater) -> None:
-    for arguments in (("queue", "stats", "--json", "--evry", "2s"), ("enqueue", "--json"), ("enque", "--json")):
+    for arguments in (("queue", "stats", "--json", "--evry", "2s"), ("job", "enqueue", "--json"), ("enque", "--json")):
         done = offline(*arguments)
         said = json.loads(done.err)
         assert (done.code, said["exit_code"]) == (exits.USAGE, exits.USAGE), arguments
-    assert offline("enqueue").err.startswith("error: ")
+    assert offline("job", "enqueue").err.startswith("error: ")
 
 
 def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offline: Pinlater) -> None:
     assert "Did you mean 'stats'?" in offline("queue", "stat").err
-    assert "Did you mean 'queue stats'?" in offline("stats").err
-    assert "Did you mean 'retry-failed'?" in offline("retry").err
-    assert "Did you mean 'delete-jobs'?" in offline("purge").err
-    assert "Did you mean 'delete-jobs'?" in offline("queue", "purge", "emails").err
     for given in ("tasks.py:worker", "./tasks.py:worker"):
         assert "is a file: name its module, tasks:worker" in offline("worker", given).err
-    assert "go there and name its module, shop:worker" in offline("cron", "../app/shop:worker").err
-    assert "Did you mean 'queue'?" in offline("queues").err
+    assert "go there and name its module, shop:worker" in offline("worker", "cron", "../app/shop:worker").err
+    assert "Did you mean 'list'?" in offline("worker", "lst").err
 
 
 @pytest.mark.parametrize(
@@ -338,8 +355,8 @@ def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offl
 def test_an_option_with_the_name_of_a_setting_is_answered_with_its_form(
     offline: Pinlater, option: str, meant: str
 ) -> None:
-    for command in ("serve", "settings"):
-        done = offline(command, option, "3")
+    for command in (("serve",), ("server", "settings")):
+        done = offline(*command, option, "3")
         assert done.code == exits.USAGE
         assert done.err.startswith(f"error: No such option: {option}")
         assert meant in done.err
@@ -425,10 +442,12 @@ def test_a_request_stays_within_its_bytes() -> None:
     assert list(batches([])) == []
 
 
-@pytest.mark.parametrize("command", ["serve", "settings"])
+@pytest.mark.parametrize("command", [("serve",), ("server", "settings")])
 @pytest.mark.parametrize("setting", ["host=", "store=", "thrift.port=", "http.port="])
-def test_a_setting_with_a_flag_of_its_own_may_come_by_set_too(offline: Pinlater, command: str, setting: str) -> None:
-    done = offline(command, "--set", f"{setting} ")
+def test_a_setting_with_a_flag_of_its_own_may_come_by_set_too(
+    offline: Pinlater, command: tuple[str, ...], setting: str
+) -> None:
+    done = offline(*command, "--set", f"{setting} ")
     assert (done.code, "1 problem with the settings" in done.err) == (78, True)
 
 
@@ -458,25 +477,25 @@ def test_an_error_about_an_address_that_is_not_this_machines_says_where_it_came_
 
 
 def test_a_word_that_is_none_of_the_possible_ones_is_said_plainly(offline: Pinlater) -> None:
-    done = offline("count", "q", "--state", "bogus")
+    done = offline("job", "count", "q", "--state", "bogus")
     assert done.err.startswith("error: Invalid value for --state: 'bogus' is not one of 'pending', ")
 
 
-@pytest.mark.parametrize("command", ["ack", "cancel", "lookup", "run-now", "change-priority"])
+@pytest.mark.parametrize("command", ["ack", "cancel", "show", "run-now", "change-priority"])
 def test_a_descriptor_that_can_not_be_read_is_answered_with_what_one_looks_like(
     offline: Pinlater, command: str
 ) -> None:
     """Before any server is asked, and with the same words as a server's answer."""
     more = ("--priority", "1") if command == "change-priority" else ()
-    done = offline(command, "nonsense", *more)
+    done = offline("job", command, "nonsense", *more)
     assert done.code == 1
     assert done.err.startswith("error: Invalid job descriptor: 'nonsense' (a descriptor looks like emails:s1:p1:73: ")
-    assert json.loads(offline(command, "nonsense", *more, "--json").err)["detail"] == "DESCRIPTOR_INVALID"
+    assert json.loads(offline("job", command, "nonsense", *more, "--json").err)["detail"] == "DESCRIPTOR_INVALID"
 
 
 def test_a_job_that_exists_under_its_unique_key_is_said(pinlater: Pinlater, queue: str) -> None:
     """Its descriptor alone looks as if it had been stored."""
-    arguments = ("enqueue", queue, "--body", "x", "--unique-key", "k")
+    arguments = ("job", "enqueue", queue, "--body", "x", "--unique-key", "k")
     first = pinlater.ok(*arguments)
     again = pinlater(*arguments)
     assert (again.code, again.out) == (0, first.out)
@@ -484,14 +503,14 @@ def test_a_job_that_exists_under_its_unique_key_is_said(pinlater: Pinlater, queu
 
 
 def test_an_empty_unique_key_is_refused(offline: Pinlater) -> None:
-    done = offline("enqueue", "q", "--body", "x", "--unique-key", "")
+    done = offline("job", "enqueue", "q", "--body", "x", "--unique-key", "")
     assert (done.code, "the key must not be empty" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("span", ["0", "0s"])
 def test_a_job_that_expires_at_once_is_refused(offline: Pinlater, span: str) -> None:
     """It would be stored as failed, and the command would end as if all were well."""
-    done = offline("enqueue", "q", "--body", "x", "--expires-in", span)
+    done = offline("job", "enqueue", "q", "--body", "x", "--expires-in", span)
     assert (done.code, "a job that expires at once never runs" in done.err) == (2, True)
 
 
@@ -509,7 +528,7 @@ async def test_the_number_of_jobs_changed_before_an_error_is_printed(capsys: pyt
 @pytest.mark.parametrize(
     ("command", "complaint", "options"),
     [
-        (("backup", "copy.db"), "There is no store at pinlater.db", "--config or --store"),
+        (("server", "backup", "copy.db"), "There is no store at pinlater.db", "--config or --store"),
         (
             ("shards", "status"),
             "sqlite:pinlater.db is no MySQL or Redis store, and has but one shard",
@@ -536,14 +555,14 @@ def test_an_error_about_the_default_store_says_which_options_name_another(
 
 
 def test_a_body_that_is_no_option_is_told_to_be_one(offline: Pinlater) -> None:
-    done = offline("enqueue", "orders", "hello", "big world")
+    done = offline("job", "enqueue", "orders", "hello", "big world")
     assert (done.code, done.err) == (
         exits.USAGE,
         "error: Unexpected after the queue: hello 'big world'. A job's body is an option, in quotes if it has spaces: "
-        "--body 'hello big world' (see: pinlater enqueue --help)\n",
+        "--body 'hello big world' (see: pinlater job enqueue --help)\n",
     )
-    assert "--no-such" in offline("enqueue", "orders", "--no-such", "x").err
+    assert "--no-such" in offline("job", "enqueue", "orders", "--no-such", "x").err
 
 
 def test_every_argument_is_named_in_capitals(offline: Pinlater) -> None:
-    assert "Missing argument 'TARGET'" in offline("backup").err
+    assert "Missing argument 'TARGET'" in offline("server", "backup").err

@@ -12,50 +12,49 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.cli.main import COMMANDS
 from pinlater.client import AsyncClient
 from pinlater.client.errors import ServerUnreachable, UnknownMethod
 from pinlater.domain.clock import SystemClock
-from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, on_terminal, start_server
+from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, every_command, on_terminal, start_server
 
 
 def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
-    return pinlater.ok("enqueue", queue, *(part for body in bodies for part in ("--body", body))).out.split()
+    return pinlater.ok("job", "enqueue", queue, *(part for body in bodies for part in ("--body", body))).out.split()
 
 
 def test_a_job_for_a_task_is_found_by_it(pinlater: Pinlater, queue: str) -> None:
-    send = pinlater.ok("enqueue", queue, "--task", "send", "--header", "tenant=a", "--body", "{}").out.strip()
+    send = pinlater.ok("job", "enqueue", queue, "--task", "send", "--header", "tenant=a", "--body", "{}").out.strip()
     enqueue(pinlater, queue, "x")
-    [job] = pinlater.ok("scan", queue, "--task", "send", "--json").json["jobs"]
+    [job] = pinlater.ok("job", "list", queue, "--task", "send", "--json").json["jobs"]
     assert (job["descriptor"], job["headers"]) == (send, {"tenant": "a", "pinlater-task": "send"})
-    refused = pinlater("enqueue", queue, "--task", "send", "--header", "pinlater-task=pack", "--body", "{}")
+    refused = pinlater("job", "enqueue", queue, "--task", "send", "--header", "pinlater-task=pack", "--body", "{}")
     assert refused.code == 2
     assert "--task sets the header pinlater-task: give one of the two" in refused.err
 
 
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "one", "two")
-    assert pinlater.ok("check-dequeue", queue, "--limit", "5").out == "Jobs available for dequeue: 2\n"
-    assert pinlater.ok("check-dequeue", queue, "--limit", "2").out == "Jobs available for dequeue: at least 2\n"
-    assert pinlater.ok("check-dequeue", queue, "--json").json == {
+    assert pinlater.ok("job", "check-dequeue", queue, "--limit", "5").out == "Jobs available for dequeue: 2\n"
+    assert pinlater.ok("job", "check-dequeue", queue, "--limit", "2").out == "Jobs available for dequeue: at least 2\n"
+    assert pinlater.ok("job", "check-dequeue", queue, "--json").json == {
         "available": 1,
         "limit_reached": True,
         "paused": False,
         "descriptors": descriptors[:1],
     }
-    assert [job["body"] for job in pinlater.ok("peek", queue, "--json").json["jobs"]] == ["one", "two"]
-    (job,) = pinlater.ok("dequeue", queue, "--json").json["jobs"]
+    assert [job["body"] for job in pinlater.ok("job", "peek", queue, "--json").json["jobs"]] == ["one", "two"]
+    (job,) = pinlater.ok("job", "dequeue", queue, "--json").json["jobs"]
     assert (job["descriptor"], job["queue"], job["attempt"], job["attempts_allowed"]) == (descriptors[0], queue, 1, 2)
     assert job["claim_deadline_ms"] > job["created_at_ms"]
-    stale = pinlater("ack", descriptors[0], "--token", "of-no-claim", "--json")
+    stale = pinlater("job", "ack", descriptors[0], "--token", "of-no-claim", "--json")
     assert stale.code == 1
     assert stale.json["results"][0]["outcome"] == "STALE_CLAIM"
     assert stale.json["results"][0]["holder"]
-    assert "applied" in pinlater.ok("ack", descriptors[0], "--token", job["token"]).out
-    assert pinlater("ack", descriptors[0]).code == 1
-    assert pinlater.ok("count", queue, "--state", "succeeded").out == "1\n"
-    assert pinlater.ok("dequeue", queue, "--ack", "--body-only").out == "two"
-    assert pinlater.ok("count", queue, "--state", "succeeded", "--json").json == {
+    assert "applied" in pinlater.ok("job", "ack", descriptors[0], "--token", job["token"]).out
+    assert pinlater("job", "ack", descriptors[0]).code == 1
+    assert pinlater.ok("job", "count", queue, "--state", "succeeded").out == "1\n"
+    assert pinlater.ok("job", "dequeue", queue, "--ack", "--body-only").out == "two"
+    assert pinlater.ok("job", "count", queue, "--state", "succeeded", "--json").json == {
         "queue": queue,
         "state": "SUCCEEDED",
         "future": False,
@@ -66,83 +65,85 @@ def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
 
 def test_a_failure_with_all_it_can_say(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
-    pinlater.ok("dequeue", queue)
+    pinlater.ok("job", "dequeue", queue)
     said = ("--error-type", "Smtp", "--error-text", "mailbox full", "--status", "noted")
-    pinlater.ok("ack", descriptor, "--failed", "--retry-delay", "1h", *said)
-    (job,) = pinlater.ok("lookup", descriptor, "--body", "--json").json["jobs"]
+    pinlater.ok("job", "ack", descriptor, "--failed", "--retry-delay", "1h", *said)
+    (job,) = pinlater.ok("job", "show", descriptor, "--body", "--json").json["jobs"]
     assert (job["state"], job["attempts_remaining"], job["body"], job["custom_status"]) == ("PENDING", 1, "x", "noted")
     assert (job["error_type"], job["error_text"]) == ("Smtp", "mailbox full")
     assert job["attempts"][0]["outcome"] == "failed"
     assert job["run_after_ms"] > job["created_at_ms"] + 3_500_000
-    assert pinlater.ok("count", queue, "--future").out == "1\n"
-    shown = pinlater.ok("lookup", descriptor).out
+    assert pinlater.ok("job", "count", queue, "--future").out == "1\n"
+    shown = pinlater.ok("job", "show", descriptor).out
     assert "mailbox full" in shown
     assert re.search(r"run_after\t20\d\d-\d\d-\d\dT", shown)
 
 
 def test_a_lookup_tells_when_a_job_is_due_only_while_it_waits(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
-    shown = ["run_after\t" in pinlater.ok("lookup", descriptor).out]
-    pinlater.ok("dequeue", queue)
-    shown.append("run_after\t" in pinlater.ok("lookup", descriptor).out)
-    pinlater.ok("ack", descriptor)
-    shown.append("run_after\t" in pinlater.ok("lookup", descriptor).out)
+    shown = ["run_after\t" in pinlater.ok("job", "show", descriptor).out]
+    pinlater.ok("job", "dequeue", queue)
+    shown.append("run_after\t" in pinlater.ok("job", "show", descriptor).out)
+    pinlater.ok("job", "ack", descriptor)
+    shown.append("run_after\t" in pinlater.ok("job", "show", descriptor).out)
     assert shown == [True, False, False]
 
 
 def test_a_lookup_of_a_finished_job_shows_no_attempts_that_it_has_left(pinlater: Pinlater, queue: str) -> None:
-    job = pinlater.ok("enqueue", queue, "--body", "x", "--attempts", "5").out.strip()
-    assert "attempts_remaining\t5" in pinlater.ok("lookup", job).out
-    pinlater.ok("dequeue", queue)
-    pinlater.ok("ack", job)
-    assert "attempts_remaining" not in pinlater.ok("lookup", job).out
-    assert pinlater.ok("lookup", job, "--json").json["jobs"][0]["attempts_remaining"] == 5
+    job = pinlater.ok("job", "enqueue", queue, "--body", "x", "--attempts", "5").out.strip()
+    assert "attempts_remaining\t5" in pinlater.ok("job", "show", job).out
+    pinlater.ok("job", "dequeue", queue)
+    pinlater.ok("job", "ack", job)
+    assert "attempts_remaining" not in pinlater.ok("job", "show", job).out
+    assert pinlater.ok("job", "show", job, "--json").json["jobs"][0]["attempts_remaining"] == 5
 
 
 def test_an_error_with_its_trace_is_one_line_in_tables_and_whole_in_a_lookup(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
-    pinlater.ok("dequeue", queue)
+    pinlater.ok("job", "dequeue", queue)
     text = 'no such address\n  File "mails.py", line 7, in send\n\x1b[31m'
-    pinlater.ok("ack", descriptor, "--failed", "--final", "--error-type", "ValueError", "--error-text", text)
-    (_, row) = pinlater.ok("scan", queue, "--state", "failed").out.splitlines()
+    pinlater.ok("job", "ack", descriptor, "--failed", "--final", "--error-type", "ValueError", "--error-text", text)
+    (_, row) = pinlater.ok("job", "list", queue, "--state", "failed").out.splitlines()
     assert "ValueError: no such address\t" in row
-    shown = pinlater.ok("lookup", descriptor).out.splitlines()
+    shown = pinlater.ok("job", "show", descriptor).out.splitlines()
     assert shown[-4:] == ["last error:", "no such address", '  File "mails.py", line 7, in send', "\\x1b[31m"]
     assert any(line.endswith("\tValueError: no such address") for line in shown)
 
 
 def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "a", "b", "c")
-    pinlater.ok("dequeue", queue, "--limit", "3")
-    pinlater.ok("ack", *descriptors, "--failed", "--final")
-    first = pinlater("scan", queue, "--state", "failed", "--limit", "2", "--body", "--json").json
+    pinlater.ok("job", "dequeue", queue, "--limit", "3")
+    pinlater.ok("job", "ack", *descriptors, "--failed", "--final")
+    first = pinlater("job", "list", queue, "--state", "failed", "--limit", "2", "--body", "--json").json
     assert len(first["jobs"]) == 2
-    rest = pinlater.ok("scan", queue, "--state", "failed", "--after", first["continuation"], "--body", "--json").json
+    rest = pinlater.ok(
+        "job", "list", queue, "--state", "failed", "--after", first["continuation"], "--body", "--json"
+    ).json
     assert {job["body"] for job in first["jobs"] + rest["jobs"]} == {"a", "b", "c"}
     assert (rest["continuation"], rest["incomplete"]) == (None, False)
-    more = pinlater("scan", queue, "--state", "failed", "--limit", "1")
+    more = pinlater("job", "list", queue, "--state", "failed", "--limit", "1")
     assert (more.code, more.err.split()[:2]) == (0, ["more:", "--after"])
-    assert pinlater("retry-failed", queue, "--attempts", "5", "--limit", "1").out == "retried 1 job; it is due now\n"
-    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--json").json == {
+    assert pinlater("job", "retry", queue, "--attempts", "5", "--limit", "1").out == "retried 1 job; it is due now\n"
+    assert pinlater.ok("job", "delete", queue, "--state", "failed", "--json").json == {
         "deleted": 2,
         "incomplete": False,
         "more": False,
     }
-    (left,) = pinlater.ok("scan", queue, "--json").json["jobs"]
+    (left,) = pinlater.ok("job", "list", queue, "--json").json["jobs"]
     assert left["attempts_remaining"] == 5
-    assert pinlater.ok("delete-jobs", "--descriptor", left["descriptor"]).out == "deleted 1 job\n"
+    assert pinlater.ok("job", "delete", "--descriptor", left["descriptor"]).out == "deleted 1 job\n"
 
 
 def test_retries_and_deletes_are_of_all_priorities_unless_one_is_named(pinlater: Pinlater, queue: str) -> None:
     priorities = ("1", "2", "3")
-    descriptors = [pinlater.ok("enqueue", queue, "--body", "x", "-p", each).out.strip() for each in priorities]
-    pinlater.ok("dequeue", queue, "--limit", "3")
-    pinlater.ok("ack", *descriptors, "--failed", "--final")
-    assert pinlater.ok("retry-failed", queue, "--priority", "2").out == "retried 1 job; it is due now\n"
-    assert pinlater.ok("retry-failed", queue).out == "retried 2 jobs; they are due now\n"
-    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--priority", "3").out == "deleted 1 job\n"
-    assert pinlater("delete-jobs", queue, "--state", "pending", "--limit", "1").out == "deleted 1 job\n"
-    assert pinlater.ok("delete-jobs", queue, "--state", "pending").out == "deleted 1 job\n"
+    descriptors = [pinlater.ok("job", "enqueue", queue, "--body", "x", "-p", each).out.strip() for each in priorities]
+    pinlater.ok("job", "dequeue", queue, "--limit", "3")
+    pinlater.ok("job", "ack", *descriptors, "--failed", "--final")
+    assert pinlater.ok("job", "retry", queue, "--priority", "2").out == "retried 1 job; it is due now\n"
+    assert pinlater.ok("job", "retry", queue).out == "retried 2 jobs; they are due now\n"
+    assert pinlater.ok("job", "delete", queue, "--state", "pending", "--priority", "3").out == "deleted 1 job\n"
+    assert pinlater("job", "delete", queue, "--state", "pending", "--limit", "1").out == "deleted 1 job\n"
+    assert pinlater.ok("job", "delete", queue, "--state", "pending").out == "deleted 1 job\n"
 
 
 MORE = "more may remain: repeat the command, or raise --limit\n"
@@ -154,16 +155,16 @@ def test_a_retry_or_deletion_that_reached_its_limit_says_that_more_may_remain(
 ) -> None:
     named = ("--header", "pinlater-task=send")
     bodies = (part for number in range(6) for part in ("--body", str(number)))
-    descriptors = pinlater.ok("enqueue", queue, *named, *bodies).out.split()
-    pinlater.ok("dequeue", queue, "--limit", "6")
-    pinlater.ok("ack", *descriptors, "--failed", "--final")
+    descriptors = pinlater.ok("job", "enqueue", queue, *named, *bodies).out.split()
+    pinlater.ok("job", "dequeue", queue, "--limit", "6")
+    pinlater.ok("job", "ack", *descriptors, "--failed", "--final")
     chosen = ("--task", "send") if of_a_task else ()
-    retry = ("retry-failed", queue, *chosen, "--limit", "2")
+    retry = ("job", "retry", queue, *chosen, "--limit", "2")
     retried = pinlater(*retry)
     assert (retried.code, retried.out, retried.err) == (0, "retried 2 jobs; they are due now\n", MORE)
     assert pinlater.ok(*retry, "--json").json == {"retried": 2, "incomplete": False, "more": True}
-    pinlater.ok("retry-failed", queue, *chosen, "--limit", "3")
-    delete = ("delete-jobs", queue, "--state", "pending", *chosen, "--limit", "4")
+    pinlater.ok("job", "retry", queue, *chosen, "--limit", "3")
+    delete = ("job", "delete", queue, "--state", "pending", *chosen, "--limit", "4")
     deleted = pinlater(*delete)
     assert (deleted.code, deleted.out, deleted.err) == (0, "deleted 4 jobs\n", MORE)
     assert pinlater.ok(*delete, "--json").json == {"deleted": 2, "incomplete": False, "more": False}
@@ -173,126 +174,126 @@ def test_a_retry_or_deletion_that_took_the_last_job_as_it_reached_its_limit_does
     pinlater: Pinlater, queue: str
 ) -> None:
     descriptors = enqueue(pinlater, queue, "a", "b")
-    pinlater.ok("dequeue", queue, "--limit", "2")
-    pinlater.ok("ack", *descriptors, "--failed", "--final")
-    assert pinlater.ok("retry-failed", queue, "--limit", "2", "--json").json["more"] is False
-    deleted = pinlater.ok("delete-jobs", queue, "--state", "pending", "--limit", "2", "--json").json
+    pinlater.ok("job", "dequeue", queue, "--limit", "2")
+    pinlater.ok("job", "ack", *descriptors, "--failed", "--final")
+    assert pinlater.ok("job", "retry", queue, "--limit", "2", "--json").json["more"] is False
+    deleted = pinlater.ok("job", "delete", queue, "--state", "pending", "--limit", "2", "--json").json
     assert deleted == {"deleted": 2, "incomplete": False, "more": False}
 
 
 def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str) -> None:
     """They were cancelled by an operator or a program that did not want them."""
     failed, cancelled = enqueue(pinlater, queue, "a", "b")
-    pinlater.ok("dequeue", queue, "--limit", "2")
-    pinlater.ok("ack", failed, "--failed", "--final")
-    pinlater("cancel", cancelled)
-    retried = pinlater("retry-failed", queue)
+    pinlater.ok("job", "dequeue", queue, "--limit", "2")
+    pinlater.ok("job", "ack", failed, "--failed", "--final")
+    pinlater("job", "cancel", cancelled)
+    retried = pinlater("job", "retry", queue)
     assert (retried.code, retried.out) == (0, "retried 1 job; it is due now\n")
     assert "not retried (expired, cancelled (--cancelled takes these)" in retried.err
-    assert pinlater.ok("retry-failed", queue, "--json").json == {
+    assert pinlater.ok("job", "retry", queue, "--json").json == {
         "retried": 0,
         "incomplete": False,
         "more": False,
     }
-    assert pinlater.ok("retry-failed", queue, "--cancelled").out == "retried 1 job; it is due now\n"
+    assert pinlater.ok("job", "retry", queue, "--cancelled").out == "retried 1 job; it is due now\n"
 
 
 def test_jobs_of_one_task_or_header_are_retried_and_deleted(pinlater: Pinlater, queue: str) -> None:
     made = [
         pinlater.ok(
-            "enqueue", queue, "--body", "x", "--header", f"pinlater-task={task}", "--header", f"tenant={tenant}"
+            "job", "enqueue", queue, "--body", "x", "--header", f"pinlater-task={task}", "--header", f"tenant={tenant}"
         )
         for task, tenant in (("send", "acme"), ("send", "beta"), ("archive", "acme"), ("send", "acme"))
     ]
     descriptors = [done.out.strip() for done in made]
-    pinlater.ok("dequeue", queue, "--limit", "4")
-    pinlater.ok("ack", *descriptors[:3], "--failed", "--final")
-    pinlater("cancel", descriptors[3])
+    pinlater.ok("job", "dequeue", queue, "--limit", "4")
+    pinlater.ok("job", "ack", *descriptors[:3], "--failed", "--final")
+    pinlater("job", "cancel", descriptors[3])
     assert (
-        pinlater.ok("retry-failed", queue, "--task", "send", "--header", "tenant=acme").out
+        pinlater.ok("job", "retry", queue, "--task", "send", "--header", "tenant=acme").out
         == "retried 1 job; it is due now\n"
     )
     assert (
-        pinlater("retry-failed", queue, "--task", "send", "--cancelled", "--limit", "1").out
+        pinlater("job", "retry", queue, "--task", "send", "--cancelled", "--limit", "1").out
         == "retried 1 job; it is due now\n"
     )
-    assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--json").json == {
+    assert pinlater.ok("job", "retry", queue, "--task", "send", "--cancelled", "--json").json == {
         "retried": 1,
         "incomplete": False,
         "more": False,
     }
-    assert pinlater("retry-failed", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
-    assert pinlater("retry-failed", queue, "--descriptor", descriptors[0], "--error", "x").code == 2
-    assert pinlater.ok("retry-failed", queue, "--error", "no such error").out == "retried 0 jobs\n"
-    assert pinlater.ok("scan", queue, "--state", "failed", "--older-than", "1h", "--json").json["jobs"] == []
-    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--min-attempts", "9").out == "deleted 0 jobs\n"
-    assert pinlater("scan", queue, "--newer-than", "soon").code == 2
-    assert pinlater("delete-jobs", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
-    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--task", "send").out == "deleted 0 jobs\n"
-    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--task", "archive").out == "deleted 1 job\n"
-    pinlater.ok("enqueue", queue, "--body", "x", "--header", "pinlater-task=send", "--delay", "1h")
-    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--header", "tenant=beta").out == "deleted 1 job\n"
+    assert pinlater("job", "retry", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
+    assert pinlater("job", "retry", queue, "--descriptor", descriptors[0], "--error", "x").code == 2
+    assert pinlater.ok("job", "retry", queue, "--error", "no such error").out == "retried 0 jobs\n"
+    assert pinlater.ok("job", "list", queue, "--state", "failed", "--older-than", "1h", "--json").json["jobs"] == []
+    assert pinlater.ok("job", "delete", queue, "--state", "failed", "--min-attempts", "9").out == "deleted 0 jobs\n"
+    assert pinlater("job", "list", queue, "--newer-than", "soon").code == 2
+    assert pinlater("job", "delete", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
+    assert pinlater.ok("job", "delete", queue, "--state", "failed", "--task", "send").out == "deleted 0 jobs\n"
+    assert pinlater.ok("job", "delete", queue, "--state", "failed", "--task", "archive").out == "deleted 1 job\n"
+    pinlater.ok("job", "enqueue", queue, "--body", "x", "--header", "pinlater-task=send", "--delay", "1h")
+    assert pinlater.ok("job", "delete", queue, "--state", "pending", "--header", "tenant=beta").out == "deleted 1 job\n"
     assert (
-        pinlater.ok("delete-jobs", queue, "--state", "pending", "--task", "send", "--limit", "9").out
+        pinlater.ok("job", "delete", queue, "--state", "pending", "--task", "send", "--limit", "9").out
         == "deleted 3 jobs\n"
     )
 
 
 def test_failed_jobs_are_retried_by_their_body_but_for_cancelled_ones(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "red apple", "green apple", "red pear", "red plum")
-    pinlater.ok("dequeue", queue, "--limit", "4")
-    pinlater.ok("ack", *descriptors[:3], "--failed", "--final")
-    pinlater("cancel", descriptors[3])
-    assert pinlater.ok("retry-failed", queue, "--regex", "^red").out == "retried 2 jobs; they are due now\n"
-    assert pinlater.ok("retry-failed", queue, "--regex", "^red", "--cancelled").out == "retried 1 job; it is due now\n"
-    assert pinlater("retry-failed", queue, "--regex", "x", "--descriptor", descriptors[0]).code == 2
-    assert pinlater.ok("count", queue, "--state", "failed").out == "1\n"
+    pinlater.ok("job", "dequeue", queue, "--limit", "4")
+    pinlater.ok("job", "ack", *descriptors[:3], "--failed", "--final")
+    pinlater("job", "cancel", descriptors[3])
+    assert pinlater.ok("job", "retry", queue, "--regex", "^red").out == "retried 2 jobs; they are due now\n"
+    assert pinlater.ok("job", "retry", queue, "--regex", "^red", "--cancelled").out == "retried 1 job; it is due now\n"
+    assert pinlater("job", "retry", queue, "--regex", "x", "--descriptor", descriptors[0]).code == 2
+    assert pinlater.ok("job", "count", queue, "--state", "failed").out == "1\n"
 
 
 def test_jobs_are_found_by_their_body(pinlater: Pinlater, queue: str) -> None:
     enqueue(pinlater, queue, "red apple", "green apple", "red pear")
-    assert pinlater.ok("count", queue, "--regex", "^red").out == "2\n"
-    assert len(pinlater.ok("scan", queue, "--regex", "apple$", "--json").json["jobs"]) == 2
-    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--regex", "pear").out == "deleted 1 job\n"
-    broken = pinlater("count", queue, "--regex", "(")
+    assert pinlater.ok("job", "count", queue, "--regex", "^red").out == "2\n"
+    assert len(pinlater.ok("job", "list", queue, "--regex", "apple$", "--json").json["jobs"]) == 2
+    assert pinlater.ok("job", "delete", queue, "--state", "pending", "--regex", "pear").out == "deleted 1 job\n"
+    broken = pinlater("job", "count", queue, "--regex", "(")
     assert (broken.code, broken.err.count("\n"), broken.err[:7]) == (1, 1, "error: ")
 
 
 def test_cancel(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
     (other,) = enqueue(pinlater, queue, "y")
-    assert pinlater.ok("cancel", descriptor, "--json").json["results"][0]["outcome"] == "APPLIED"
-    assert pinlater.ok("cancel", other).out == f"cancelled {other}\n"
-    again = pinlater("cancel", descriptor, f"{queue}:s1:p1:1")
+    assert pinlater.ok("job", "cancel", descriptor, "--json").json["results"][0]["outcome"] == "APPLIED"
+    assert pinlater.ok("job", "cancel", other).out == f"cancelled {other}\n"
+    again = pinlater("job", "cancel", descriptor, f"{queue}:s1:p1:1")
     assert (again.code, again.out) == (1, f"had finished before: {descriptor}\nno such job: {queue}:s1:p1:1\n")
-    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["custom_status"] == "cancelled"
+    assert pinlater.ok("job", "show", descriptor, "--json").json["jobs"][0]["custom_status"] == "cancelled"
 
 
 def test_the_cancel_of_a_running_job_names_its_holder_and_when_that_learns_of_it(
     pinlater: Pinlater, queue: str
 ) -> None:
     running, as_json, waiting = enqueue(pinlater, queue, "x", "y", "z")
-    pinlater.ok("dequeue", queue, "--limit", "2")
-    holder = pinlater.ok("lookup", running, "--json").json["jobs"][0]["holder"]
-    cancelled = pinlater("cancel", running, waiting)
+    pinlater.ok("job", "dequeue", queue, "--limit", "2")
+    holder = pinlater.ok("job", "show", running, "--json").json["jobs"][0]["holder"]
+    cancelled = pinlater("job", "cancel", running, waiting)
     assert (cancelled.code, cancelled.out) == (0, f"cancelled {running}\ncancelled {waiting}\n")
     assert cancelled.err == (
         f"{running} runs on {holder} until that learns of it: with its next heartbeat, within a third of the claim timeout, or ack\n"
     )
-    [result] = pinlater.ok("cancel", as_json, "--json").json["results"]
-    [job] = pinlater.ok("lookup", as_json, "--json").json["jobs"]
+    [result] = pinlater.ok("job", "cancel", as_json, "--json").json["results"]
+    [job] = pinlater.ok("job", "show", as_json, "--json").json["jobs"]
     assert (result["outcome"], result["holder"]) == ("APPLIED", job["claim_descriptor"])
     assert result["held_since_ms"] == job["attempts"][0]["claimed_at_ms"]
-    again = pinlater("cancel", as_json, "--json").json["results"][0]
+    again = pinlater("job", "cancel", as_json, "--json").json["results"][0]
     assert (again["outcome"], again["holder"]) == ("ALREADY_FINAL", None)
 
 
 def test_the_holder_of_an_earlier_attempt_is_not_named_by_a_cancel(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
-    pinlater.ok("dequeue", queue)
-    pinlater("cancel", descriptor)
-    pinlater.ok("run-now", descriptor)
-    assert pinlater.ok("cancel", descriptor).out == f"cancelled {descriptor}\n"
+    pinlater.ok("job", "dequeue", queue)
+    pinlater("job", "cancel", descriptor)
+    pinlater.ok("job", "run-now", descriptor)
+    assert pinlater.ok("job", "cancel", descriptor).out == f"cancelled {descriptor}\n"
 
 
 def test_a_cancel_is_told_although_the_holder_can_not_be_looked_up(
@@ -302,98 +303,120 @@ def test_a_cancel_is_told_although_the_holder_can_not_be_looked_up(
         raise ServerUnreachable("gone")
 
     (descriptor,) = enqueue(pinlater, queue, "x")
-    pinlater.ok("dequeue", queue)
+    pinlater.ok("job", "dequeue", queue)
     monkeypatch.setattr(AsyncClient, "lookup", lookup)
-    assert pinlater.ok("cancel", descriptor).out == f"cancelled {descriptor}\n"
+    assert pinlater.ok("job", "cancel", descriptor).out == f"cancelled {descriptor}\n"
 
 
 def test_named_jobs_run_now(pinlater: Pinlater, queue: str) -> None:
     later, failed, held, done = (
-        pinlater.ok("enqueue", queue, "--body", "x", "--delay", delay).out.strip() for delay in ("1h", "0", "0", "0")
+        pinlater.ok("job", "enqueue", queue, "--body", "x", "--delay", delay).out.strip()
+        for delay in ("1h", "0", "0", "0")
     )
-    pinlater.ok("dequeue", queue, "--limit", "3")
-    pinlater.ok("ack", failed, "--failed", "--final")
-    pinlater.ok("ack", done)
-    assert pinlater.ok("run-now", later).out == f"due now: {later}\n"
-    assert pinlater.ok("run-now", failed, "--attempts", "4", "--json").json["results"][0]["outcome"] == "APPLIED"
-    left = pinlater("run-now", held, done, f"{queue}:s1:p1:1")
+    pinlater.ok("job", "dequeue", queue, "--limit", "3")
+    pinlater.ok("job", "ack", failed, "--failed", "--final")
+    pinlater.ok("job", "ack", done)
+    assert pinlater.ok("job", "run-now", later).out == f"due now: {later}\n"
+    assert pinlater.ok("job", "run-now", failed, "--attempts", "4", "--json").json["results"][0]["outcome"] == "APPLIED"
+    left = pinlater("job", "run-now", held, done, f"{queue}:s1:p1:1")
     assert left.code == 1
     assert re.fullmatch(
         rf"held by \S+: {held}\nsucceeded before: {done}\nno such job: {queue}:s1:p1:1\n",
         left.out,
     )
-    jobs = pinlater.ok("scan", queue, "--json").json["jobs"]
+    jobs = pinlater.ok("job", "list", queue, "--json").json["jobs"]
     assert {job["descriptor"]: job["attempts_remaining"] for job in jobs} == {later: 2, failed: 4}
 
 
 def test_named_jobs_get_another_priority(pinlater: Pinlater, queue: str) -> None:
     later, failed, held, done = (
-        pinlater.ok("enqueue", queue, "--body", "x", "--delay", delay).out.strip() for delay in ("1h", "0", "0", "0")
+        pinlater.ok("job", "enqueue", queue, "--body", "x", "--delay", delay).out.strip()
+        for delay in ("1h", "0", "0", "0")
     )
-    pinlater.ok("dequeue", queue, "--limit", "3")
-    pinlater.ok("ack", failed, "--failed", "--final")
-    pinlater.ok("ack", done)
+    pinlater.ok("job", "dequeue", queue, "--limit", "3")
+    pinlater.ok("job", "ack", failed, "--failed", "--final")
+    pinlater.ok("job", "ack", done)
     moved = later.replace(":p1:", ":p3:")
-    assert pinlater.ok("change-priority", later, "--priority", "3").out == f"moved to {moved}\n"
-    assert pinlater.ok("change-priority", later, "--priority", "3").out == f"moved to {moved}\n", "a repeat is safe"
-    assert pinlater.ok("change-priority", moved, "--priority", "3").out == f"has priority 3 already: {moved}\n"
-    [result] = pinlater.ok("change-priority", failed, "--priority", "2", "--json").json["results"]
+    assert pinlater.ok("job", "change-priority", later, "--priority", "3").out == f"moved to {moved}\n"
+    assert pinlater.ok("job", "change-priority", later, "--priority", "3").out == f"moved to {moved}\n", (
+        "a repeat is safe"
+    )
+    assert pinlater.ok("job", "change-priority", moved, "--priority", "3").out == f"has priority 3 already: {moved}\n"
+    [result] = pinlater.ok("job", "change-priority", failed, "--priority", "2", "--json").json["results"]
     assert (result["outcome"], result["moved_to"]) == ("APPLIED", failed.replace(":p1:", ":p2:"))
-    left = pinlater("change-priority", held, done, f"{queue}:s1:p1:1", "--priority", "2")
+    left = pinlater("job", "change-priority", held, done, f"{queue}:s1:p1:1", "--priority", "2")
     assert left.code == 1
     expected = rf"held by \S+: {held}\nsucceeded before: {done}\nno such job: {queue}:s1:p1:1\n"
     assert re.fullmatch(expected, left.out)
-    assert pinlater("lookup", later).code == 1
-    assert pinlater("change-priority", moved, "--priority", "9").err.startswith("error: Priority 9 is not supported")
+    assert pinlater("job", "show", later).code == 1
+    assert pinlater("job", "change-priority", moved, "--priority", "9").err.startswith(
+        "error: Priority 9 is not supported"
+    )
 
 
 def test_named_failed_jobs_are_retried(pinlater: Pinlater, queue: str) -> None:
     first, second = enqueue(pinlater, queue, "a", "b")
-    pinlater.ok("dequeue", queue, "--limit", "2")
-    pinlater.ok("ack", first, second, "--failed", "--final")
-    command = ("retry-failed", queue, "--descriptor", first, "--attempts", "3", "--delay", "1h")
+    pinlater.ok("job", "dequeue", queue, "--limit", "2")
+    pinlater.ok("job", "ack", first, second, "--failed", "--final")
+    command = ("job", "retry", queue, "--descriptor", first, "--attempts", "3", "--delay", "1h")
     assert re.fullmatch(rf"retried {first}; it is due at \S+Z\n", pinlater.ok(*command).out)
-    (job,) = pinlater.ok("scan", queue, "--future", "--json").json["jobs"]
+    (job,) = pinlater.ok("job", "list", queue, "--future", "--json").json["jobs"]
     assert (job["descriptor"], job["attempts_remaining"]) == (first, 3)
-    assert pinlater.ok("count", queue, "--state", "failed").out == "1\n"
-    for refused in (("retry-failed", "other", "-d", second), ("delete-jobs", "other", "-d", second)):
+    assert pinlater.ok("job", "count", queue, "--state", "failed").out == "1\n"
+    for refused in (("job", "retry", "other", "-d", second), ("job", "delete", "other", "-d", second)):
         assert (pinlater(*refused).code, f"a job of queue {queue}, not other" in pinlater(*refused).err) == (2, True)
 
 
 def test_bodies_come_from_options_files_and_standard_input(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"\xff\x00file")
-    pinlater.ok("enqueue", queue, "--body", "päper", "--body-file", str(tmp_path / "body"))
-    pinlater.ok("enqueue", queue, stdin=b"all\nof it\n")
-    pinlater.ok("enqueue", queue, "--body-file", "-", stdin=b"piped")
-    pinlater.ok("enqueue", queue, "--lines", stdin=b"l1\nl2\n")
-    jobs = pinlater.ok("dequeue", queue, "--limit", "9", "--json").json["jobs"]
+    pinlater.ok("job", "enqueue", queue, "--body", "päper", "--body-file", str(tmp_path / "body"))
+    pinlater.ok("job", "enqueue", queue, stdin=b"all\nof it\n")
+    pinlater.ok("job", "enqueue", queue, "--body-file", "-", stdin=b"piped")
+    pinlater.ok("job", "enqueue", queue, "--lines", stdin=b"l1\nl2\n")
+    jobs = pinlater.ok("job", "dequeue", queue, "--limit", "9", "--json").json["jobs"]
     assert [job["body"] for job in jobs] == ["päper", None, "all\nof it\n", "piped", "l1", "l2"]
     assert jobs[1]["body_base64"] == "/wBmaWxl"
     assert "body_base64" not in jobs[0]
-    assert pinlater("enqueue", queue, "--lines").code == 2
-    empty = pinlater("enqueue", queue)
+    assert pinlater("job", "enqueue", queue, "--lines").code == 2
+    empty = pinlater("job", "enqueue", queue)
     assert (empty.code, "(--body '' stores an empty body)" in empty.err) == (2, True)
-    pinlater.ok("enqueue", queue, "--body", "")
-    assert pinlater("enqueue", queue, "--body-file", str(tmp_path / "none")).err.endswith("No such file or directory\n")
+    pinlater.ok("job", "enqueue", queue, "--body", "")
+    assert pinlater("job", "enqueue", queue, "--body-file", str(tmp_path / "none")).err.endswith(
+        "No such file or directory\n"
+    )
 
 
 def test_more_jobs_than_a_request_may_hold(pinlater: Pinlater, queue: str) -> None:
     lines = b"\n".join(b"%d" % number for number in range(2_300))
-    descriptors = pinlater.ok("enqueue", queue, "--lines", "--request-key", "k", stdin=lines).out.split()
-    again = pinlater.ok("enqueue", queue, "--lines", "--request-key", "k", "--json", stdin=lines).json
+    descriptors = pinlater.ok("job", "enqueue", queue, "--lines", "--request-key", "k", stdin=lines).out.split()
+    again = pinlater.ok("job", "enqueue", queue, "--lines", "--request-key", "k", "--json", stdin=lines).json
     assert (len(set(descriptors)), again["descriptors"]) == (2_300, descriptors)
-    assert pinlater.ok("count", queue).out == "2300\n"
+    assert pinlater.ok("job", "count", queue).out == "2300\n"
 
 
 def test_every_field_of_a_job(pinlater: Pinlater, queue: str) -> None:
     first = pinlater.ok(
-        *("enqueue", queue, "--body", "x", "--priority", "2", "--delay", "1h", "--attempts", "7", "--status", "s"),
+        *(
+            "job",
+            "enqueue",
+            queue,
+            "--body",
+            "x",
+            "--priority",
+            "2",
+            "--delay",
+            "1h",
+            "--attempts",
+            "7",
+            "--status",
+            "s",
+        ),
         *("--header", "a=b", "--header", "c=d=e", "--unique-key", "k", "--expires-in", "2d", "--claim-timeout", "90s"),
         "--json",
     ).json
-    again = pinlater.ok("enqueue", queue, "--body", "y", "--unique-key", "k", "--json").json
+    again = pinlater.ok("job", "enqueue", queue, "--body", "y", "--unique-key", "k", "--json").json
     assert (again["descriptors"], again["existing"]) == (first["descriptors"], [0])
-    (job,) = pinlater.ok("lookup", *first["descriptors"], "--json").json["jobs"]
+    (job,) = pinlater.ok("job", "show", *first["descriptors"], "--json").json["jobs"]
     assert (job["attempts_allowed"], job["custom_status"], job["unique_key"]) == (7, "s", "k")
     assert job["headers"] == {"a": "b", "c": "d=e"}
     assert 3_500_000 < job["run_after_ms"] - job["created_at_ms"] <= 3_600_000
@@ -402,21 +425,21 @@ def test_every_field_of_a_job(pinlater: Pinlater, queue: str) -> None:
 
 def test_a_time_may_be_given_instead_of_a_delay(pinlater: Pinlater, queue: str) -> None:
     at = SystemClock().now_ms() + 1_000_000
-    (descriptor,) = pinlater.ok("enqueue", queue, "--body", "x", "--at", str(at)).out.split()
-    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["run_after_ms"] == at
+    (descriptor,) = pinlater.ok("job", "enqueue", queue, "--body", "x", "--at", str(at)).out.split()
+    assert pinlater.ok("job", "show", descriptor, "--json").json["jobs"][0]["run_after_ms"] == at
     in_a_hundred_days = datetime.now(UTC) + timedelta(days=100)
-    pinlater.ok("enqueue", queue, "--body", "x", "--at", f"{in_a_hundred_days:%Y-%m-%dT12:00:00Z}")
-    assert pinlater.ok("count", queue, "--future").out == "2\n"
-    for command in ("count", "scan"):
-        refused = pinlater(command, queue, "--future", "--state", "failed")
+    pinlater.ok("job", "enqueue", queue, "--body", "x", "--at", f"{in_a_hundred_days:%Y-%m-%dT12:00:00Z}")
+    assert pinlater.ok("job", "count", queue, "--future").out == "2\n"
+    for command in ("count", "list"):
+        refused = pinlater("job", command, queue, "--future", "--state", "failed")
         assert refused.code == 2
         assert "--future: only pending jobs wait for their time, not those that are failed" in refused.err
 
 
 def test_a_repeated_command_with_a_request_key_stores_its_jobs_once(pinlater: Pinlater, queue: str) -> None:
-    command = ("enqueue", queue, "--body", "x", "--request-key", "r1")
+    command = ("job", "enqueue", queue, "--body", "x", "--request-key", "r1")
     assert pinlater.ok(*command).out == pinlater.ok(*command).out
-    assert pinlater.ok("count", queue).out == "1\n"
+    assert pinlater.ok("job", "count", queue).out == "1\n"
 
 
 def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, queue: str) -> None:
@@ -429,11 +452,11 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     assert (counts["priority"], counts["pending"], counts["future"]) == (1, 1, 0)
     assert counts["oldest_due_at_ms"] > 0
     assert set(stats["rates"]) == {"enqueued", "claimed", "succeeded", "failed", "retried"}
-    pinlater.ok("enqueue", queue, "--body", "x", "--delay", "1h")
+    pinlater.ok("job", "enqueue", queue, "--body", "x", "--delay", "1h")
     header, row = (line.split("\t") for line in pinlater.ok("queue", "stats", queue).out.splitlines())
     assert (header[1:3], row[:3]) == (["due", "future"], [queue, "1", "1"])
     assert pinlater.ok("queue", "pause", queue).out == f"paused {queue}\n"
-    refused = pinlater("dequeue", queue)
+    refused = pinlater("job", "dequeue", queue)
     assert (refused.code, "Dequeue rate limit exceeded" in refused.err) == (4, True)
     pinlater.ok("queue", "resume", queue)
     changed = pinlater.ok("queue", "config", queue, "--claim-timeout", "5m", "--max-backlog", "9", "--json").json
@@ -453,9 +476,12 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
             "--max-jobs-per-second: 'no' is not a number or `default`",
         ),
         (["queue", "config", "q", "--failed-ttl", "long"], "--failed-ttl: 'long' is not a duration such as"),
-        (["enqueue", "q", "--body", "x", "--delay", "soon"], "--delay: 'soon' is not a duration such as"),
-        (["enqueue", "q", "--body", "x", "--expires-in", "soon"], "--expires-in: 'soon' is not a duration such as"),
-        (["dequeue", "q", "--wait", "long"], "--wait: 'long' is not a duration such as"),
+        (["job", "enqueue", "q", "--body", "x", "--delay", "soon"], "--delay: 'soon' is not a duration such as"),
+        (
+            ["job", "enqueue", "q", "--body", "x", "--expires-in", "soon"],
+            "--expires-in: 'soon' is not a duration such as",
+        ),
+        (["job", "dequeue", "q", "--wait", "long"], "--wait: 'long' is not a duration such as"),
         (["queue", "stats", "--watch", "--every", "0s"], "--every: '0s' is less than 100ms"),
     ],
 )
@@ -493,15 +519,15 @@ def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: 
 def test_looks_at_a_paused_queue_say_that_it_is_paused(pinlater: Pinlater, queue: str) -> None:
     """They show the jobs that a dequeue would get after `queue resume`."""
     enqueue(pinlater, queue, "one")
-    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
+    assert pinlater.ok("job", "peek", queue, "--json").json["paused"] is False
     pinlater.ok("queue", "pause", queue)
     for command, shown in (("check-dequeue", "Jobs available for dequeue: 1\n"), ("peek", "one")):
-        done = pinlater(command, queue, "--limit", "5")
+        done = pinlater("job", command, queue, "--limit", "5")
         assert (done.code, done.err) == (0, "paused: a dequeue gets no jobs until `pinlater queue resume`\n")
         assert shown in done.out
-        told = pinlater.ok(command, queue, "--limit", "5", "--json").json
+        told = pinlater.ok("job", command, queue, "--limit", "5", "--json").json
         assert (told["paused"], len(told.get("jobs", told.get("descriptors")))) == (True, 1)
-    assert pinlater.ok("check-dequeue", queue, "--limit", "5", "--json").json["limit_reached"] is False
+    assert pinlater.ok("job", "check-dequeue", queue, "--limit", "5", "--json").json["limit_reached"] is False
 
 
 def test_a_look_at_a_queue_of_an_original_server_says_not_paused(
@@ -512,7 +538,7 @@ def test_a_look_at_a_queue_of_an_original_server_says_not_paused(
 
     monkeypatch.setattr(AsyncClient, "queue_config", queue_config)
     enqueue(pinlater, queue, "one")
-    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
+    assert pinlater.ok("job", "peek", queue, "--json").json["paused"] is False
 
 
 def test_the_deletion_of_a_queue_that_does_not_exist_says_absent(pinlater: Pinlater, queue: str) -> None:
@@ -533,19 +559,19 @@ def test_the_json_names_the_queues_that_were_changed_before_a_refusal(pinlater: 
 
 def test_load_measures_enqueues_and_dequeues(pinlater: Pinlater, queue: str) -> None:
     options = ("--queue", queue, "--num-queries", "40", "--batch-size", "5", "--concurrency", "4", "--json")
-    sent = pinlater.ok("load", "--mode", "enqueue", "--body-size", "33", *options).json
+    sent = pinlater.ok("bench", "load", "--mode", "enqueue", "--body-size", "33", *options).json
     assert (sent["queries"], sent["jobs"], sent["errors"]) == (40, 200, 0)
     assert 0 < sent["latency_ms_p50"] <= sent["latency_ms_p99"] <= sent["latency_ms_max"]
-    assert len(pinlater.ok("peek", queue, "--json").json["jobs"][0]["body"]) == 33
-    got = pinlater.ok("load", "--mode", "dequeue", "--dequeue-success-percent", "0", *options).json
+    assert len(pinlater.ok("job", "peek", queue, "--json").json["jobs"][0]["body"]) == 33
+    got = pinlater.ok("bench", "load", "--mode", "dequeue", "--dequeue-success-percent", "0", *options).json
     assert (got["jobs"], got["acked"], got["failed_on_purpose"]) == (200, 200, 200)
-    assert pinlater.ok("count", queue).out == "200\n"
-    assert "jobs per second" in pinlater.ok("load", "--queue", queue, "--num-queries", "2").out
+    assert pinlater.ok("job", "count", queue).out == "200\n"
+    assert "jobs per second" in pinlater.ok("bench", "load", "--queue", queue, "--num-queries", "2").out
 
 
 def test_load_without_end_stops_after_its_duration(pinlater: Pinlater, queue: str) -> None:
     """A duration alone bounds no number of queries."""
-    done = pinlater.ok("load", "--queue", queue, "--duration", "1500ms", "--concurrency", "32", "--json").json
+    done = pinlater.ok("bench", "load", "--queue", queue, "--duration", "1500ms", "--concurrency", "32", "--json").json
     assert done["seconds"] >= 1.5
 
 
@@ -553,7 +579,7 @@ def test_load_without_end_stops_after_its_duration(pinlater: Pinlater, queue: st
 def test_a_load_that_is_refused_ends_with_the_servers_words(
     pinlater: Pinlater, queue: str, more: tuple[str, str]
 ) -> None:
-    done = pinlater("load", "--queue", queue, "--num-queries", "20", "--concurrency", "4", *more)
+    done = pinlater("bench", "load", "--queue", queue, "--num-queries", "20", "--concurrency", "4", *more)
     assert done.code == 1
     assert done.err.splitlines()[-1].startswith("error: ")  # behind the rates so far
     assert "unexpected" not in done.err
@@ -576,7 +602,7 @@ def test_the_originals_tool(pinlater: Pinlater) -> None:
     assert tool("check_dequeue", "--queue", queue) == "Jobs available for dequeue: 1\n"
     assert f"{queue}" in tool("get_queue_names")
     assert tool("get_queue_names").startswith("Queues: [")
-    (job,) = pinlater.ok("peek", queue, "--limit", "1", "--json").json["jobs"]
+    (job,) = pinlater.ok("job", "peek", queue, "--limit", "1", "--json").json["jobs"]
     assert re.fullmatch(r"task_\d+", job["body"])
     found = tool("lookup", "--queue", queue, "--job_descriptor", job["descriptor"])
     assert found.startswith(f"Job: PinLaterJobInfo(jobDescriptor:{job['descriptor']}, jobState:PENDING,")
@@ -595,33 +621,35 @@ def test_the_originals_tool_needs_what_its_mode_needs(pinlater: Pinlater) -> Non
 
 
 def test_version(pinlater: Pinlater) -> None:
-    alone = pinlater.ok("version", "--json").json
+    alone = pinlater.ok("server", "version", "--json").json
     assert set(alone) == {"version", "python"}
-    asked = pinlater.ok("version", "--server", pinlater.address, "--json").json
+    asked = pinlater.ok("server", "version", "--server", pinlater.address, "--json").json
     assert (asked["server"]["version"], asked["server"]["store_kind"]) == (alone["version"], "sqlite")
 
 
 def test_settings_hash_password_backup_and_migrate_run(pinlater: Pinlater, tmp_path: Path) -> None:
-    assert "thrift" in pinlater.ok("settings", "--json").out
-    assert pinlater("hash-password", stdin=b"secret\n").code == 0
-    assert "secret" not in pinlater.ok("hash-password", "--json", stdin=b"secret\n").json["admin_password_hash"]
+    assert "thrift" in pinlater.ok("server", "settings", "--json").out
+    assert pinlater("server", "hash-password", stdin=b"secret\n").code == 0
+    assert (
+        "secret" not in pinlater.ok("server", "hash-password", "--json", stdin=b"secret\n").json["admin_password_hash"]
+    )
     store = f"sqlite:{tmp_path / 'new.db'}"
-    assert pinlater("migrate", "--store", store).code == 0
-    assert pinlater("backup", "--store", store, str(tmp_path / "copy.db")).code == 0
+    assert pinlater("server", "migrate", "--store", store).code == 0
+    assert pinlater("server", "backup", "--store", store, str(tmp_path / "copy.db")).code == 0
     assert (tmp_path / "copy.db").exists()
 
 
 def test_a_missing_job_or_a_refused_request_gives_one_line_and_exit_code_1(pinlater: Pinlater, queue: str) -> None:
     for arguments in (
-        ("enqueue", "no_such_queue", "--body", "x"),
-        ("dequeue", "no_such_queue"),
-        ("count", "no_such_queue"),
+        ("job", "enqueue", "no_such_queue", "--body", "x"),
+        ("job", "dequeue", "no_such_queue"),
+        ("job", "count", "no_such_queue"),
         ("queue", "create", "no-dashes"),
         ("queue", "pause", "no_such_queue"),
-        ("enqueue", queue, "--body", "x", "--priority", "99"),
-        ("lookup", f"{queue}:s1:p1:1"),
-        ("lookup", "not a descriptor"),
-        ("cancel", "nor:this"),
+        ("job", "enqueue", queue, "--body", "x", "--priority", "99"),
+        ("job", "show", f"{queue}:s1:p1:1"),
+        ("job", "show", "not a descriptor"),
+        ("job", "cancel", "nor:this"),
     ):
         done = pinlater(*arguments)
         assert done.code == 1, arguments
@@ -629,21 +657,21 @@ def test_a_missing_job_or_a_refused_request_gives_one_line_and_exit_code_1(pinla
 
 
 def test_with_json_errors_are_json(pinlater: Pinlater, offline: Pinlater) -> None:
-    refused = pinlater("count", "no_such_queue", "--json")
+    refused = pinlater("job", "count", "no_such_queue", "--json")
     error = json.loads(refused.err)
     assert (refused.code, error["exit_code"], error["detail"]) == (1, 1, "QUEUE_NOT_FOUND")
     assert "no_such_queue" in error["error"]
     away = offline("queue", "list", "--json", "--timeout", "0.1")
     assert (away.code, json.loads(away.err)["exit_code"]) == (3, 3)
-    assert pinlater("count", "no_such_queue").err.startswith("error: ")
+    assert pinlater("job", "count", "no_such_queue").err.startswith("error: ")
 
 
 def test_a_wait_that_the_server_ends_early_is_said(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
     address, process = start_server(tmp_path, "--set", "jobs.max_wait_ms=100")
     try:
         pinlater.ok("queue", "create", queue, "--server", address)
-        early = pinlater("dequeue", queue, "--wait", "5s", "--server", address)
-        full = pinlater.ok("dequeue", queue, "--wait", "100ms", "--server", address)
+        early = pinlater("job", "dequeue", queue, "--wait", "5s", "--server", address)
+        full = pinlater.ok("job", "dequeue", queue, "--wait", "100ms", "--server", address)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -674,20 +702,19 @@ def test_a_terminal_is_asked_for_no_password_for_a_queue_that_does_not_exist(pin
     assert "letters, digits" in on_terminal(pinlater.address, 200, False, "queue", "delete", "a-b", code=1)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example(pinlater: Pinlater, name: str) -> None:
-    done = pinlater(name, "--help")
+@pytest.mark.parametrize("words", [words for words, _ in every_command()])
+def test_every_command_has_help_with_an_example(pinlater: Pinlater, words: str) -> None:
+    done = pinlater(*words.split(), "--help")
     assert done.code == 0
-    if name != "queue":
-        assert f"Example: pinlater {name}" in " ".join(done.out.split())
+    assert f"Example: pinlater {words.removesuffix(' run')} " in " ".join(done.out.split())
 
 
 def test_completion_knows_the_commands() -> None:
     environment = os.environ | {
         "_PINLATER_COMPLETE": "complete_bash",
-        "COMP_WORDS": "pinlater retry",
-        "COMP_CWORD": "1",
+        "COMP_WORDS": "pinlater job re",
+        "COMP_CWORD": "2",
     }
     program = "import sys; sys.argv=['pinlater']; from pinlater.cli.main import main; main()"
     done = subprocess.run([COMMAND[0], "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["retry-failed"]
+    assert done.stdout.split() == ["retry"]

@@ -1,4 +1,4 @@
-"""`pinlater explain` against a real server."""
+"""`pinlater job explain` against a real server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def test_explain_tells_why_jobs_wait(pinlater: Pinlater, queue: str) -> None:
     with Client(pinlater.address) as client:
         [first, second] = client.enqueue(queue, [b"", b""]).descriptors
     pinlater.ok("queue", "pause", queue)
-    done = pinlater("explain", first, second, f"{queue}:s1:p1:7", "--json")
+    done = pinlater("job", "explain", first, second, f"{queue}:s1:p1:7", "--json")
     jobs = done.json["jobs"]
     assert (done.code, done.json["missing"]) == (1, [f"{queue}:s1:p1:7"])
     assert [job["descriptor"] for job in jobs] == [first, second]
     assert [reason["code"] for reason in jobs[1]["reasons"]] == ["paused", "no_worker", "behind"]
     assert jobs[1]["reasons"][2]["figures"]["jobs_ahead"] == 1
-    shown = pinlater.ok("explain", first).out
+    shown = pinlater.ok("job", "explain", first).out
     assert re.search(r"^- The queue is paused by \S+, since 20\S+Z, for \d+m?s\.$", shown, re.MULTILINE)
     pinlater.ok("queue", "resume", queue)
 
@@ -32,14 +32,14 @@ def test_explain_tells_the_last_error_of_a_failed_job_and_what_runs_it_again(pin
         client.ack(
             queue, [Ack(descriptor, False, token=job.token, final=True, error_type="OSError", error_text="full")]
         )
-    told = pinlater.ok("explain", descriptor).out
+    told = pinlater.ok("job", "explain", descriptor).out
     assert "- Its last error: OSError: full\n" in told
-    assert f"- `pinlater run-now {descriptor}` runs it again.\n" in told
-    [job] = pinlater.ok("explain", descriptor, "--json").json["jobs"]
-    assert job["notes"] == ["Its last error: OSError: full", f"`pinlater run-now {descriptor}` runs it again."]
-    pinlater.ok("run-now", descriptor)
-    pinlater.ok("cancel", descriptor)
-    told = pinlater.ok("explain", descriptor).out
+    assert f"- `pinlater job run-now {descriptor}` runs it again.\n" in told
+    [job] = pinlater.ok("job", "explain", descriptor, "--json").json["jobs"]
+    assert job["notes"] == ["Its last error: OSError: full", f"`pinlater job run-now {descriptor}` runs it again."]
+    pinlater.ok("job", "run-now", descriptor)
+    pinlater.ok("job", "cancel", descriptor)
+    told = pinlater.ok("job", "explain", descriptor).out
     assert ("last error" in told, "run-now" in told) == (False, True)
 
 
@@ -52,18 +52,18 @@ def test_explain_tells_what_runs_a_quarantined_job_again(pinlater: Pinlater, que
         while client.lookup([descriptor])[descriptor].state is not JobState.FAILED:
             assert time.monotonic() < deadline_s
             client.dequeue(queue, wait_ms=1_000)
-    told = pinlater.ok("explain", descriptor).out
+    told = pinlater.ok("job", "explain", descriptor).out
     assert (
-        f"- `pinlater run-now {descriptor}` runs it again, and so does `pinlater retry-failed`, which takes quarantined jobs as other "
+        f"- `pinlater job run-now {descriptor}` runs it again, and so does `pinlater job retry`, which takes quarantined jobs as other "
         "failed ones. Find out first what its workers died of: if its next claim times out on the same day, it is quarantined again.\n"
     ) in told
-    assert pinlater.ok("retry-failed", queue).out == "retried 1 job; it is due now\n"
+    assert pinlater.ok("job", "retry", queue).out == "retried 1 job; it is due now\n"
 
 
 def test_explain_fits_a_terminal_of_80_columns(pinlater: Pinlater, queue: str) -> None:
     with Client(pinlater.address) as client:
         [_, second] = client.enqueue(queue, [b"", b""]).descriptors
-    shown = on_terminal(pinlater.address, 80, False, "explain", second)
+    shown = on_terminal(pinlater.address, 80, False, "job", "explain", second)
     assert max(map(len, shown.splitlines())) <= 80
     assert "- 1 job comes before it." in shown
 
@@ -72,11 +72,14 @@ def test_explain_asks_all_servers_for_their_workers(pinlater: Pinlater, queue: s
     """The second address stands for another server; one that does not answer is left out."""
     [descriptor] = put(pinlater.address, queue, "x")
     servers = f"{pinlater.address},127.0.0.1:1"
-    assert "None has asked this server since its start" in pinlater.ok("explain", descriptor, "--server", servers).out
-    pinlater.ok("dequeue", queue, "--limit", "1", "--json")
-    assert "has claimed it until" in pinlater.ok("explain", descriptor).out
+    assert (
+        "None has asked this server since its start"
+        in pinlater.ok("job", "explain", descriptor, "--server", servers).out
+    )
+    pinlater.ok("job", "dequeue", queue, "--limit", "1", "--json")
+    assert "has claimed it until" in pinlater.ok("job", "explain", descriptor).out
 
 
 def test_a_wrong_descriptor_can_not_be_explained(pinlater: Pinlater) -> None:
-    assert pinlater("explain", "what").code == 1
-    assert pinlater("explain", "missing:s1:p1:1").code == 1
+    assert pinlater("job", "explain", "what").code == 1
+    assert pinlater("job", "explain", "missing:s1:p1:1").code == 1

@@ -1,4 +1,4 @@
-"""`pinlater import-original`: an old MySQL server's waiting jobs come into a running server, each once, whatever happens meanwhile."""
+"""`pinlater server import-original`: an old MySQL server's waiting jobs come into a running server once, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class OldServer:
         return asyncio.run(self.server.execute(statement))
 
     def arguments(self, *more: str, url: str = "") -> list[str]:
-        return ["import-original", "--from", url or self.url, *self._password, *more]
+        return ["server", "import-original", "--from", url or self.url, *self._password, *more]
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_ten_thousand_jobs_come_once_though_they_are_imported_twice(
     """A job that ran meanwhile doesn't come back."""
     old.make(name, numbered(10_000))
     assert run()[0]["copied"] == 10_000
-    pinlater.ok("dequeue", name, "--limit", "1", "--ack")
+    pinlater.ok("job", "dequeue", name, "--limit", "1", "--ack")
     old.make(name, [OldRow(b"another")], shard="2")
     again = run()[0]
     assert (again["found"], again["copied"], again["already_there"]) == (10_001, 1, 10_000)
@@ -330,8 +330,8 @@ def test_the_password_may_be_in_the_environment_and_never_in_the_address(
 ) -> None:
     old.make(name, [])
     monkeypatch.setenv("PINLATER_ORIGINAL_PASSWORD", old.server.password)
-    assert pinlater.ok("import-original", "--from", old.url).out.count("\n") == 2
-    refused = pinlater("import-original", "--from", "mysql://u:hidden@127.0.0.1/")
+    assert pinlater.ok("server", "import-original", "--from", old.url).out.count("\n") == 2
+    refused = pinlater("server", "import-original", "--from", "mysql://u:hidden@127.0.0.1/")
     assert (refused.code, "hidden" in refused.err, "--password-file" in refused.err) == (2, False, True)
 
 
@@ -339,7 +339,7 @@ def test_the_password_may_be_in_the_environment_and_never_in_the_address(
     "url", ["olddb:3306", "mysql://olddb/", "mysql://u@h:x/", "mysql://u@h/plq_1_emails", "http://u@h"]
 )
 def test_the_import_refuses_an_invalid_address_at_once(url: str, pinlater: Pinlater) -> None:
-    assert pinlater("import-original", "--from", url).code == 2
+    assert pinlater("server", "import-original", "--from", url).code == 2
 
 
 def test_the_import_ends_at_once_if_a_server_is_unreachable_at_the_start(
@@ -412,11 +412,11 @@ def test_the_shard_file_of_the_original_gives_the_addresses_and_users(
     entry = {"master": old.server.tcp, "user": old.server.user, "passwd": old.server.password, "dequeueOnly": True}
     shards = {"pinlaterdb001": entry, "pinlaterdb002": entry, "otherdb001": {}}
     (tmp_path / "shards.json").write_text(json.dumps(shards))
-    arguments = ["import-original", "--from-shards", str(tmp_path / "shards.json"), "--json"]
+    arguments = ["server", "import-original", "--from-shards", str(tmp_path / "shards.json"), "--json"]
     done = pinlater.ok(*arguments, "--host-prefix", "pinlaterdb")
     assert [(row["found"], row["copied"]) for row in done.json["queues"]] == [(1, 1)]
     assert pinlater(*arguments).code == 2
-    assert pinlater("import-original").code == 2
+    assert pinlater("server", "import-original").code == 2
 
 
 def test_the_import_needs_only_a_user_that_may_read(old: OldServer, name: str, pinlater: Pinlater) -> None:
@@ -481,7 +481,7 @@ async def test_an_original_server_is_refused_as_the_one_to_copy_into() -> None:
 def test_a_long_run_says_where_it_is(
     old: OldServer, name: str, pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinlater.cli.commands.import_original.progress._LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("pinlater.cli.commands.server.import_original.progress._LINE_EVERY_S", 0.0)
     old.make(name, numbered(60))
     done = pinlater(*old.arguments("--json"))
     assert [json.loads(line) for line in done.err.splitlines()] == [

@@ -12,26 +12,35 @@ from tests.cli.conftest import Pinlater
 
 def put(pinlater: Pinlater, queue: str, *options: str) -> str:
     """The descriptor of a new job."""
-    return pinlater.ok("enqueue", queue, "--body", "x", *options).out.strip()
+    return pinlater.ok("job", "enqueue", queue, "--body", "x", *options).out.strip()
 
 
 def failed(pinlater: Pinlater, queue: str, *options: str) -> str:
     """The descriptor of a job that has failed."""
     descriptor = put(pinlater, queue, *options)
-    pinlater.ok("dequeue", queue)
-    pinlater.ok("ack", descriptor, "--failed", "--final")
+    pinlater.ok("job", "dequeue", queue)
+    pinlater.ok("job", "ack", descriptor, "--failed", "--final")
     return descriptor
 
 
 def succeeded(pinlater: Pinlater, queue: str) -> str:
     """The descriptor of a job that has succeeded."""
     descriptor = put(pinlater, queue)
-    pinlater.ok("dequeue", queue)
-    pinlater.ok("ack", descriptor)
+    pinlater.ok("job", "dequeue", queue)
+    pinlater.ok("job", "ack", descriptor)
     return descriptor
 
 
-@pytest.mark.parametrize("command", [("run-now",), ("retry-failed", "-d")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        (
+            "job",
+            "run-now",
+        ),
+        ("job", "retry", "-d"),
+    ],
+)
 def test_it_says_why_a_job_cannot_run_again(pinlater: Pinlater, queue: str, command: tuple[str, ...]) -> None:
     done, keyed = succeeded(pinlater, queue), failed(pinlater, queue, "--unique-key", "ada")
     put(pinlater, queue, "--unique-key", "ada")
@@ -51,9 +60,9 @@ def test_a_job_that_cannot_be_looked_up_has_no_exact_reason(
 
     done = succeeded(pinlater, queue)
     monkeypatch.setattr(AsyncClient, "lookup", lookup)
-    run = pinlater("run-now", done)
+    run = pinlater("job", "run-now", done)
     assert run.out == f"succeeded or expired before, or its unique key is taken: {done}\n"
-    assert pinlater("run-now", done, "--json").json["results"][0]["reason"] is None
+    assert pinlater("job", "run-now", done, "--json").json["results"][0]["reason"] is None
 
 
 def test_it_says_that_the_queue_is_paused(pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,18 +70,18 @@ def test_it_says_that_the_queue_is_paused(pinlater: Pinlater, queue: str, monkey
     pinlater.ok("queue", "pause", queue)
     note = f"note: {queue} is paused: its jobs wait until `pinlater queue resume {queue}`\n"
     for command in (
-        ("run-now", first),
-        ("retry-failed", "-d", second),
-        ("retry-failed", queue, "--newer-than", "1h"),
+        ("job", "run-now", first),
+        ("job", "retry", "-d", second),
+        ("job", "retry", queue, "--newer-than", "1h"),
     ):
         run = pinlater(*command)
         assert (run.code, run.err) == (exits.OK, note)
-    pinlater.ok("cancel", third)
-    assert pinlater("retry-failed", queue, "--cancelled").err == note
-    pinlater.ok("retry-failed", queue)  # none changed
+    pinlater.ok("job", "cancel", third)
+    assert pinlater("job", "retry", queue, "--cancelled").err == note
+    pinlater.ok("job", "retry", queue)  # none changed
 
     async def queue_config(*_: object) -> None:
         raise AccessDenied("no")
 
     monkeypatch.setattr(AsyncClient, "queue_config", queue_config)
-    pinlater.ok("run-now", first)
+    pinlater.ok("job", "run-now", first)

@@ -12,40 +12,40 @@ from typing import Any
 
 import pytest
 
-from pinlater.cli import exits, main, notes, watch
-from pinlater.cli.commands import load
-from pinlater.cli.commands.import_original.progress import Progress
+from pinlater.cli import exits, notes, watch
+from pinlater.cli.commands.bench import load
+from pinlater.cli.commands.server.import_original.progress import Progress
 from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
 from pinlater.client.errors import ServerUnreachable
 from pinlater.import_original.copy import CopyCounts
-from tests.cli.conftest import COMMAND, Pinlater
+from tests.cli.conftest import COMMAND, Pinlater, every_command
 
 JOB = "emails:s1:p1:73"
 FAILING = {
-    "ack": (JOB, "--timeout", "1200ms"),
+    "job ack": (JOB, "--timeout", "1200ms"),
     "audit": (),
-    "backup": ("--store", "sqlite:none.db", "copy.db"),
+    "server backup": ("--store", "sqlite:none.db", "copy.db"),
     "bulk list": (),
     "bulk start": ("emails", "--action", "retry"),
     "bulk stop": ("emails", "0123456789abcdef"),
     "bulk undo": ("emails", "0123456789abcdef"),
-    "cancel": (JOB,),
-    "check-dequeue": ("emails",),
+    "job cancel": (JOB,),
+    "job check-dequeue": ("emails",),
     "cluster status": (),
-    "count": ("emails",),
-    "cron": ("no_such_module:worker",),
-    "delete-jobs": ("emails", "--state", "failed"),
+    "job count": ("emails",),
+    "worker cron": ("no_such_module:worker",),
+    "job delete": ("emails", "--state", "failed"),
     "demo": ("--jobs", "0"),
-    "dequeue": ("emails", "--timeout", "1200ms"),
-    "enqueue": ("emails", "--body", "x", "--timeout", "1200ms"),
-    "explain": (JOB,),
-    "failures": (),
-    "hash-password": (),
-    "import-original": ("--from", "mysql://root@127.0.0.1:1/", "--dry-run", "--retry-for", "0"),
-    "load": (),
-    "lookup": (JOB,),
-    "migrate": ("--store", "sqlite:/dev/null/none.db"),
-    "peek": ("emails",),
+    "job dequeue": ("emails", "--timeout", "1200ms"),
+    "job enqueue": ("emails", "--body", "x", "--timeout", "1200ms"),
+    "job explain": (JOB,),
+    "job failures": (),
+    "server hash-password": (),
+    "server import-original": ("--from", "mysql://root@127.0.0.1:1/", "--dry-run", "--retry-for", "0"),
+    "bench load": (),
+    "job show": (JOB,),
+    "server migrate": ("--store", "sqlite:/dev/null/none.db"),
+    "job peek": ("emails",),
     "queue config": ("emails",),
     "queue create": ("emails",),
     "queue delete": ("emails", "--no-password"),
@@ -53,34 +53,31 @@ FAILING = {
     "queue pause": ("emails",),
     "queue resume": ("emails",),
     "queue stats": ("--watch",),
-    "retry-failed": ("emails",),
-    "run-now": (JOB,),
-    "change-priority": (JOB, "--priority", "1"),
-    "scan": ("emails",),
-    "settings": ("--set", "jobs.claim_timeout_ms=soon"),
+    "job retry": ("emails",),
+    "job run-now": (JOB,),
+    "job change-priority": (JOB, "--priority", "1"),
+    "job list": ("emails",),
+    "server settings": ("--set", "jobs.claim_timeout_ms=soon"),
     "shards drain": ("1", "--shards", "none.json"),
     "shards list": ("--shards", "none.json"),
     "shards remove": ("1", "--shards", "none.json"),
     "shards status": ("--shards", "none.json"),
-    "simulate": ("--fault", "none@1m"),
+    "bench simulate": ("--fault", "none@1m"),
     "token create": ("web", "--role", "work", "--tokens", "/dev/null/tokens.json"),
     "token list": ("--tokens", "none.json"),
     "token limit": ("web", "--max-polls", "1", "--tokens", "none.json"),
     "token revoke": ("web", "--tokens", "none.json"),
-    "version": ("--server", "127.0.0.1:1"),
-    "workers": (),
+    "server version": ("--server", "127.0.0.1:1"),
+    "worker list": (),
 }
-WAITING = ("ack", "dequeue", "enqueue")
+WAITING = ("job ack", "job dequeue", "job enqueue")
 
 
 def with_json() -> Iterator[str]:
     """The commands that have the option."""
-    for name in main.COMMANDS:
-        command = main._load(name)
-        inner = {f"{name} {sub}": each for sub, each in getattr(command, "commands", {}).items()}
-        for path, each in (inner or {name: command}).items():
-            if any("--json" in param.opts for param in each.params):
-                yield path
+    for words, command in every_command():
+        if any("--json" in param.opts for param in command.params):
+            yield words
 
 
 def documents(lines: str) -> list[dict[str, Any]]:
@@ -114,7 +111,7 @@ def test_a_command_that_fails_writes_json_documents_on_standard_error(
 
 def test_output_that_cant_be_written_and_warnings_of_the_client_are_json() -> None:
     environment = os.environ | {"PINLATER_SERVER": "a:1", "PINLATER_SERVERS": ""}
-    command = [*COMMAND, "version", "--json"]
+    command = [*COMMAND, "server", "version", "--json"]
     with Path("/dev/full").open("w") as full:
         unread = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
     command += ["--server", "127.0.0.1:9010"]

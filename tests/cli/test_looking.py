@@ -73,24 +73,24 @@ def put(address: str, queue: str, *tasks: str, **headers: str) -> list[str]:
 def test_a_scan_chooses_by_task_and_header(pinlater: Pinlater, queue: str) -> None:
     put(pinlater.address, queue, "send", "bill", "send")
     [acme] = put(pinlater.address, queue, "send", tenant="acme")
-    sent = pinlater.ok("scan", queue, "--task", "send", "--json").json["jobs"]
+    sent = pinlater.ok("job", "list", queue, "--task", "send", "--json").json["jobs"]
     assert [job["task"] for job in sent] == ["send"] * 3
-    chosen = pinlater.ok("scan", queue, "--task", "send", "--header", "tenant=acme", "--json").json["jobs"]
+    chosen = pinlater.ok("job", "list", queue, "--task", "send", "--header", "tenant=acme", "--json").json["jobs"]
     assert [job["descriptor"] for job in chosen] == [acme]
-    assert pinlater.ok("scan", queue, "--header", "tenant=other", "--json").json["jobs"] == []
+    assert pinlater.ok("job", "list", queue, "--header", "tenant=other", "--json").json["jobs"] == []
 
 
 def test_a_lookup_finds_the_job_that_holds_a_unique_key(pinlater: Pinlater, queue: str) -> None:
-    held = pinlater.ok("enqueue", queue, "--body", "x", "--unique-key", f"order-{queue}").out.strip()
-    by_key = ("lookup", "--unique-key", f"order-{queue}")
+    held = pinlater.ok("job", "enqueue", queue, "--body", "x", "--unique-key", f"order-{queue}").out.strip()
+    by_key = ("job", "show", "--unique-key", f"order-{queue}")
     [job] = pinlater.ok(*by_key, "--body", "--json").json["jobs"]
     assert (job["descriptor"], job["body"]) == (held, "x")
     assert pinlater.ok(*by_key, "--queue", queue).out.startswith(f"field\tvalue\ndescriptor\t{held}\n")
     assert pinlater(*by_key, "--queue", "another-queue").err.startswith("error: Queue not found: another-queue (")
-    explained = pinlater.ok("explain", "--unique-key", f"order-{queue}", "--queue", queue, "--json").json
+    explained = pinlater.ok("job", "explain", "--unique-key", f"order-{queue}", "--queue", queue, "--json").json
     assert [job["descriptor"] for job in explained["jobs"]] == [held]
-    pinlater.ok("dequeue", queue)
-    pinlater.ok("ack", held)
+    pinlater.ok("job", "dequeue", queue)
+    pinlater.ok("job", "ack", held)
     done = pinlater(*by_key)
     assert (done.code, done.err) == (1, f"error: no job holds the unique key 'order-{queue}' now\n")
 
@@ -103,11 +103,11 @@ def test_a_lookup_finds_the_job_that_holds_a_unique_key(pinlater: Pinlater, queu
         (("q:s1:p1:1", "--unique-key", "k"), "Invalid value for --unique-key: name jobs, or a key, not both"),
     ],
 )
-@pytest.mark.parametrize("command", ["lookup", "explain"])
+@pytest.mark.parametrize("command", ["show", "explain"])
 def test_a_lookup_is_of_named_jobs_or_of_a_key(
     offline: Pinlater, command: str, arguments: tuple[str, ...], said: str
 ) -> None:
-    done = offline(command, *arguments)
+    done = offline("job", command, *arguments)
     assert done.code == 2
     assert said in done.err
 
@@ -115,32 +115,32 @@ def test_a_lookup_is_of_named_jobs_or_of_a_key(
 def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     put(pinlater.address, queue, "send", "bill", "other")
     of_two = (queue, "--task", "send", "--task", "bill", "--json")
-    assert {job["task"] for job in pinlater.ok("scan", *of_two).json["jobs"]} == {"send", "bill"}
-    claimed = pinlater.ok("dequeue", queue, "--limit", "3", "--json").json["jobs"]
-    pinlater.ok("ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
-    assert pinlater.ok("retry-failed", *of_two).json == {"retried": 2, "incomplete": False, "more": False}
-    deleted = pinlater.ok("delete-jobs", "--state", "PENDING", *of_two).json
+    assert {job["task"] for job in pinlater.ok("job", "list", *of_two).json["jobs"]} == {"send", "bill"}
+    claimed = pinlater.ok("job", "dequeue", queue, "--limit", "3", "--json").json["jobs"]
+    pinlater.ok("job", "ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
+    assert pinlater.ok("job", "retry", *of_two).json == {"retried": 2, "incomplete": False, "more": False}
+    deleted = pinlater.ok("job", "delete", "--state", "PENDING", *of_two).json
     assert deleted == {"deleted": 2, "incomplete": False, "more": False}
-    assert pinlater.ok("count", queue, "--state", "Failed", "--json").json["count"] == 1
+    assert pinlater.ok("job", "count", queue, "--state", "Failed", "--json").json["count"] == 1
 
 
 def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: str) -> None:
-    [expired] = pinlater.ok("enqueue", queue, "--body", "x", "--expires-in", "1ms", "--json").json["descriptors"]
+    [expired] = pinlater.ok("job", "enqueue", queue, "--body", "x", "--expires-in", "1ms", "--json").json["descriptors"]
     deadline = time.monotonic() + 20
-    while pinlater.ok("count", queue, "--state", "failed", "--json").json["count"] == 0:
+    while pinlater.ok("job", "count", queue, "--state", "failed", "--json").json["count"] == 0:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
-    retried = pinlater("retry-failed", queue)
+    retried = pinlater("job", "retry", queue)
     assert retried.out.splitlines() == ["retried 0 jobs"]
     assert (
         retried.err
         == "1 stays failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
     )
-    run = pinlater("run-now", expired)
+    run = pinlater("job", "run-now", expired)
     assert run.code == 1
     assert re.fullmatch(rf"expired at \S+Z: {expired}\n", run.out)
-    assert re.search(r"^expires_at\t\S+Z$", pinlater.ok("lookup", expired).out, re.MULTILINE)
+    assert re.search(r"^expires_at\t\S+Z$", pinlater.ok("job", "show", expired).out, re.MULTILINE)
 
 
 def test_a_retry_says_that_retried_jobs_may_have_failed_again(
@@ -154,7 +154,7 @@ def test_a_retry_says_that_retried_jobs_may_have_failed_again(
 
     monkeypatch.setattr(AsyncClient, "retry_failed", retry_failed)
     monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
-    retried = pinlater("retry-failed", queue)
+    retried = pinlater("job", "retry", queue)
     assert (retried.out, retried.err.partition(", or not retried")[0]) == (
         "retried 3 jobs; they are due now\n",
         "3 are failed now: retried and failed again",
@@ -162,19 +162,19 @@ def test_a_retry_says_that_retried_jobs_may_have_failed_again(
 
 
 def test_a_scan_shows_a_due_time_of_waiting_jobs_only(pinlater: Pinlater, queue: str) -> None:
-    pinlater.ok("enqueue", queue, "--body", "x")
-    columns, waiting = (line.split("\t") for line in pinlater.ok("scan", queue).out.splitlines())
-    pinlater.ok("cancel", waiting[0])
-    failed = pinlater.ok("scan", queue, "--state", "failed").out.splitlines()[1].split("\t")
+    pinlater.ok("job", "enqueue", queue, "--body", "x")
+    columns, waiting = (line.split("\t") for line in pinlater.ok("job", "list", queue).out.splitlines())
+    pinlater.ok("job", "cancel", waiting[0])
+    failed = pinlater.ok("job", "list", queue, "--state", "failed").out.splitlines()[1].split("\t")
     due = columns.index("due")
     assert (waiting[due].endswith("Z"), failed[due]) == (True, "-")
 
 
 def test_a_cancelled_job_is_retried_if_it_is_named(pinlater: Pinlater, queue: str) -> None:
-    [cancelled] = pinlater.ok("enqueue", queue, "--body", "x", "--json").json["descriptors"]
-    pinlater.ok("cancel", cancelled)
-    assert pinlater("retry-failed", queue).out == "retried 0 jobs\n"
-    assert pinlater.ok("retry-failed", "--descriptor", cancelled).out == f"retried {cancelled}; it is due now\n"
+    [cancelled] = pinlater.ok("job", "enqueue", queue, "--body", "x", "--json").json["descriptors"]
+    pinlater.ok("job", "cancel", cancelled)
+    assert pinlater("job", "retry", queue).out == "retried 0 jobs\n"
+    assert pinlater.ok("job", "retry", "--descriptor", cancelled).out == f"retried {cancelled}; it is due now\n"
 
 
 def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinlater: Pinlater, queue: str) -> None:
@@ -182,7 +182,7 @@ def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinl
     seen: list[str] = []
     after = "0"
     while after is not None:
-        page = pinlater("scan", queue, "--task", "a", "--limit", "3", "--after", after, "--json").json
+        page = pinlater("job", "list", queue, "--task", "a", "--limit", "3", "--after", after, "--json").json
         assert len(page["jobs"]) <= 3
         seen += [job["descriptor"] for job in page["jobs"]]
         after = page["continuation"]
@@ -193,9 +193,9 @@ def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinl
 def test_a_scan_of_a_shard_takes_its_name_as_in_descriptors(pinlater: Pinlater, queue: str) -> None:
     [descriptor] = put(pinlater.address, queue, "send")
     for name in ("1", "s1"):
-        found = pinlater.ok("scan", queue, "--shard", name, "--json").json["jobs"]
+        found = pinlater.ok("job", "list", queue, "--shard", name, "--json").json["jobs"]
         assert [job["descriptor"] for job in found] == [descriptor]
-    refused = pinlater("scan", queue, "--shard", "7")
+    refused = pinlater("job", "list", queue, "--shard", "7")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == "error: There is no shard '7'; this server has 1\n"
 
@@ -206,38 +206,38 @@ def test_a_scan_goes_across_queues(pinlater: Pinlater, queue: str) -> None:
     task = f"task_{queue}"
     put(pinlater.address, queue, task)
     put(pinlater.address, other, task)
-    both = pinlater.ok("scan", queue, other, "--json").json
+    both = pinlater.ok("job", "list", queue, other, "--json").json
     assert {job["descriptor"].partition(":")[0] for job in both["jobs"]} == {queue, other}
     assert (both["continuation"], both["incomplete"]) == (None, False)
-    everywhere = pinlater.ok("scan", "--task", task, "--json").json["jobs"]
+    everywhere = pinlater.ok("job", "list", "--task", task, "--json").json["jobs"]
     assert {job["descriptor"].partition(":")[0] for job in everywhere} == {queue, other}
-    cut = pinlater("scan", queue, other, "--limit", "1", "--json").json
+    cut = pinlater("job", "list", queue, other, "--limit", "1", "--json").json
     assert (len(cut["jobs"]), cut["incomplete"]) == (1, True)
-    assert pinlater("scan", queue, other, "--after", "1.1").code == 2
+    assert pinlater("job", "list", queue, other, "--after", "1.1").code == 2
 
 
 def test_scan_and_lookup_show_task_holder_and_age(pinlater: Pinlater, queue: str) -> None:
     [descriptor] = put(pinlater.address, queue, "send")
     with Client(pinlater.address, source="worker-7") as client:
         client.dequeue(queue)
-    names, row = pinlater.ok("scan", queue, "--state", "in_progress").out.splitlines()
+    names, row = pinlater.ok("job", "list", queue, "--state", "in_progress").out.splitlines()
     found = dict(zip(names.split("\t"), row.split("\t"), strict=True))
     assert (found["task"], found["holder"]) == ("send", "worker-7")
     assert found["age"].endswith("s")
-    shown = dict(line.split("\t") for line in pinlater.ok("lookup", descriptor).out.splitlines())
+    shown = dict(line.split("\t") for line in pinlater.ok("job", "show", descriptor).out.splitlines())
     assert (shown["task"], shown["holder"], shown["headers"]) == ("send", "worker-7", "pinlater-task=send")
     assert shown["age"].endswith("s")
-    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["holder"] == "worker-7"
+    assert pinlater.ok("job", "show", descriptor, "--json").json["jobs"][0]["holder"] == "worker-7"
 
 
 def test_workers_shows_workers_that_hold_jobs_and_workers_that_wait(pinlater: Pinlater, queue: str) -> None:
     put(pinlater.address, queue, "a", "b")
     with Client(pinlater.address, source="holder") as client:
         client.dequeue(queue, 2)
-    waiting = subprocess.Popen([*COMMAND, "dequeue", queue, "--wait", "60s", "--server", pinlater.address])
+    waiting = subprocess.Popen([*COMMAND, "job", "dequeue", queue, "--wait", "60s", "--server", pinlater.address])
     try:
         while True:
-            rows = pinlater.ok("workers", queue, "--json").json["workers"]
+            rows = pinlater.ok("worker", "list", queue, "--json").json["workers"]
             if sum(sum(row["waits"].values()) for row in rows) == 1:
                 break
     finally:
@@ -248,7 +248,7 @@ def test_workers_shows_workers_that_hold_jobs_and_workers_that_wait(pinlater: Pi
     assert [each["process"] for each in holder["processes"]] == [0]
     [poll] = [row for row in rows if row["worker"] != "holder"]
     assert (poll["holds"], poll["waits"]) == ({}, {queue: 1})
-    names, *lines = pinlater.ok("workers", queue).out.splitlines()
+    names, *lines = pinlater.ok("worker", "list", queue).out.splitlines()
     assert names == "worker\tstate\tversion\tqueues\tholds\twaits\theard\tlost\twhy"
     assert [line.split("\t")[2] for line in lines] == ["plain client"] * 2, "neither is a worker"
 
@@ -258,11 +258,11 @@ def test_workers_names_a_server_that_does_not_answer(pinlater: Pinlater, queue: 
     with Client(pinlater.address, source="holder") as client:
         client.dequeue(queue, 1)
     servers = f"{pinlater.address},127.0.0.1:1"
-    found = pinlater.ok("workers", queue, "--json", "--server", servers).json
+    found = pinlater.ok("worker", "list", queue, "--json", "--server", servers).json
     assert [row["worker"] for row in found["workers"]] == ["holder"]
     assert found["incomplete"]
     assert found["gaps"][0].startswith("127.0.0.1:1 does not answer: ")
-    shown = pinlater("workers", queue, "--server", servers)
+    shown = pinlater("worker", "list", queue, "--server", servers)
     assert (shown.code, "incomplete: 127.0.0.1:1 does not answer" in shown.err) == (0, True)
 
 
@@ -271,7 +271,7 @@ def test_cron_shows_the_timetable_with_the_next_firings(
 ) -> None:
     (tmp_path / "cron_of_mine.py").write_text(CRON_MODULE)
     monkeypatch.chdir(tmp_path)
-    done = offline.ok("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "2")
+    done = offline.ok("worker", "cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "2")
     lines = [line.split("\t") for line in done.out.splitlines()]
     assert [line[-2] for line in lines[3:]] == [
         "day of month and weekday must match",
@@ -300,7 +300,9 @@ def test_cron_shows_the_timetable_with_the_next_firings(
             "2030-01-31T12:00:30+00:00, 2030-01-31T12:01:00+00:00",
         ],
     ]
-    found = offline.ok("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--json").json["cron"]
+    found = offline.ok("worker", "cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--json").json[
+        "cron"
+    ]
     assert (found[1]["next_ms"], found[1]["overlap"]) == ([1_896_091_230_000], False)
     assert [each["days"] for each in found] == [None, None, "both", "either"]
 
@@ -311,7 +313,7 @@ def test_a_firing_stays_on_one_line_of_a_terminal(
 ) -> None:
     (tmp_path / "cron_of_mine.py").write_text(CRON_MODULE)
     monkeypatch.chdir(tmp_path)
-    command = ("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "9")
+    command = ("worker", "cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "9")
     lines = on_terminal(pinlater.address, columns, False, *command).splitlines()
     assert all(len(line) <= columns for line in lines)
     firings = [firing for line in lines for firing in re.findall(r"2030-\d\d-\d\dT\d\d:\d\d:\d\d[+]0[01]:00", line)]
@@ -348,7 +350,19 @@ def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.Ca
     ]
 
 
-@pytest.mark.parametrize(("command", "head"), [(("queue", "stats"), "queue "), (("workers",), "worker ")])
+@pytest.mark.parametrize(
+    ("command", "head"),
+    [
+        (("queue", "stats"), "queue "),
+        (
+            (
+                "worker",
+                "list",
+            ),
+            "worker ",
+        ),
+    ],
+)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_shows_a_line_for_each_queue(
     monkeypatch: pytest.MonkeyPatch,
@@ -360,9 +374,9 @@ def test_a_terminal_shows_a_line_for_each_queue(
 ) -> None:
     name = f"q_{queue[-8:]}"
     pinlater.ok("queue", "create", name)
-    pinlater.ok("enqueue", name, "--body", "x", "--body", "y")
+    pinlater.ok("job", "enqueue", name, "--body", "x", "--body", "y")
     monkeypatch.setattr(socket, "gethostname", lambda: "app-1.example.com")  # as wide on each machine
-    pinlater.ok("dequeue", name)
+    pinlater.ok("job", "dequeue", name)
     lines = on_terminal(pinlater.address, columns, False, *command, name).splitlines()
     assert (len(lines), lines[0].startswith(head)) == (2, True)
     assert all(len(line) <= columns for line in lines)
@@ -372,7 +386,7 @@ def test_workers_are_shown_again_and_again(pinlater: Pinlater, queue: str) -> No
     with Client(pinlater.address, source="watched") as client:
         client.enqueue(queue, [b"x"])
         client.dequeue(queue)
-    command = [*COMMAND, "workers", queue, "--watch", "--json", "--every", "100ms", "--server", pinlater.address]
+    command = [*COMMAND, "worker", "list", queue, "--watch", "--json", "--every", "100ms", "--server", pinlater.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = [json.loads(process.stdout.readline()) for _ in range(2)]
@@ -444,18 +458,18 @@ def test_a_watch_of_a_server_that_never_answered_ends_at_once(offline: Pinlater)
 def test_a_job_that_a_worker_put_off_says_so(pinlater: Pinlater, queue: str) -> None:
     """A worker that does not know the task gives the job back with a delay."""
     [descriptor] = put(pinlater.address, queue, "newer")
-    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["waits"] is None
+    assert pinlater.ok("job", "show", descriptor, "--json").json["jobs"][0]["waits"] is None
     with Client(pinlater.address) as client:
         [job] = client.dequeue(queue, 1).jobs
         client.release(queue, [Claim(job.descriptor, job.token)], delay_ms=600_000)
-    shown = pinlater.ok("lookup", descriptor).out
+    shown = pinlater.ok("job", "show", descriptor).out
     assert re.search(r"put off \d+m?s ago without an attempt, due in 9m \d+s", shown)
     assert "a worker does not know the task 'newer' (its log says so)" in shown
-    told = pinlater.ok("explain", descriptor).out
+    told = pinlater.ok("job", "explain", descriptor).out
     assert (
         "- It was put off because a worker does not know the task 'newer' (its log says so), the task snoozed" in told
     )
-    assert "without an attempt, due in 9m" in pinlater.ok("scan", queue, "--future").out
+    assert "without an attempt, due in 9m" in pinlater.ok("job", "list", queue, "--future").out
 
 
 def test_a_job_that_waits_for_its_time_or_its_retry_says_so(pinlater: Pinlater, queue: str) -> None:
@@ -464,27 +478,27 @@ def test_a_job_that_waits_for_its_time_or_its_retry_says_so(pinlater: Pinlater, 
         [failed] = client.enqueue(queue, [b""]).descriptors
         [job] = client.dequeue(queue, 1).jobs
         client.ack(queue, [Ack(job.descriptor, succeeded=False, token=job.token, retry_delay_ms=600_000)])
-    shown = pinlater.ok("lookup", later, failed, "--json").json["jobs"]
+    shown = pinlater.ok("job", "show", later, failed, "--json").json["jobs"]
     waits = {job["descriptor"]: job["waits"] for job in shown}
     assert waits[later].startswith("due in 9m ")
     assert waits[failed].startswith("retry in 9m ")
 
 
 def test_the_progress_of_a_job_is_shown_apart_from_its_status(pinlater: Pinlater, queue: str) -> None:
-    descriptor = pinlater.ok("enqueue", queue, "--body", "x", "--status", "of tenant 7").out.strip()
-    assert "progress" not in pinlater.ok("lookup", descriptor).out
-    (job,) = pinlater.ok("lookup", descriptor, "--json").json["jobs"]
+    descriptor = pinlater.ok("job", "enqueue", queue, "--body", "x", "--status", "of tenant 7").out.strip()
+    assert "progress" not in pinlater.ok("job", "show", descriptor).out
+    (job,) = pinlater.ok("job", "show", descriptor, "--json").json["jobs"]
     assert (job["progress"], job["custom_status"]) == (None, "of tenant 7")
     with Client(pinlater.address) as client:
         [claimed] = client.dequeue(queue, 1).jobs
         client.checkpoint(queue, [Checkpoint(descriptor, claimed.token, prepend_status="[progress] 40 % row 2\n")])
-    rows = pinlater.ok("lookup", descriptor).out.splitlines()
+    rows = pinlater.ok("job", "show", descriptor).out.splitlines()
     assert "progress\t40 % row 2" in rows
     assert "custom_status\tof tenant 7" in rows
-    for found in (("lookup", descriptor), ("scan", queue, "--state", "in_progress")):
+    for found in (("job", "show", descriptor), ("job", "list", queue, "--state", "in_progress")):
         (job,) = pinlater.ok(*found, "--json").json["jobs"]
         assert (job["progress"], job["custom_status"]) == ("40 % row 2", "of tenant 7")
-    names, row = pinlater.ok("scan", queue, "--state", "in_progress").out.splitlines()
+    names, row = pinlater.ok("job", "list", queue, "--state", "in_progress").out.splitlines()
     cells = dict(zip(names.split("\t"), row.split("\t"), strict=True))
     assert (cells["progress"], cells["status"]) == ("40 % row 2", "of tenant 7")
 
@@ -492,16 +506,16 @@ def test_the_progress_of_a_job_is_shown_apart_from_its_status(pinlater: Pinlater
 def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_of_the_past(
     pinlater: Pinlater, queue: str
 ) -> None:
-    descriptor = pinlater.ok("enqueue", queue, "--body", "x").out.strip()
+    descriptor = pinlater.ok("job", "enqueue", queue, "--body", "x").out.strip()
     with Client(pinlater.address) as client:
         [job] = client.dequeue(queue, 1).jobs
         ack = Ack(job.descriptor, succeeded=False, token=job.token, error_type="Oops", error_text="no\nframes")
         client.ack(queue, [ack])
-        pinlater.ok("cancel", descriptor)
-        assert "cancelled" in pinlater.ok("lookup", descriptor).out
-        pinlater.ok("run-now", descriptor)
-        pinlater.ok("dequeue", queue, "--ack")
-    shown = pinlater.ok("lookup", descriptor).out
+        pinlater.ok("job", "cancel", descriptor)
+        assert "cancelled" in pinlater.ok("job", "show", descriptor).out
+        pinlater.ok("job", "run-now", descriptor)
+        pinlater.ok("job", "dequeue", queue, "--ack")
+    shown = pinlater.ok("job", "show", descriptor).out
     assert "state\tsucceeded" in shown
     assert "cancelled" not in shown
     assert "error_type" not in shown
@@ -522,10 +536,10 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
 
     monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
     monkeypatch.setattr(AsyncClient, "queue_stats", queue_stats)
-    counted = pinlater("count", queue)
+    counted = pinlater("job", "count", queue)
     assert (counted.code, counted.out) == (0, "7\n")
     assert counted.err == "incomplete: a shard is unreachable, and its jobs are not counted\n"
-    assert pinlater("count", queue, "--json").json["incomplete"] is True
+    assert pinlater("job", "count", queue, "--json").json["incomplete"] is True
     stats = pinlater("queue", "stats", queue)
     assert [line.split("\t")[-1] for line in stats.out.splitlines()] == ["incomplete", "yes"]
     assert stats.err.startswith("incomplete: ")
@@ -535,7 +549,16 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
 
 @pytest.mark.parametrize(
     ("command", "what"),
-    [(("retry-failed",), "retried"), (("delete-jobs", "--state", "failed"), "deleted")],
+    [
+        (
+            (
+                "job",
+                "retry",
+            ),
+            "retried",
+        ),
+        (("job", "delete", "--state", "failed"), "deleted"),
+    ],
 )
 def test_changes_of_many_jobs_say_if_a_shard_was_left_out(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], what: str
@@ -554,7 +577,16 @@ def test_changes_of_many_jobs_say_if_a_shard_was_left_out(
 
 @pytest.mark.parametrize(
     ("command", "what"),
-    [(("retry-failed",), "retried"), (("delete-jobs", "--state", "failed"), "deleted")],
+    [
+        (
+            (
+                "job",
+                "retry",
+            ),
+            "retried",
+        ),
+        (("job", "delete", "--state", "failed"), "deleted"),
+    ],
 )
 def test_the_number_of_changed_jobs_is_printed_if_the_server_fails_right_after(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], what: str
@@ -568,21 +600,21 @@ def test_the_number_of_changed_jobs_is_printed_if_the_server_fails_right_after(
 
 def test_completion_knows_the_queues(pinlater: Pinlater, queue: str) -> None:
     """It asks as the shell does; a server that is away completes nothing and prints nothing."""
-    assert complete(pinlater.address, f"pinlater count {queue[:10]}", 2) == [queue]
+    assert complete(pinlater.address, f"pinlater job count {queue[:10]}", 3) == [queue]
     assert complete(pinlater.address, f"pinlater queue pause {queue[:10]}", 3) == [queue]
-    assert complete(pinlater.address, f"pinlater load --queue {queue[:10]}", 3) == [queue]
+    assert complete(pinlater.address, f"pinlater bench load --queue {queue[:10]}", 4) == [queue]
     assert complete(pinlater.address, f"pinlater worker app:worker --queues {queue[:10]}", 4) == [queue]
     assert complete(pinlater.address, f"pinlater worker app:worker --queues other,{queue[:10]}", 4) == [
         f"other,{queue}"
     ]
-    assert complete("127.0.0.1:1", f"pinlater count {queue[:10]}", 2) == []
+    assert complete("127.0.0.1:1", f"pinlater job count {queue[:10]}", 3) == []
 
 
 def test_completion_asks_the_server_that_the_command_names(pinlater: Pinlater, queue: str) -> None:
     host, port = pinlater.address.split(":")
     words = f"pinlater client-tool --host {host} --port {port} --mode create --queue {queue[:10]}"
     assert complete("127.0.0.1:1", words, 9) == [queue]
-    assert complete("127.0.0.1:1", f"pinlater count --server {pinlater.address} {queue[:10]}", 4) == [queue]
+    assert complete("127.0.0.1:1", f"pinlater job count --server {pinlater.address} {queue[:10]}", 5) == [queue]
     words = f"pinlater worker app:worker --server {pinlater.address} --queues {queue[:10]}"
     assert complete("127.0.0.1:1", words, 6) == [queue]
 
@@ -674,7 +706,7 @@ def test_a_bulk_run_knows_what_the_dry_run_told(pinlater: Pinlater) -> None:
     [
         (("bulk", "start", "q", "--action", "delete"), "pending, in_progress, succeeded or failed"),
         (("bulk", "start", "q", "--action", "cancel"), "pending or in_progress"),
-        (("delete-jobs", "q"), "pending, in_progress, succeeded, failed; or name jobs with --descriptor"),
+        (("job", "delete", "q"), "pending, in_progress, succeeded, failed; or name jobs with --descriptor"),
     ],
 )
 def test_no_state_of_the_jobs_that_end_is_taken_for_granted(
@@ -686,7 +718,7 @@ def test_no_state_of_the_jobs_that_end_is_taken_for_granted(
 
 
 def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlater, queue: str) -> None:
-    pinlater.ok("enqueue", queue, *(part for number in range(12) for part in ("--body", str(number))))
+    pinlater.ok("job", "enqueue", queue, *(part for number in range(12) for part in ("--body", str(number))))
     order = ("bulk", "start", queue, "--action", "delete", "--state", "pending")
     would = pinlater(*order, "--dry-run")
     assert would.out.startswith("12 pending jobs would change\n")

@@ -75,24 +75,24 @@ def test_a_worker_runs_jobs_and_gives_the_rest_back_at_a_signal(
     pinlater: Pinlater, queue: str, module: Path, started: list[subprocess.Popen[str]], number: signal.Signals
 ) -> None:
     worker = start_worker(started, module, pinlater.address, "--grace", "100ms", "--queues", queue)
-    pinlater.ok("enqueue", queue, "--body", "first", "--body", "long")
+    pinlater.ok("job", "enqueue", queue, "--body", "first", "--body", "long")
     assert {read_line(worker), read_line(worker)} == {"ran first\n", "ran long\n"}
     worker.send_signal(number)
     assert worker.wait(30) == 0
     (stats,) = pinlater.ok("queue", "stats", queue, "--json").json["queues"]
     assert (stats["succeeded"], stats["pending"], stats["in_progress"]) == (1, 1, 0)
-    assert pinlater.ok("peek", queue, "--json").json["jobs"][0]["attempts_remaining"] == 2
+    assert pinlater.ok("job", "peek", queue, "--json").json["jobs"][0]["attempts_remaining"] == 2
 
 
 def test_a_thread_that_never_ends_does_not_keep_the_worker(
     pinlater: Pinlater, queue: str, module: Path, started: list[subprocess.Popen[str]]
 ) -> None:
     worker = start_worker(started, module, pinlater.address, "--grace", "50ms")
-    pinlater.ok("enqueue", f"{queue}_threads", "--body", "stuck")
+    pinlater.ok("job", "enqueue", f"{queue}_threads", "--body", "stuck")
     assert read_line(worker) == "ran stuck\n"
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(30) == 0
-    assert pinlater.ok("count", f"{queue}_threads").out == "1\n"
+    assert pinlater.ok("job", "count", f"{queue}_threads").out == "1\n"
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_a_worker_goes_on_when_its_server_was_killed_and_is_back(tmp_path: Path)
         [*COMMAND, "worker", "jobs:worker"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     )
     try:
-        run("enqueue", "q", "--body", "before")
+        run("job", "enqueue", "q", "--body", "before")
         assert read_line(worker) == "ran before\n"
         server.kill()
         server.wait()
         _, server = start_server(tmp_path, "--thrift-port", port)
-        run("enqueue", "q", "--body", "after")
+        run("job", "enqueue", "q", "--body", "after")
         assert read_line(worker) == "ran after\n"
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
@@ -267,7 +267,10 @@ def ready(port: int) -> bool:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_output_that_can_not_be_written_is_one_line_and_no_bug() -> None:
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m pinlater version >/dev/full"], capture_output=True, text=True, check=False
+        ["bash", "-c", f"{sys.executable} -m pinlater server version >/dev/full"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (1, "error: the output can't be written: No space left on device\n")
 
@@ -280,7 +283,7 @@ def test_the_demo_shows_plain_lines_where_there_is_no_terminal() -> None:
 
 
 def test_an_interrupted_load_still_says_what_it_measured(server_address: str, queue: str) -> None:
-    command = [*COMMAND, "load", "--server", server_address, "--queue", queue, "--num-queries", "-1"]
+    command = [*COMMAND, "bench", "load", "--server", server_address, "--queue", queue, "--num-queries", "-1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert "jobs/s" in process.stderr.readline()
@@ -292,8 +295,8 @@ def test_an_interrupted_load_still_says_what_it_measured(server_address: str, qu
 
 
 def test_a_reader_that_goes_away_is_no_error(pinlater: Pinlater, queue: str) -> None:
-    pinlater.ok("enqueue", queue, "--lines", stdin=b"\n".join(b"%01000d" % n for n in range(900)))
-    listing = f"{sys.executable} -m pinlater peek {queue} --limit 900 --json --server {pinlater.address}"
+    pinlater.ok("job", "enqueue", queue, "--lines", stdin=b"\n".join(b"%01000d" % n for n in range(900)))
+    listing = f"{sys.executable} -m pinlater job peek {queue} --limit 900 --json --server {pinlater.address}"
     script = f"set -o pipefail; {listing} | head -c 1 >/dev/null"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -302,7 +305,7 @@ def test_a_reader_that_goes_away_is_no_error(pinlater: Pinlater, queue: str) -> 
 def test_a_job_enqueued_while_its_server_restarts_is_stored(tmp_path: Path) -> None:
     port = str(free_port())
     address, server = start_server(tmp_path, "--thrift-port", port)
-    enqueue = [*COMMAND, "enqueue", "q", "--body", "x", "--server", address, "--timeout", "60s"]
+    enqueue = [*COMMAND, "job", "enqueue", "q", "--body", "x", "--server", address, "--timeout", "60s"]
     try:
         subprocess.run([*COMMAND, "queue", "create", "q", "--server", address], check=True, capture_output=True)
         server.terminate()

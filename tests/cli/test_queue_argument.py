@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from pinlater.cli import exits, main
-from tests.cli.conftest import Pinlater
+from pinlater.cli import exits
+from tests.cli.conftest import Pinlater, every_command
 from tests.cli.test_looking import complete
 
 RUN = "0123456789abcdef"
@@ -20,39 +20,36 @@ MORE: dict[str, tuple[str, ...]] = {
     "bulk start": ("--action", "retry"),
     "bulk stop": (RUN,),
     "bulk undo": (RUN,),
-    "check-dequeue": (),
+    "job check-dequeue": (),
     "cluster status": (),
-    "count": (),
-    "delete-jobs": ("--state", "failed"),
-    "dequeue": (),
-    "enqueue": ("--body", "x"),
-    "failures": (),
-    "load": ("--num-queries", "1"),
-    "peek": (),
+    "job count": (),
+    "job delete": ("--state", "failed"),
+    "job dequeue": (),
+    "job enqueue": ("--body", "x"),
+    "job failures": (),
+    "bench load": ("--num-queries", "1"),
+    "job peek": (),
     "queue config": (),
     "queue create": (),
     "queue delete": ("--no-password",),
     "queue pause": (),
     "queue resume": (),
     "queue stats": (),
-    "retry-failed": (),
-    "scan": (),
-    "workers": (),
+    "job retry": (),
+    "job list": (),
+    "worker list": (),
 }
 """What else each command needs."""
-MAKES_IT = {"load", "queue create"}
+MAKES_IT = {"bench load", "queue create"}
 DOES_NOT_NEED_IT = {"audit", "cluster status", "queue delete"}
 
 
 def with_queue() -> Iterator[tuple[str, Any]]:
     """The commands that have the argument."""
-    for name in main.COMMANDS:
-        command = main._load(name)
-        inner = {f"{name} {sub}": each for sub, each in getattr(command, "commands", {}).items()}
-        for path, each in (inner or {name: command}).items():
-            arguments = [param for param in each.params if param.param_type_name == "argument"]
-            if any((argument.metavar or "").startswith("QUEUE") for argument in arguments):
-                yield path, each
+    for words, command in every_command():
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        if any((argument.metavar or "").startswith("QUEUE") for argument in arguments):
+            yield words, command
 
 
 def test_each_command_with_a_queue_is_tested_and_takes_it_as_an_option() -> None:
@@ -105,13 +102,13 @@ def test_several_queues_are_named_in_both_ways_together(pinlater: Pinlater, queu
 
 def test_one_queue_is_named_once(offline: Pinlater) -> None:
     for named in (("emails", "--queue", "emails"), ("--queue", "emails", "-q", "sms")):
-        done = offline("count", *named, "--json")
+        done = offline("job", "count", *named, "--json")
         assert (done.code, json.loads(done.err)["error"][:9]) == (exits.USAGE, "Name one ")
 
 
 def test_an_option_may_have_the_text_of_the_option_as_its_value(pinlater: Pinlater, queue: str) -> None:
-    descriptor = pinlater.ok("enqueue", "-q", queue, "--body", "--queue").out.strip()
-    assert pinlater.ok("lookup", descriptor, "--body", "--json").json["jobs"][0]["body"] == "--queue"
+    descriptor = pinlater.ok("job", "enqueue", "-q", queue, "--body", "--queue").out.strip()
+    assert pinlater.ok("job", "show", descriptor, "--body", "--json").json["jobs"][0]["body"] == "--queue"
 
 
 def test_the_option_completes_names_of_queues(pinlater: Pinlater, queue: str) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import typer
 
 from pinlater.cli import output
 from pinlater.cli.commands.bulk import _as_json
-from pinlater.cli.main import COMMANDS, app
 from pinlater.cli.reference import page
+from tests.cli.conftest import every_command
 from tests.cli.table_samples import BULK_RUN, JOB
 
 PAGE = Path(__file__).parents[2] / "docs/reference/cli.md"
@@ -35,13 +32,9 @@ def test_an_option_with_a_negation_shows_both_forms_and_the_default() -> None:
 
 def commands_with_json() -> Iterator[str]:
     """Their names, as `queue stats`."""
-    root: Any = typer.main.get_command(app)
-    found = [(name, root.get_command(typer.Context(root), name)) for name in COMMANDS]
-    for name, command in found:
-        inner = getattr(command, "commands", {})
-        found += [(f"{name} {inner_name}", each) for inner_name, each in inner.items()]
+    for words, command in every_command():
         if any("--json" in parameter.opts for parameter in command.params):
-            yield name
+            yield words
 
 
 def keys_of(shape: str) -> set[str]:

@@ -106,7 +106,7 @@ def test_the_list_of_workers_is_of_all_processes(server: ServeProcesses) -> None
             client.dequeue("emails", 1, wait_ms=2_000, process=WorkingProcess(number + 1))
 
         def complete() -> list[Any]:
-            command = [*COMMAND, "workers", "--json", "--server", server.address]
+            command = [*COMMAND, "worker", "list", "--json", "--server", server.address]
             listed = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
             return [] if listed["gaps"] else [listed]
 

@@ -137,7 +137,7 @@ def test_the_cluster_s_status_shows_the_front_process_and_its_waiting_dequeue(se
 
 
 def test_a_backup_of_the_file_is_possible(served: Served, tmp_path: Path) -> None:
-    command = [*COMMAND, "backup", "--store", f"sqlite:{served.file}", str(tmp_path / "copy.db")]
+    command = [*COMMAND, "server", "backup", "--store", f"sqlite:{served.file}", str(tmp_path / "copy.db")]
     subprocess.run(command, check=True, capture_output=True)
     assert (tmp_path / "copy.db").stat().st_size > 0
 

@@ -10,10 +10,10 @@ from pinlater.cli import exits
 from tests.cli.conftest import Pinlater
 
 COMMANDS = {
-    "ack": "applied",
-    "cancel": "cancelled",
-    "run-now": "due now",
-    "change-priority --priority 1": "has priority 1 already",
+    "job ack": "applied",
+    "job cancel": "cancelled",
+    "job run-now": "due now",
+    "job change-priority --priority 1": "has priority 1 already",
 }
 
 
@@ -21,9 +21,9 @@ COMMANDS = {
 def test_a_queue_that_is_missing_hides_no_result_of_the_queues_before(
     pinlater: Pinlater, queue: str, command: str
 ) -> None:
-    job = pinlater.ok("enqueue", queue, "--body", "x").out.strip()
-    if command == "ack":
-        pinlater.ok("dequeue", queue)
+    job = pinlater.ok("job", "enqueue", queue, "--body", "x").out.strip()
+    if command == "job ack":
+        pinlater.ok("job", "dequeue", queue)
     untried = f"{queue}:s1:p1:7".replace(queue, f"{queue}_later")
     named = (*command.split(), job, "emials:s1:p1:73", untried)
     done = pinlater(*named)
@@ -50,6 +50,6 @@ def test_an_error_before_any_result_is_all_that_is_said(pinlater: Pinlater, comm
 def test_results_of_several_queues_are_one_document(pinlater: Pinlater, queue: str) -> None:
     other = f"{queue}_other"
     pinlater.ok("queue", "create", other)
-    jobs = [pinlater.ok("enqueue", name, "--body", "x").out.strip() for name in (queue, other)]
-    found = pinlater.ok("cancel", *jobs, "--json").json["results"]
+    jobs = [pinlater.ok("job", "enqueue", name, "--body", "x").out.strip() for name in (queue, other)]
+    found = pinlater.ok("job", "cancel", *jobs, "--json").json["results"]
     assert [(each["descriptor"], each["outcome"]) for each in found] == [(job, "APPLIED") for job in jobs]

@@ -1,4 +1,4 @@
-"""`pinlater shards` and `pinlater migrate` on MySQL and Redis shards, with and without a server beside them."""
+"""`pinlater shards` and `pinlater server migrate` on MySQL and Redis shards, with and without a server beside them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def grown_old(place: ServedShards) -> None:
 
 
 def test_migrate_makes_every_shard_and_the_second_time_nothing(offline: Pinlater, place: ServedShards) -> None:
-    first = offline.ok("migrate", "--shards", str(place.path), "--json").json
+    first = offline.ok("server", "migrate", "--shards", str(place.path), "--json").json
     assert [(shard["name"], shard["schema_before"]) for shard in first["shards"]] == [("1", 0), ("2", 0)]
     newest = first["shards"][0]["schema_after"]
     assert newest > 0
     assert first["shards"][1]["address"].endswith(f"/{place.prefix}_2" if place.kind == "mysql" else "/0")
-    lines = offline.ok("migrate", "--store", place.store).out.splitlines()
+    lines = offline.ok("server", "migrate", "--store", place.store).out.splitlines()
     assert len(lines) == 2
     assert all(line.endswith(f": schema {newest}, nothing to do") for line in lines)
 
@@ -56,7 +56,7 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
     monkeypatch.setenv("PINLATER_REDIS_KEY_PREFIX", redis_prefix)
     with as_admin(redis_with_users) as admin:
         admin.hset(f"{redis_prefix}{{1}}:meta", "schema", 7)
-    done = offline("migrate", "--store", url_of(redis_with_users))
+    done = offline("server", "migrate", "--store", url_of(redis_with_users))
     assert done.code == exits.REFUSED
     assert "has schema 7; this version of pinlater is written for schema 1 and runs on 1 and 2" in done.err
     assert PASSWORD not in done.out + done.err
@@ -79,7 +79,7 @@ def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(
     offline: Pinlater, place: ServedShards
 ) -> None:
     place.write({"1": {}, "2": unreachable_shard()})
-    done = offline("migrate", "--shards", str(place.path), "--json")
+    done = offline("server", "migrate", "--shards", str(place.path), "--json")
     assert done.code == exits.BUSY
     assert [shard["name"] for shard in done.json["shards"]] == ["1"]
     error = json.loads(done.err)["error"]
@@ -126,7 +126,7 @@ def test_status_names_the_promise_that_a_database_does_not_keep(
     shards: Callable[..., Done], offline: Pinlater, place: ServedShards
 ) -> None:
     """As a server says it at its start: here the database flushes nothing, or Redis has no log."""
-    assert offline("migrate", "--shards", str(place.path)).code == 0
+    assert offline("server", "migrate", "--shards", str(place.path)).code == 0
     expected = {"mysql": "innodb_flush_log_at_trx_commit is not 1", "redis": "appendonly is off"}[place.kind]
     assert f"shard 2: {expected}: what was answered" in shards("status").err
     for shard in shards("status", "--json").json["shards"]:
@@ -138,7 +138,7 @@ def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_sa
     shards: Callable[..., Done], offline: Pinlater, place: ServedShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MariaDB takes packets of 16 MiB; a body may take two bytes for one."""
-    assert offline("migrate", "--shards", str(place.path)).code == 0
+    assert offline("server", "migrate", "--shards", str(place.path)).code == 0
     monkeypatch.setenv("PINLATER_JOBS_MAX_BODY_BYTES", str(9 * 2**20))
     done = shards("status")
     assert done.code == 0
@@ -259,7 +259,7 @@ def test_a_shard_that_does_not_answer_is_not_drained_by_mistake(
 def test_a_lost_shard_is_shown_and_is_no_fault_of_the_others(
     shards: Callable[..., Done], offline: Pinlater, place: ServedShards
 ) -> None:
-    assert offline("migrate", "--shards", str(place.path)).code == 0
+    assert offline("server", "migrate", "--shards", str(place.path)).code == 0
     place.write({"1": {}, "2": {**unreachable_shard(), "lostForGood": True}})
     assert [line.split("\t")[::3] for line in shards("list").out.splitlines()[1:]] == [["1", "no"], ["2", "lost"]]
     assert [(one["name"], one["lost"]) for one in shards("list", "--json").json["shards"]] == [
@@ -307,7 +307,7 @@ def test_a_drain_that_stands_still_names_jobs_with_the_reasons_why_they_remain(
     assert first.startswith(f"- {running}: w7 has claimed it until 20")
     assert second.startswith(f"- {later}: It is not due until 20")
     assert third.startswith(f"- {held}: The queue is paused by w7, since 20")
-    assert hint.startswith("`pinlater scan --shard 2` lists")
+    assert hint.startswith("`pinlater job list --shard 2` lists")
 
 
 def test_a_drain_that_stands_still_at_due_jobs_says_that_no_worker_takes_them(
@@ -320,7 +320,7 @@ def test_a_drain_that_stands_still_at_due_jobs_says_that_no_worker_takes_them(
     monkeypatch.setattr("pinlater.cli.shard_standstill.STANDS_STILL_S", 0.0)
     shards("drain", "2")
     assert told_then_ctrl_c.lines[1] == (
-        f"- {descriptor}: It is due, and no worker has taken it yet (`pinlater explain {descriptor}` tells more)."
+        f"- {descriptor}: It is due, and no worker has taken it yet (`pinlater job explain {descriptor}` tells more)."
     )
 
 
@@ -442,7 +442,7 @@ def test_a_shard_whose_data_are_lost_is_given_up_while_servers_run(
 def test_only_a_shard_that_does_not_answer_can_be_lost(
     offline: Pinlater, shards: Callable[..., Done], place: ServedShards
 ) -> None:
-    assert offline("migrate", "--shards", str(place.path)).code == 0
+    assert offline("server", "migrate", "--shards", str(place.path)).code == 0
     before = place.path.read_bytes()
     done = shards("remove", "2", "--lost")
     assert (done.code, "2 answers, so its data are not lost" in done.err) == (exits.REFUSED, True)
@@ -514,6 +514,6 @@ def test_other_stores_have_nothing_to_drain(store: str, complaint: str, offline:
 
 @ON_MYSQL
 def test_backup_leaves_mysql_to_its_own_tools(offline: Pinlater, place: ServedShards, tmp_path: Path) -> None:
-    done = offline("backup", "--store", place.store, str(tmp_path / "copy"))
+    done = offline("server", "backup", "--store", place.store, str(tmp_path / "copy"))
     assert done.code == exits.REFUSED
     assert "its databases have tools of their own" in done.err

@@ -115,7 +115,16 @@ def test_server_and_http_exclude_each_other(shards: Callable[..., Done]) -> None
 
 
 @pytest.mark.parametrize(
-    "command", [("shards", "list"), ("shards", "drain", "2"), ("shards", "remove", "2"), ("migrate",)]
+    "command",
+    [
+        ("shards", "list"),
+        ("shards", "drain", "2"),
+        ("shards", "remove", "2"),
+        (
+            "server",
+            "migrate",
+        ),
+    ],
 )
 def test_commands_that_ask_no_server_say_so(offline: Pinlater, command: tuple[str, ...]) -> None:
     done = offline(*command, "--server", "a:9010")
@@ -145,7 +154,7 @@ def test_status_believes_no_server_of_other_shards(
     shards: Callable[..., Done], offline: Pinlater, place: ServedShards, tmp_path: Path
 ) -> None:
     """One may listen on the usual port, with shards of the same names."""
-    assert offline("migrate", "--shards", str(place.path)).code == 0
+    assert offline("server", "migrate", "--shards", str(place.path)).code == 0
     with RealServer(tmp_path) as other:
         address = f"127.0.0.1:{other.http_port}"
         done = shards("status", "--http", address)

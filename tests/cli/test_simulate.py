@@ -1,4 +1,4 @@
-"""`pinlater simulate`: a cluster on a simulated clock, with the operator's settings, load and faults."""
+"""`pinlater bench simulate`: a cluster on a simulated clock, with the operator's settings, load and faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.conftest import Pinlater, on_terminal
 from tests.simulation.defects import forget_successes
 
 # A second or less of real time each.
-SIMULATE = ("simulate", "--seed", "7", "--for", "20s", "--set", "jobs.claim_timeout_ms=5s")
+SIMULATE = ("bench", "simulate", "--seed", "7", "--for", "20s", "--set", "jobs.claim_timeout_ms=5s")
 SMALL = (*SIMULATE, "--rate", "3", "--workers", "3", "--handler-time", "50ms")
 
 
@@ -107,7 +107,7 @@ def test_a_wrong_option_is_an_error_that_says_why(offline: Pinlater, arguments: 
 
 def test_a_wrong_queue_is_an_error_that_says_why(offline: Pinlater) -> None:
     for queue, problem in (("a", "is not NAME=RATE"), ("a-b=1", "letters, digits"), ("a=x", "is not NAME=RATE")):
-        done = offline("simulate", "--queue", queue)
+        done = offline("bench", "simulate", "--queue", queue)
         assert (done.code, problem in done.err) == (2, True)
 
 
@@ -128,9 +128,9 @@ def test_a_broken_promise_is_code_1_with_the_seed_and_the_history(
 
 
 def test_the_faults_are_listed_with_how_long_they_last(offline: Pinlater) -> None:
-    listed = offline.ok("simulate", "--list-faults").out
+    listed = offline.ok("bench", "simulate", "--list-faults").out
     assert "kill-server\t5s\t" in listed
-    named = offline.ok("simulate", "--list-faults", "--json").json
+    named = offline.ok("bench", "simulate", "--list-faults", "--json").json
     assert [each["name"] for each in named] == list(FAULT_KINDS)
 
 

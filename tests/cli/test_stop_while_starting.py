@@ -132,7 +132,7 @@ def test_a_program_that_gets_sigterm_before_it_runs_its_worker_claims_nothing(
 ) -> None:
     program = "from pinlater import Worker" + SLOW + TASKS.format(queue=queue) + "worker.run()\nprint('over')\n"
     (tmp_path / "app.py").write_text(program)
-    pinlater.ok("enqueue", queue, "--task", "run", "--body", "{}")
+    pinlater.ok("job", "enqueue", queue, "--task", "run", "--body", "{}")
     app = start(sys.executable, "app.py")
     app.until(lambda: app.says("importing"))
     os.kill(app.number, signal.SIGTERM)
@@ -140,7 +140,7 @@ def test_a_program_that_gets_sigterm_before_it_runs_its_worker_claims_nothing(
     assert app.process.wait(DEADLINE_S) == 0
     assert app.says("over")
     assert not app.says("ran")
-    assert pinlater.ok("count", queue).out.strip() == "1"
+    assert pinlater.ok("job", "count", queue).out.strip() == "1"
 
 
 @in_a_container
@@ -183,7 +183,7 @@ def test_programs_that_a_worker_killed_leave_nothing_behind_process_one(
 ) -> None:
     """Their parent is gone, and process 1 has to wait for them, or they count as processes of the container for ever."""
     (tmp_path / "shop.py").write_text(TASKS.format(queue=queue))
-    pinlater.ok("enqueue", queue, "--task", "start_program", "--body", "{}")
+    pinlater.ok("job", "enqueue", queue, "--task", "start_program", "--body", "{}")
     worker = start(*COMMAND, "worker", "shop:worker")
     worker.until(lambda: worker.says("gave up: TimeLimitExceeded"))
     worker.until(lambda: all(is_tracker(child) for child in worker.children_of(worker.number)))

@@ -215,9 +215,9 @@ def test_what_a_command_prints_fits_the_terminal_with_and_without_colour(
 
 
 def test_there_is_a_sample_of_each_command_that_prints_a_table() -> None:
-    modules = {path for path in COMMANDS.rglob("*.py") if PRINTS_A_TABLE.search(path.read_text())}
-    names = {path.relative_to(COMMANDS).parts[0].removesuffix(".py") for path in modules}
-    assert names - {command.split()[0] for command in SAMPLES} == set()
+    modules = [path for path in COMMANDS.rglob("*.py") if PRINTS_A_TABLE.search(path.read_text())]
+    names = [" ".join(path.relative_to(COMMANDS).with_suffix("").parts).replace("_", "-") for path in modules]
+    assert [name for name in names if not any(s.startswith(name) or name.startswith(s) for s in SAMPLES)] == []
 
 
 words = st.lists(st.integers(1, 120).map(lambda length: chr(97 + length % 26) * length), min_size=1, max_size=8)
@@ -296,8 +296,8 @@ def test_a_holder_is_the_source_in_the_claim(claim: str, source: str | None) -> 
 def test_on_a_real_terminal_output_has_its_width(
     pinlater: Pinlater, queue: str, tmp_path: Path, columns: int, colour: bool
 ) -> None:
-    pinlater.ok("enqueue", queue, "--body", "x")
-    shown = on_terminal(pinlater.address, columns, colour, "scan", queue)
+    pinlater.ok("job", "enqueue", queue, "--body", "x")
+    shown = on_terminal(pinlater.address, columns, colour, "job", "list", queue)
     assert ("\x1b[1m" in shown) == colour
     lines = [without_colours(line) for line in shown.splitlines()]
     assert all(len(line) <= columns for line in lines)
@@ -309,11 +309,11 @@ def test_bodies_alone_get_a_line_each_on_a_terminal_and_with_a_limit_and_one_is_
     pinlater: Pinlater, queue: str
 ) -> None:
     """A shell's prompt must not stick to a body, a file must hold nothing but the body, and two bodies must not become one."""
-    pinlater.ok("enqueue", queue, "--body", "three")
+    pinlater.ok("job", "enqueue", queue, "--body", "three")
     for _ in range(3):
-        pinlater.ok("enqueue", queue, "--body", "one", "--body", "two\n")
-    assert pinlater.ok("dequeue", queue, "--ack", "--body-only").out == "three"
-    words = ("dequeue", queue, "--limit", "2", "--ack", "--body-only")
+        pinlater.ok("job", "enqueue", queue, "--body", "one", "--body", "two\n")
+    assert pinlater.ok("job", "dequeue", queue, "--ack", "--body-only").out == "three"
+    words = ("job", "dequeue", queue, "--limit", "2", "--ack", "--body-only")
     assert pinlater.ok(*words).out == "one\ntwo\n"
     assert pinlater.ok(*words, "--null").out == "one\0two\n\0"
     assert on_terminal(pinlater.address, 80, False, *words) == "one\ntwo\n"
@@ -341,10 +341,22 @@ def test_a_table_without_rows_is_a_word_on_a_terminal_and_its_columns_elsewhere(
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (("scan",), "no pending jobs that are due (--future and --state show others)"),
-        (("scan", "--future"), "no pending jobs that are due later"),
-        (("scan", "--state", "failed"), "no failed jobs"),
-        (("workers",), "no worker holds a job, waits for one, or was heard lately"),
+        (
+            (
+                "job",
+                "list",
+            ),
+            "no pending jobs that are due (--future and --state show others)",
+        ),
+        (("job", "list", "--future"), "no pending jobs that are due later"),
+        (("job", "list", "--state", "failed"), "no failed jobs"),
+        (
+            (
+                "worker",
+                "list",
+            ),
+            "no worker holds a job, waits for one, or was heard lately",
+        ),
     ],
 )
 def test_an_empty_answer_says_what_there_is_none_of(

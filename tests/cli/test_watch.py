@@ -159,7 +159,7 @@ def test_the_worker_in_trouble_stays_in_sight(pinlater: Pinlater, queue: str) ->
     for number in range(10):
         with Client(pinlater.address, source=f"a-{number}") as client:
             client.dequeue(queue)
-    with watched(pinlater.address, 80, 24, "workers", queue) as watch:
+    with watched(pinlater.address, 80, 24, "worker", "list", queue) as watch:
         shown = watch.picture(lambda lines: is_cut(lines) and lines[0] == "worker unlucky")
     assert len(shown) == 23
     assert all(cell_len(line) <= 80 for line in shown)

@@ -73,7 +73,7 @@ def test_a_worker_whose_program_needs_an_extra_says_how_to_install_it(
 
 
 def test_the_settings_are_shown_without_a_driver_which_they_warn_of(shards: list[str]) -> None:
-    done = run("settings", *shards, "--json", hidden=DRIVERS + SERVER)
+    done = run("server", "settings", *shards, "--json", hidden=DRIVERS + SERVER)
     assert (done.returncode, "store" in json.loads(done.stdout)) == (0, True)
     (line,) = [line for line in done.stderr.splitlines() if "is not installed" in line]
     assert "pip install" in json.loads(line)["warning"]
@@ -84,7 +84,16 @@ def test_an_entry_is_marked_and_unmarked_without_a_driver_if_nothing_is_asked(sh
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [("shards", "status"), ("migrate",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("shards", "status"),
+        (
+            "server",
+            "migrate",
+        ),
+    ],
+)
 def test_a_command_that_needs_a_missing_driver_says_what_to_install(
     arguments: tuple[str, ...], shards: list[str]
 ) -> None:
@@ -97,21 +106,23 @@ def test_a_module_that_is_missing_inside_a_group_of_commands_is_no_bug(shards: l
     """The driver is there, but not what it needs: found while the command runs."""
     done = run("shards", "status", *shards, hidden=("redis.asyncio", "asyncmy.errors"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: `pinlater shards` needs ")
+    assert done.stderr.startswith("error: `pinlater shards status` needs ")
 
 
 def test_a_module_of_our_own_that_can_not_be_loaded_is_a_bug_and_needs_no_package() -> None:
-    done = run("scan", "q", hidden=("pinlater.cli.commands.scan",))
+    done = run("job", "list", "q", hidden=("pinlater.cli.commands.job.list",))
     assert (done.returncode, done.stdout) == (70, "")
     assert done.stderr == (
-        "error: `pinlater scan` can't be loaded: No module named 'pinlater.cli.commands.scan' "
-        "(`pinlater --traceback scan` shows where)\n"
+        "error: `pinlater job list` can't be loaded: No module named 'pinlater.cli.commands.job.list' "
+        "(`pinlater --traceback job list` shows where)\n"
     )
 
 
 @pytest.mark.parametrize("json_wanted", [False, True])
 def test_problems_of_the_settings_are_lines_or_json(json_wanted: bool) -> None:
-    done = run("settings", "--set", "thrift.prot=1", "--set", "nonsense=2", *(["--json"] if json_wanted else []))
+    done = run(
+        "server", "settings", "--set", "thrift.prot=1", "--set", "nonsense=2", *(["--json"] if json_wanted else [])
+    )
     assert done.returncode == 78
     if json_wanted:
         lines = json.loads(done.stderr)["error"].splitlines()

@@ -81,7 +81,7 @@ class Workers:
         """One job each."""
         bodies = [word for one in what for word in ("--body", json.dumps({"what": one}))]
         claim = ("--claim-timeout", "5s")  # a killed process may have been answered with a job
-        self._pinlater.ok("enqueue", self.queue, *bodies, "--header", "pinlater-task=run", *claim)
+        self._pinlater.ok("job", "enqueue", self.queue, *bodies, "--header", "pinlater-task=run", *claim)
 
     def ran(self, what: str) -> list[tuple[int, int]]:
         """Process and version of each run."""
@@ -293,7 +293,7 @@ def test_log_lines_say_which_job_they_are_about_in_threads_and_processes_too(
     workers.start("--processes", "1")
     for task, body in (("run", '{"what": "log"}'), ("apart", "{}")):
         pinlater.ok(
-            "enqueue", workers.queue, "--body", body, "--header", f"pinlater-task={task}",
+            "job", "enqueue", workers.queue, "--body", body, "--header", f"pinlater-task={task}",
             "--header", f"traceparent={trace}",
         )  # fmt: skip
     for text, task in (("from the handler", "run"), ("from a process", "apart")):
@@ -349,6 +349,6 @@ def end() -> None:
 
 def test_all_that_a_worker_enqueues_goes_to_the_server_of_the_command(workers: Workers, pinlater: Pinlater) -> None:
     (workers.folder / "shop.py").write_text(CHAIN.format(queue=workers.queue))
-    pinlater.ok("enqueue", workers.queue, "--body", "{}")
+    pinlater.ok("job", "enqueue", workers.queue, "--body", "{}")
     workers.start("--processes", "2", "--server", pinlater.address)
     wait_for(lambda: workers.ran("end"))

@@ -19,27 +19,33 @@ GROUP = "0123456789abcdef"
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("count", "q", "--priority", "high"), "--priority: 'high' is not a whole number"),
+        (("job", "count", "q", "--priority", "high"), "--priority: 'high' is not a whole number"),
         (("bulk", "start", "q", "--action", "retry", "--rate", "x"), "--rate: 'x' is not a number"),
-        (("dequeue", "q", "--limit", "x"), "--limit: 'x' is not a whole number"),
-        (("dequeue", "q", "--limit", "0"), "--limit: 0 is too small: at least 1"),
+        (("job", "dequeue", "q", "--limit", "x"), "--limit: 'x' is not a whole number"),
+        (("job", "dequeue", "q", "--limit", "0"), "--limit: 0 is too small: at least 1"),
         (("console", "--port", "99999"), "--port: 99999 is not from 0 to 65535"),
-        (("load", "--dequeue-success-percent", "101"), "'101' is not a whole number from 0 to 100"),
-        (("failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' is not more than 0, and at most 30d"),
-        (("retry-failed", "q", "--group", "nope"), "--group: 'nope' is no name of a group: 16 hexadecimal digits"),
-        (("scan", "q", "--group", "nope"), "--group: 'nope' is no name of a group"),
+        (("bench", "load", "--dequeue-success-percent", "101"), "'101' is not a whole number from 0 to 100"),
+        (("job", "failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' is not more than 0, and at most 30d"),
+        (("job", "retry", "q", "--group", "nope"), "--group: 'nope' is no name of a group: 16 hexadecimal digits"),
+        (("job", "list", "q", "--group", "nope"), "--group: 'nope' is no name of a group"),
         (("audit", "--since", "soon"), "--since: 'soon' is no time; write 2030-01-31T12:00:00Z"),
         (("audit", "--since", "soon"), "or a span before now such as 2h or 7d"),
-        (("import-original",), "--from: name the old database server, as --from mysql://USER@HOST:PORT/"),
-        (("import-original", "--from", "x"), "--from: it is no address: write mysql://USER@HOST:PORT/"),
-        (("count", "q", "--state"), "Option --state requires an argument. (see: pinlater count --help)"),
+        (
+            (
+                "server",
+                "import-original",
+            ),
+            "--from: name the old database server, as --from mysql://USER@HOST:PORT/",
+        ),
+        (("server", "import-original", "--from", "x"), "--from: it is no address: write mysql://USER@HOST:PORT/"),
+        (("job", "count", "q", "--state"), "Option --state requires an argument. (see: pinlater job count --help)"),
         (("queue", "config", "q", "--max-backlog"), "(see: pinlater queue config --help)"),
         (("queue", "list", "--server", ""), "--server: no server given; write host:port"),
         (
-            ("version", "-s", "file:no-tokens"),
+            ("server", "version", "-s", "file:no-tokens"),
             "--server: server set no-tokens: can't be read: No such file or directory",
         ),
-        (("version", "-s", " , "), "--server: no server given; write host:port"),
+        (("server", "version", "-s", " , "), "--server: no server given; write host:port"),
         (("queue", "delete", "q", "--no-password", "--password-stdin"), "exclude each other"),
     ],
 )
@@ -50,39 +56,39 @@ def test_a_wrong_value_is_told_in_plain_words(offline: Pinlater, arguments: tupl
 
 
 def test_a_password_is_no_argument_and_is_not_repeated(offline: Pinlater) -> None:
-    done = offline("hash-password", "open-sesame")
+    done = offline("server", "hash-password", "open-sesame")
     assert (done.code, "open-sesame" in done.err) == (exits.USAGE, False)
     assert "A password is no argument" in done.err
 
 
 def test_standard_input_without_a_password_is_told_as_such(offline: Pinlater) -> None:
-    done = offline("hash-password")
+    done = offline("server", "hash-password")
     assert (done.code, "standard input is empty; run the command on a terminal, or pipe" in done.err) == (2, True)
 
 
 def test_what_does_not_exist_is_told_by_an_answer_that_does_not_need_it(pinlater: Pinlater, queue: str) -> None:
     job = "emials:s1:p1:73"
-    for command in (("lookup", job), ("explain", job), ("explain", job, f"{queue}:s1:p1:73")):
+    for command in (("job", "show", job), ("job", "explain", job), ("job", "explain", job, f"{queue}:s1:p1:73")):
         note, error = pinlater(*command).err.splitlines()
         assert note == "note: there is no queue emials (`pinlater queue list` shows the queues)"
         assert error.startswith("error: no such job: ")
-    assert pinlater("lookup", f"{queue}:s1:p1:73").err == f"error: no such job: {queue}:s1:p1:73\n"
+    assert pinlater("job", "show", f"{queue}:s1:p1:73").err == f"error: no such job: {queue}:s1:p1:73\n"
     assert pinlater("audit", f"{queue}_no").err.startswith(f"note: there is no queue {queue}_no (")
-    muted = pinlater("failures", queue, "--mute", GROUP)
+    muted = pinlater("job", "failures", queue, "--mute", GROUP)
     assert (muted.code, muted.err) == (0, f"note: {queue} has no group {GROUP} now\n")
 
 
 def test_a_delay_of_more_than_a_year_is_refused_by_each_command_that_has_one(pinlater: Pinlater, queue: str) -> None:
     """And jobs are as they were."""
-    held, failed = [pinlater.ok("enqueue", queue, "--body", "x").out.strip() for _ in range(2)]
-    pinlater.ok("dequeue", queue, "--limit", "2")
-    pinlater.ok("ack", failed, "--failed", "--final")
+    held, failed = [pinlater.ok("job", "enqueue", queue, "--body", "x").out.strip() for _ in range(2)]
+    pinlater.ok("job", "dequeue", queue, "--limit", "2")
+    pinlater.ok("job", "ack", failed, "--failed", "--final")
     for arguments in (
-        ("enqueue", queue, "--body", "x", "--delay", "367d"),
-        ("enqueue", queue, "--body", "x", "--at", "2999-01-01"),
-        ("ack", held, "--failed", "--retry-delay", "367d"),
-        ("retry-failed", queue, "--delay", "367d"),
-        ("retry-failed", "--descriptor", failed, "--delay", "367d"),
+        ("job", "enqueue", queue, "--body", "x", "--delay", "367d"),
+        ("job", "enqueue", queue, "--body", "x", "--at", "2999-01-01"),
+        ("job", "ack", held, "--failed", "--retry-delay", "367d"),
+        ("job", "retry", queue, "--delay", "367d"),
+        ("job", "retry", "--descriptor", failed, "--delay", "367d"),
     ):
         done = pinlater(*arguments)
         assert done.code != 0, arguments
@@ -91,26 +97,26 @@ def test_a_delay_of_more_than_a_year_is_refused_by_each_command_that_has_one(pin
 
 def test_a_mute_says_in_a_line_what_it_did(pinlater: Pinlater, queue: str) -> None:
     """The list of all groups is `failures` without --mute; with --json it stays the answer."""
-    [line] = pinlater("failures", queue, "--mute", GROUP, "--for", "1h").out.splitlines()
+    [line] = pinlater("job", "failures", queue, "--mute", GROUP, "--for", "1h").out.splitlines()
     assert re.fullmatch(rf"muted {GROUP} of {queue} until \d{{4}}-.*Z", line)
-    assert pinlater("failures", queue, "--unmute", GROUP).out == f"unmuted {GROUP} of {queue}\n"
-    assert pinlater("failures", queue, "--unmute", GROUP, "--json").json == {"groups": [], "incomplete": False}
+    assert pinlater("job", "failures", queue, "--unmute", GROUP).out == f"unmuted {GROUP} of {queue}\n"
+    assert pinlater("job", "failures", queue, "--unmute", GROUP, "--json").json == {"groups": [], "incomplete": False}
 
 
 def test_a_group_of_failures_that_the_queue_does_not_have_is_told_as_such(pinlater: Pinlater, queue: str) -> None:
     """Else a mistyped name looks like a group without failed jobs."""
-    note = f"note: {queue} has no group of failures {GROUP} (`pinlater failures {queue}` shows its groups)\n"
-    for command in (("retry-failed", queue), ("delete-jobs", queue, "--state", "failed"), ("scan", queue)):
+    note = f"note: {queue} has no group of failures {GROUP} (`pinlater job failures {queue}` shows its groups)\n"
+    for command in (("job", "retry", queue), ("job", "delete", queue, "--state", "failed"), ("job", "list", queue)):
         done = pinlater(*command, "--group", GROUP)
         assert (done.code, done.err) == (0, note), command
 
 
 def test_a_group_that_has_no_failed_job_any_more_gets_no_such_note(pinlater: Pinlater, queue: str) -> None:
-    job = pinlater.ok("enqueue", queue, "--body", "x").out.strip()
-    pinlater.ok("dequeue", queue)
-    pinlater.ok("ack", job, "--failed", "--final", "--error-text", "no such address")
-    [group] = pinlater.ok("failures", queue, "--json").json["groups"]
-    retry = ("retry-failed", queue, "--group", group["name"])
+    job = pinlater.ok("job", "enqueue", queue, "--body", "x").out.strip()
+    pinlater.ok("job", "dequeue", queue)
+    pinlater.ok("job", "ack", job, "--failed", "--final", "--error-text", "no such address")
+    [group] = pinlater.ok("job", "failures", queue, "--json").json["groups"]
+    retry = ("job", "retry", queue, "--group", group["name"])
     assert pinlater(*retry).out == "retried 1 job; it is due now\n"
     again = pinlater(*retry)
     assert (again.out, again.err) == ("retried 0 jobs\n", "")

@@ -11,8 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from pinlater.cli import exits
-from pinlater.cli.commands.hash_password import hash_password as hash_password_command
-from pinlater.cli.commands.settings import settings
+from pinlater.cli.commands.server.hash_password import hash_password as hash_password_command
+from pinlater.cli.commands.server.settings import settings
 from pinlater.domain.passwords import hash_password, verify_password
 from pinlater.server.config.load import load
 from pinlater.server.config.schema import keys
@@ -112,7 +112,7 @@ def test_on_a_terminal_the_password_is_asked_for_twice(runner: CliRunner, monkey
         asked.append(options)
         return "open sesame"
 
-    monkeypatch.setattr("pinlater.cli.commands.hash_password._on_terminal", lambda: True)
+    monkeypatch.setattr("pinlater.cli.commands.server.hash_password._on_terminal", lambda: True)
     monkeypatch.setattr(typer, "prompt", prompt)
     result = runner.invoke(app, ["hash-password"])
     assert verify_password("open sesame", result.stdout.strip())

@@ -34,8 +34,11 @@ def shown_commands() -> Iterator[tuple[str, str]]:
 
 def faults(command: Any, words: list[str]) -> list[str]:
     """What of `words` the command doesn't know: subcommands first, then options. Values are not looked at."""
-    while words and hasattr(command, "get_command") and not words[0].startswith("-"):
-        word = words.pop(0)
+    while words and hasattr(command, "get_command"):
+        implied = command.default if re.match("-|.*:", words[0]) else ""
+        if not implied and words[0].startswith("-"):
+            break
+        word = implied or words.pop(0)
         if "|" in word or word == "…":
             return []
         found = command.get_command(command.make_context(None, [], resilient_parsing=True), word)

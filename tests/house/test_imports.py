@@ -88,7 +88,7 @@ def test_the_sync_client_is_what_the_async_one_makes(repository: Path) -> None:
 
 
 def test_the_command_line_starts_without_loading_the_server() -> None:
-    """`pinlater enqueue` works in the base installation, and starts quickly."""
+    """`pinlater job enqueue` works in the base installation, and starts quickly."""
     loaded = loaded_by("import pinlater.cli.main")
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
 

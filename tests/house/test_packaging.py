@@ -99,14 +99,14 @@ def test_the_base_runs_with_the_oldest_versions_that_it_allows(wheel: Path, repo
         "from pinlater import Worker\nworker = Worker()\n@worker.cron('*/2 7 */2 * MON')\ndef tick(): ...\n"
     )
     command = "import sys; sys.path.insert(0, 'lib'); from pinlater.__main__ import main; main()"
-    shown = run(sys.executable, "-S", "-c", command, "cron", "clock:worker", cwd=tmp_path)
+    shown = run(sys.executable, "-S", "-c", command, "worker", "cron", "clock:worker", cwd=tmp_path)
     assert "day of month and weekday must match" in shown.stdout, shown.stderr
 
 
 def test_the_base_runs_its_commands(installed: Path) -> None:
-    assert __version__ in run(installed, "version").stdout
+    assert __version__ in run(installed, "server", "version").stdout
     assert run(installed, "--help").returncode == 0
-    assert run(installed, "enqueue", "--help").returncode == 0
+    assert run(installed, "job", "enqueue", "--help").returncode == 0
 
 
 def test_the_base_says_what_to_install_for_a_server(installed: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_the_changelog_has_a_section_for_this_version(repository: Path) -> None:
 
 def test_the_command_prints_the_packages_version() -> None:
     done = subprocess.run(
-        [Path(sys.executable).with_name("pinlater"), "version"], capture_output=True, check=True, text=True
+        [Path(sys.executable).with_name("pinlater"), "--version"], capture_output=True, check=True, text=True
     )
     assert __version__ in done.stdout
 

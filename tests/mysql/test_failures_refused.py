@@ -140,7 +140,7 @@ async def test_a_right_that_is_missing_is_named(database: ProxiedMysql, other: s
 
 
 async def test_without_rights_to_change_tables_a_shard_that_is_made_serves(database: ProxiedMysql, other: str) -> None:
-    """An operator may keep those for `pinlater migrate`."""
+    """An operator may keep those for `pinlater server migrate`."""
     await database.open(direct=True)
     async with user(database.server) as login:
         await database.server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database.name}.* TO 'narrow'@'%%'")

@@ -60,7 +60,7 @@ def waiting_at(server: RealServer) -> int:
 
 def listed(*servers: RealServer) -> Any:
     addresses = ",".join(server.address for server in servers)
-    command = [sys.executable, "-m", "pinlater", "workers", "--json", "--server", addresses]
+    command = [sys.executable, "-m", "pinlater", "worker", "list", "--json", "--server", addresses]
     return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
 
 

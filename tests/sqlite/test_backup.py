@@ -79,13 +79,13 @@ async def test_the_commands_backup_and_migrate(bench: Bench, tmp_path: Path) -> 
     target = tmp_path / "copy.db"
     runner = CliRunner()
     store = ["--store", f"sqlite:{bench.path}"]
-    done = runner.invoke(app, ["backup", str(target), *store, "--json"])
+    done = runner.invoke(app, ["server", "backup", str(target), *store, "--json"])
     assert (done.exit_code, target.exists()) == (0, True), done.output
-    assert runner.invoke(app, ["backup", str(target), *store]).exit_code == 1
-    assert runner.invoke(app, ["backup", str(tmp_path / "no" / "folder.db"), *store]).exit_code == 1
-    busy = runner.invoke(app, ["migrate", *store])
+    assert runner.invoke(app, ["server", "backup", str(target), *store]).exit_code == 1
+    assert runner.invoke(app, ["server", "backup", str(tmp_path / "no" / "folder.db"), *store]).exit_code == 1
+    busy = runner.invoke(app, ["server", "migrate", *store])
     assert (busy.exit_code, "in use" in busy.output) == (1, True)
-    idle = runner.invoke(app, ["migrate", "--store", f"sqlite:{target}"])
+    idle = runner.invoke(app, ["server", "migrate", "--store", f"sqlite:{target}"])
     assert (idle.exit_code, "nothing to do" in idle.output) == (0, True)
-    assert runner.invoke(app, ["migrate", "--store", "memory:"]).exit_code == 1
-    assert runner.invoke(app, ["migrate", "--store", "sqlight:x"]).exit_code == 78
+    assert runner.invoke(app, ["server", "migrate", "--store", "memory:"]).exit_code == 1
+    assert runner.invoke(app, ["server", "migrate", "--store", "sqlight:x"]).exit_code == 78

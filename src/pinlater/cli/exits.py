@@ -38,16 +38,16 @@ TERMINATED = 143
 MEANINGS: dict[int, str] = {
     OK: "Done.",
     REFUSED: "Refused: no such queue or job, an invalid argument, a wrong password, a token without the role. "
-    "The same command fails again. Also: a simulated cluster broke a promise (`simulate`).",
+    "The same command fails again. Also: a simulated cluster broke a promise (`bench simulate`).",
     USAGE: "The command line is wrong.",
     UNREACHABLE: "The server can't be reached, or did not answer in time.",
     BUSY: "The server can't do it now: a limit, a pause, a full queue or store, an unreachable shard. Try again later.",
-    UNEXPECTED_RESULT: "It ran, but the outcome is not the expected one (`demo`, `load`).",
+    UNEXPECTED_RESULT: "It ran, but the outcome is not the expected one (`demo`, `bench load`).",
     BUG: "An error of this program. Please report it.",
     RECYCLED: "A `worker` reached its number of jobs, its age or its memory limit. Start it again.",
-    SETTINGS: "The settings are wrong (`serve`, `settings`).",
-    INTERRUPTED: "Interrupted from the keyboard. `load` prints its summary; `serve`, `worker`, `console` and a `demo` that stays stop in "
-    "order: all of these end with 0.",
+    SETTINGS: "The settings are wrong (`serve`, `server settings`).",
+    INTERRUPTED: "Interrupted from the keyboard. `bench load` prints its summary; `serve`, `worker`, `console` and a `demo` that stays "
+    "stop in order: all of these end with 0.",
     TERMINATED: "Ended by SIGTERM. `serve`, `worker` and `console` stop in order and end with 0, also while they start.",
 }
 
@@ -70,9 +70,7 @@ def show_traceback(error: BaseException) -> None:
 
 OTHER_SERVERS = "--server or PINLATER_SERVERS name other servers"
 _SHARDS_HINT = "(/readyz of the server says which shards are unreachable, and why)"
-DESCRIPTOR_HINT = (
-    "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `enqueue` and `scan` print it)"
-)
+DESCRIPTOR_HINT = "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `job enqueue` and `job list` print it)"
 
 _HINTS = {
     "DESCRIPTOR_INVALID": DESCRIPTOR_HINT,
@@ -106,9 +104,9 @@ def hint_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> str:
     return _HINTS.get(error.detail or type(error).detail, "")
 
 
-def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> NoReturn:
-    """One line on standard error, or its own lines with `in_lines`, then the end. `detail`: the wire contract's word, for `--json`."""
-    write_error(message, code, detail, in_lines=in_lines)
+def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False, whole: bool = False) -> NoReturn:
+    """Writes the error as `write_error` does, and ends the command."""
+    write_error(message, code, detail, in_lines=in_lines, whole=whole)
     raise typer.Exit(code)
 
 
@@ -117,10 +115,15 @@ def fail_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> NoRetu
     fail(f"{error.message} {hint_for(error, other_servers)}", code_for(error), error.detail)
 
 
-def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> None:
-    """One line on standard error, or its own lines with `in_lines`; a JSON document if the caller reads JSON."""
-    text = message if in_lines else " ".join(message.split())
-    notes.say(f"error: {text}", error=text, detail=detail or None, exit_code=code)
+def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False, whole: bool = False) -> None:
+    """Writes one line on standard error; a JSON document if the caller reads JSON.
+
+    `detail`: the wire contract's word, for `--json`.
+    `in_lines`: the message has lines of its own.
+    `whole`: the line stays as it is, so that a command in it can be copied.
+    """
+    text = message if in_lines or whole else " ".join(message.split())
+    notes.say(f"error: {text}", whole=whole, error=text, detail=detail or None, exit_code=code)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _SECRETS = (
@@ -18,6 +19,12 @@ _SECRETS = (
 )
 # In /proc/self/stat, counted behind the name, which is in brackets: where the arguments begin and end.
 _ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46
+
+
+def holds_password(arguments: Sequence[str]) -> bool:
+    """Returns whether one of these arguments has a password in it."""
+    line = b"\0".join([b"", *(argument.encode("utf-8", "surrogateescape") for argument in arguments)])
+    return any(pattern.search(line) for pattern in _SECRETS)
 
 
 def hide_passwords() -> None:

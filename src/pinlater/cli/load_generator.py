@@ -1,4 +1,4 @@
-"""Sends a load and measures it; shared by `load`, `client-tool` and nothing else. Prints nothing.
+"""Sends a load and measures it; shared by `bench load`, `client-tool` and nothing else. Prints nothing.
 
 A closed loop: each of `concurrency` tasks sends its next query when its last was answered. Weakness of every closed loop: if the
 server stalls, the load stalls with it, so the latencies show the stall once and not for every query that would have come.

@@ -1,182 +1,24 @@
-"""The command `pinlater`: a table of commands, each loaded only when it is run or its help is asked for.
-
-Must never import a server's module by itself: the base wheel holds clients and workers only, and a command that needs more says what to
-install. No business logic here.
-"""
+"""The command `pinlater`: its own options, and what becomes of all that a command raises. No business logic here."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
-import inspect
 import io
 import os
 import sys
-from collections.abc import Callable
-from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-import typer.core
 
 from pinlater.cli import exits, notes
-from pinlater.cli.connection_options import tls_options, token_options
-from pinlater.cli.queue_argument import accept_queue_option
-from pinlater.cli.usage_errors import name_in_errors, say_usage
+from pinlater.cli.groups import Root
+from pinlater.cli.usage_errors import say_usage
 from pinlater.version import __version__
 
-JOBS, QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
-
-# Each command and the panel of the help it is in. Its module in `commands` has its name and holds a function of that name, or, for a group
-# of commands, `app`.
-COMMANDS: dict[str, str] = {
-    "serve": RUNNING,
-    "worker": RUNNING,
-    "workers": RUNNING,
-    "cron": RUNNING,
-    "console": RUNNING,
-    "demo": TRYING,
-    "queue": QUEUES,
-    "enqueue": JOBS,
-    "dequeue": JOBS,
-    "check-dequeue": JOBS,
-    "peek": JOBS,
-    "ack": JOBS,
-    "cancel": JOBS,
-    "lookup": JOBS,
-    "explain": JOBS,
-    "failures": JOBS,
-    "count": JOBS,
-    "scan": JOBS,
-    "run-now": JOBS,
-    "change-priority": JOBS,
-    "retry-failed": JOBS,
-    "delete-jobs": JOBS,
-    "bulk": JOBS,
-    "load": TRYING,
-    "simulate": TRYING,
-    "client-tool": TRYING,
-    "token": RUNNING,
-    "hash-password": RUNNING,
-    "settings": RUNNING,
-    "migrate": RUNNING,
-    "shards": RUNNING,
-    "cluster": RUNNING,
-    "audit": RUNNING,
-    "backup": RUNNING,
-    "import-original": RUNNING,
-    "version": TRYING,
-}
-
-
-# The extra that a command needs, if it is not `server` or the one of a store.
-EXTRAS = {"console": "console"}
-# Its callers send tokens of their own.
-WITHOUT_TOKEN = frozenset({"console"})
-# Its options of these names are for the connection to the database of the original.
-WITH_OTHER_TLS = frozenset({"import-original"})
-# Commands of a group that are looked for at the top, and words of other job services.
-_MEANT = {
-    **{name: f"queue {name}" for name in ("stats", "create", "pause", "resume", "config", "list", "delete")},
-    "retry": "retry-failed",
-    "purge": "delete-jobs",
-    "revoke": "cancel",
-    "status": "queue stats",
-}
-
-
-class LazyCommands(typer.core.TyperGroup):
-    """The commands of `COMMANDS`."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in COMMANDS:
-            return _load(cmd_name)
-        if cmd_name in _MEANT and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {cmd_name!r}. Did you mean {_MEANT[cmd_name]!r}?")
-        near = get_close_matches(cmd_name, COMMANDS, n=1)
-        if near and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?")
-        return None
-
-
-def _load(name: str) -> Any:
-    """The command, or one in its place that says what is missing."""
-    word = name.replace("-", "_")
-    try:
-        module = import_module(f"pinlater.cli.commands.{word}")
-        found = getattr(module, "app", None) or getattr(module, word)
-    except ImportError as error:
-        found = _missing(name, error)
-    loaded: Any
-    if isinstance(found, typer.Typer):
-        loaded = typer.main.get_group(found)
-    else:
-        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        alone.command(name, context_settings=getattr(found, "context_settings", None))(found)
-        loaded = typer.main.get_command(alone)
-    for command in (loaded, *getattr(loaded, "commands", {}).values()):
-        accept_queue_option(command)
-        name_in_errors(command)
-        command.help = _in_long_lines(command.help)
-        if any(param.name == "server" for param in command.params):
-            command.params += [] if name in WITHOUT_TOKEN else token_options()
-            command.params += [] if name in WITH_OTHER_TLS else tls_options()
-        if command.callback is not None:
-            command.callback = _guarded(name, command.callback)
-    loaded.name = name
-    loaded.rich_help_panel = COMMANDS[name]
-    return loaded
-
-
-def _in_long_lines(text: str | None) -> str | None:
-    """Each paragraph of a help in one line: the parser's library would keep the line breaks of a docstring."""
-    return text and "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n"))
-
-
-def _guarded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
-    """Reports a module that turns out to be missing while the command runs like one that is missing at the start."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except ImportError as error:
-            _say_missing(name, error)
-
-    return run
-
-
-def _missing(name: str, error: ImportError) -> Callable[[], None]:
-    def unavailable() -> None:
-        _say_missing(name, error)
-
-    unavailable.__doc__ = f"Not installed: needs the extra `{EXTRAS.get(name, 'server')}`."
-    unavailable.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
-    return unavailable
-
-
-def _say_missing(name: str, error: ImportError) -> NoReturn:
-    from pinlater.extras import install_line
-    from pinlater.server.config.kinds import SHARDED
-
-    exits.show_traceback(error)
-    module = error.name or ""
-    if module.partition(".")[0] == "pinlater":
-        exits.fail(f"`pinlater {name}` can't be loaded: {error} (`pinlater --traceback {name}` shows where)", exits.BUG)
-    of_a_store = (store for store, kind in SHARDED.items() if module in kind.driver)
-    extra = EXTRAS.get(name) or next(of_a_store, "server")
-    needed = module if isinstance(error, ModuleNotFoundError) else f"more than is installed ({error})"
-    exits.fail(f"`pinlater {name}` needs {needed}: {install_line(extra)}", exits.REFUSED)
-
-
 app = typer.Typer(
-    cls=LazyCommands,
+    cls=Root,
     name="pinlater",
     no_args_is_help=True,
     rich_markup_mode="rich",

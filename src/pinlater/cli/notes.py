@@ -36,12 +36,12 @@ def warn(text: str) -> None:
     say(f"warning: {text}", warning=text)
 
 
-def say(text: str, **document: object) -> None:
-    """The lines of `text`; or `document`, in one line. On a terminal, a long line wraps between words; elsewhere it stays whole."""
+def say(text: str, *, whole: bool = False, **document: object) -> None:
+    """The lines of `text`; or `document`, in one line. On a terminal, a long line wraps between words unless it is to stay `whole`."""
     if in_json():
         sys.stderr.write(json.dumps(document) + "\n")
         return
-    columns = tables.error_columns()
+    columns = None if whole else tables.error_columns()
     lines = [part for line in text.split("\n") for part in tables.wrap_line(line, columns)]
     sys.stderr.write("\n".join(lines) + "\n")
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pinlater.cli import exits, notes
+from pinlater.cli.connection_options import CONNECTION
 from pinlater.cli.waiting import say_waiting
 from pinlater.client import AsyncClient
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
@@ -33,7 +34,12 @@ _MOMENTS = "write 2030-01-31T12:00:00Z, 2030-01-31, now, or milliseconds such as
 Server = Annotated[
     str,
     typer.Option(
-        "--server", "-s", envvar=SERVERS_VARIABLE, metavar="HOST:PORT", help="Server, or several with commas between."
+        "--server",
+        "-s",
+        envvar=SERVERS_VARIABLE,
+        metavar="HOST:PORT",
+        rich_help_panel=CONNECTION,
+        help="Server, or several with commas between.",
     ),
 ]
 
@@ -70,6 +76,7 @@ TimeoutSeconds = Annotated[
         "--timeout",
         parser=timeout_s,
         metavar="DURATION",
+        rich_help_panel=CONNECTION,
         help="How long to wait for an answer: 500ms, 5s, 2m; without a unit in seconds.",
     ),
 ]
@@ -79,6 +86,7 @@ TimeoutAndWaitSeconds = Annotated[
         "--timeout",
         parser=timeout_s,
         metavar="DURATION",
+        rich_help_panel=CONNECTION,
         help="How long to wait for an answer, also while no server accepts connections: 500ms, 5s, 2m; without a unit in seconds.",
     ),
 ]
@@ -147,9 +155,13 @@ NewerThan = Annotated[
     str | None, typer.Option("--newer-than", metavar="SPAN", help="Only jobs enqueued since then: 90s, 5m, 2h, 1d.")
 ]
 OfGroup = Annotated[
-    str | None, typer.Option("--group", metavar="NAME", help="Only jobs in this group of failures (see `failures`).")
+    str | None,
+    typer.Option("--group", metavar="NAME", help="Only jobs in this group of failures (see `job failures`)."),
 ]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
+QueueNames = Annotated[
+    list[str] | None, typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=complete_queue)
+]
 QueueIfAny = Annotated[
     str | None,
     typer.Argument(

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from pinlater.cli.connection_options import params_of
 from pinlater.cli.options import complete_queue
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid
@@ -40,7 +39,9 @@ def accept_queue_option(command: Any) -> None:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     if not arguments or not (arguments[0].metavar or "").startswith("QUEUE"):
         return
-    command.params += params_of(_with_queue)
+    only = typer.Typer(add_completion=False)
+    only.command()(_with_queue)
+    command.params += [param for param in typer.main.get_command(only).params if param.name == _OPTION]
     parse = command.parse_args
 
     def parse_args(context: Any, args: list[str]) -> Any:
@@ -76,8 +77,8 @@ def _check(context: Any, names: Sequence[str]) -> None:
             raise typer.BadParameter(f"the name is empty; {QUEUE_NAME_RULE}", ctx=context, param_hint="QUEUE")
         if _names_job(name):
             raise typer.BadParameter(
-                f"{name} names a job, not a queue: `lookup`, `explain` and `run-now` take it as it is, "
-                "`retry-failed` and `delete-jobs` with --descriptor",
+                f"{name} names a job, not a queue: `job show`, `explain` and `run-now` take it as it is, "
+                "`job retry` and `job delete` with --descriptor",
                 ctx=context,
                 param_hint="QUEUE",
             )

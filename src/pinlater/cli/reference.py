@@ -7,14 +7,15 @@ nothing at run time imports it, and a test fails when the page is stale.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from pinlater.cli import exits
-from pinlater.cli.main import COMMANDS, app
+from pinlater.cli.connection_options import CONNECTION
+from pinlater.cli.main import app
 
 MARKER = "<!-- From here on written by `python -m pinlater.cli.reference`; do not edit. -->\n"
 
@@ -33,28 +34,39 @@ def _lines() -> Iterator[str]:
     yield ""
     root: Any = typer.main.get_command(app)
     context = typer.Context(root, info_name="pinlater")
-    for name in COMMANDS:
+    queues = root.get_command(context, "queue")
+    connection = queues.get_command(typer.Context(queues), "list").params
+    yield from ("## Connection", "", "Options of the commands that call servers.", "")
+    yield from _table([param for param in connection if getattr(param, "rich_help_panel", None) == CONNECTION])
+    for name in root.list_commands(context):
         yield from _command(f"pinlater {name}", root.get_command(context, name), level="##")
 
 
 def _command(name: str, command: Any, level: str) -> Iterator[str]:
     yield from (f"{level} {name}", "")
-    inner = getattr(command, "commands", None)
     text, _, example = (command.help or "").partition("Example:")
     yield from (" ".join(text.split()), "")
-    if inner:
-        for inner_name in inner:
-            yield from _command(f"{name} {inner_name}", inner[inner_name], level + "#")
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)
+        for inner in command.list_commands(context):
+            yield from _command(f"{name} {inner}", command.get_command(context, inner), level + "#")
         return
     arguments = [f" {_argument(param)}" for param in command.params if not _is_option(param)]
     yield from ("```", f"{name} [OPTIONS]{''.join(arguments)}", "```", "")
     options = [param for param in command.params if _is_option(param) and not param.hidden]
-    if options:
-        yield from ("| option | what it does |", "|---|---|")
-        yield from (f"| {_names(param)} | {_meaning(param)} |" for param in options)
-        yield ""
+    own = [param for param in options if param.rich_help_panel != CONNECTION]
+    if own:
+        yield from _table(own)
+    if shared := [param for param in options if param not in own]:
+        yield from (f"[Connection](#connection): {', '.join(f'`{param.opts[0]}`' for param in shared)}.", "")
     if example:
         yield from (f"Example: `{' '.join(example.split())}`", "")
+
+
+def _table(options: Sequence[Any]) -> Iterator[str]:
+    yield from ("| option | what it does |", "|---|---|")
+    yield from (f"| {_names(param)} | {_meaning(param)} |" for param in options)
+    yield ""
 
 
 def _is_option(param: Any) -> bool:

@@ -60,7 +60,7 @@ async def why_jobs_remain(seen: Sequence[Seen], settings: Settings) -> list[str]
     if not lines:
         return []
     head = f"The number has not changed for {STANDS_STILL_S:.0f} s. Jobs that remain, and why:"
-    scans = f"`pinlater scan --shard {names[0]}` lists the due jobs of the shard, with --future those that are due later, and with "
+    scans = f"`pinlater job list --shard {names[0]}` lists the due jobs of the shard, with --future those that are due later, and with "
     return [head, *lines, f"{scans}`--state in_progress` those that workers have"]
 
 
@@ -72,4 +72,4 @@ def _why(job: JobInfo, queue: Queue | None) -> str:
         facts = QueueFacts(queue.paused, queue.paused_at_ms, queue.paused_by, limit)
     reasons = known_to_store(SystemClock().now_ms(), job, facts)
     told = " ".join(reason.text for reason in reasons)
-    return told or f"It is due, and no worker has taken it yet (`pinlater explain {job.descriptor}` tells more)."
+    return told or f"It is due, and no worker has taken it yet (`pinlater job explain {job.descriptor}` tells more)."

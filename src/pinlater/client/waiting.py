@@ -1,7 +1,7 @@
 """Why a job waits: from what is known of it, its queue and its shard to an ordered list of reasons. Pure; the one place that decides this.
 
-`pinlater lookup` knows the job only; `explainJob` answers all the facts. Weakness: a server knows only the requests of workers that it gets
-itself, so `no_worker` counts on jobs that were claimed anywhere.
+`pinlater job show` knows the job only; `explainJob` answers all the facts. Weakness: a server knows only the requests of workers that it
+gets itself, so `no_worker` counts on jobs that were claimed anywhere.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _parse(stored: str) -> _Scrypt | None:
     kind, *rest = stored.split(":")
     if kind != "scrypt" or len(rest) != 5:
         raise HashMalformed(
-            "is not a password hash: `pinlater hash-password` makes one"
+            "is not a password hash: `pinlater server hash-password` makes one"
             " (64 lower-case hexadecimal digits of the original's form are possible too)"
         )
     if not all(_NUMBER.fullmatch(number) for number in rest[:3]):

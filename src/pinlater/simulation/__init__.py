@@ -1,7 +1,7 @@
 """A cluster in one process: production servers, clients and workers on a simulated clock, network and shared store.
 
-One seed is one history: the seed decides every delay and every choice, and nothing else does. `pinlater simulate` runs the cluster that an
-operator plans; `tests/simulation` runs thousands of small clusters with random faults.
+One seed is one history: the seed decides every delay and every choice, and nothing else does. `pinlater bench simulate` runs the cluster
+that an operator plans; `tests/simulation` runs thousands of small clusters with random faults.
 
 The world:
 

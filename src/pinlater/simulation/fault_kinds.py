@@ -1,4 +1,4 @@
-"""The faults that `pinlater simulate` knows, by name."""
+"""The faults that `pinlater bench simulate` knows, by name."""
 
 from __future__ import annotations
 

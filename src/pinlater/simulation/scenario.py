@@ -1,4 +1,4 @@
-"""What `pinlater simulate` simulates: a cluster, its load and its faults, as plain values. Checks them, and says what is wrong."""
+"""What `pinlater bench simulate` simulates: a cluster, its load and its faults, as plain values. Checks them, and says what is wrong."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ class Worker:
         `look_back` ago that no worker made, also before the first start of a new entry: "latest", the default, "skip" or "all". Unless it
         is "all", no further firing is enqueued while one waits for its run. With `overlap=False` none is while one waits or runs, and
         `missed` is "skip". If both the day of the month and the weekday are given, either is enough, but both must match if one of them
-        begins with `*`, as `*/2` does; `pinlater cron` shows which.
+        begins with `*`, as `*/2` does; `pinlater worker cron` shows which.
         """
 
         def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:

@@ -161,12 +161,12 @@ async def test_an_open_page_of_a_job_shows_that_it_fails_and_offers_other_comman
     await browsed.client.enqueue("watched", [b"x"])
     [job] = (await browsed.client.dequeue("watched", 1)).jobs
     async with browsed.tab(f"/jobs/{job.descriptor}") as page:
-        await expect(page.get_by_text(f"pinlater cancel {job.descriptor}")).to_be_visible()
+        await expect(page.get_by_text(f"pinlater job cancel {job.descriptor}")).to_be_visible()
         failed = Ack(job.descriptor, False, token=job.token, final=True, error_type="OSError", error_text="no disk")
         await browsed.client.ack("watched", [failed])
         await expect(page.locator("#error")).to_contain_text("no disk")
-        await expect(page.get_by_text(f"pinlater run-now {job.descriptor}")).to_be_visible()
-        await expect(page.get_by_text(f"pinlater cancel {job.descriptor}")).to_have_count(0)
+        await expect(page.get_by_text(f"pinlater job run-now {job.descriptor}")).to_be_visible()
+        await expect(page.get_by_text(f"pinlater job cancel {job.descriptor}")).to_have_count(0)
 
 
 async def test_the_copy_button_copies_the_command_beside_it(browsed: BrowsedConsole) -> None:
@@ -176,9 +176,9 @@ async def test_the_copy_button_copies_the_command_beside_it(browsed: BrowsedCons
         row = page.locator(".commands > div").filter(has_text="Explain")
         await row.get_by_role("button", name="Copy").click()
         await expect(row.get_by_role("button")).to_have_text("Copied")
-        assert await page.evaluate("navigator.clipboard.readText()") == f"pinlater explain {name}"
+        assert await page.evaluate("navigator.clipboard.readText()") == f"pinlater job explain {name}"
     async with browsed.tab(f"/jobs/{name}", script=False) as page:
-        await expect(page.get_by_text(f"pinlater explain {name}")).to_be_visible()
+        await expect(page.get_by_text(f"pinlater job explain {name}")).to_be_visible()
         await expect(page.get_by_role("button", name="Copy")).to_have_count(0)
 
 

@@ -25,9 +25,9 @@ async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, cli
         "0 ended, 4 remain",
         '"ada"',
         "Enqueued",
-        f"pinlater lookup {name}",
+        f"pinlater job show {name}",
         "No worker asks for jobs of the queue.",
-        f"pinlater explain {name}",
+        f"pinlater job explain {name}",
     ):
         assert text in page.text
     assert page.targets == [f"/jobs/{name}/{action}" for action in ("run", "priority", "cancel", "delete")]
@@ -166,7 +166,7 @@ async def test_a_job_gets_another_priority_and_is_shown_under_its_new_name(
         assert await visitor.does(f"/jobs/{name}/priority", priority="3") == f"1 job has priority 3 now: {moved}."
         assert await client.lookup([name]) == {}
         page = await visitor.page(f"/jobs/{moved}")
-        assert f"pinlater change-priority {moved} --priority 1" in page.text
+        assert f"pinlater job change-priority {moved} --priority 1" in page.text
         again = await visitor.does(f"/jobs/{moved}/priority", priority="3")
         assert again == f"The job has priority 3 already: {moved}."
 

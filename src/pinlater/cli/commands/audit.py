@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import notes, options, output
-from pinlater.cli.missing_queue import say_if_missing
+from pinlater.cli.queue_notes import say_if_missing
 from pinlater.client import AsyncClient, AuditEntry, AuditPage
 from pinlater.domain.audit import ENTRIES_A_PAGE_MAX
 from pinlater.domain.clock import SystemClock
@@ -19,10 +19,7 @@ _PAGES_MAX = 100
 
 
 def audit(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    queues: options.QueueNames = None,
     who: Annotated[
         str | None, typer.Option("--who", metavar="NAME", help="Only by this token, or 'no token' or 'admin password'.")
     ] = None,
@@ -43,7 +40,8 @@ def audit(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show who changed queues, jobs, tokens and shards, newest first: everything, or the changes of one queue.
+    """Show who changed queues, jobs, tokens and shards. The newest changes come first. With QUEUE, it shows the changes of that queue
+    only.
 
     Example: pinlater audit emails --operation pauseQueue --since 7d
     """

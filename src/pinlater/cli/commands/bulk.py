@@ -16,13 +16,6 @@ from pinlater.client.bulk import Undo, progress_in_words, state_for, undone_by, 
 from pinlater.domain.bulk import RATE_MAX, RATE_MIN
 from pinlater.domain.wording import counted
 
-app = typer.Typer(
-    name="bulk",
-    help="Change many jobs in the background: start, list, stop and undo.\n\nExample: pinlater bulk list",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-
 COMPARED_MAX, SAMPLES = 20_000, 10
 
 
@@ -34,7 +27,6 @@ class BulkActionName(str, Enum):  # noqa: UP042 - the option's words, not the en
     CANCEL = "cancel"
 
 
-@app.command()
 def start(
     queue: options.QueueName,
     action: Annotated[
@@ -80,7 +72,7 @@ def start(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Begin to retry, delete or cancel the jobs that the options choose. The servers do it in the background, also over restarts.
+    """Begin to retry, delete or cancel many jobs. The options choose the jobs. The servers do it in the background, also over restarts.
 
     `bulk list` shows how far it is and when about it ends. A job whose state has changed meanwhile stays as it is.
     `bulk undo` brings deleted jobs back for a day.
@@ -108,19 +100,15 @@ def start(
     notes.write(f"the servers {action.value} {jobs} now: `pinlater bulk list {queue}` shows how far they are")
 
 
-@app.command("list")
 def list_runs(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    queues: options.QueueNames = None,
     watch: Watch = False,
     every: Every = EVERY,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show the bulk runs of the last 30 days, the newest first: of some queues, or of all.
+    """List the bulk runs of the last 30 days, newest first. Without QUEUE, it lists those of all queues.
 
     Example: pinlater bulk list emails --watch
     """
@@ -135,7 +123,6 @@ def list_runs(
     options.ask(server, timeout, show)
 
 
-@app.command()
 def stop(
     queue: options.QueueName,
     run: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
@@ -153,7 +140,6 @@ def stop(
         notes.write("the run had ended: there was nothing to stop")
 
 
-@app.command()
 def undo(
     queue: options.QueueName,
     run: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
@@ -164,7 +150,8 @@ def undo(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Bring back the jobs that a bulk run has deleted in the last day, as they were. The servers do it in the background.
+    """Bring back the jobs that a bulk run has deleted. That is possible for a day, and the jobs are as they were. The servers do
+    it in the background.
 
     A job whose unique key another job has by now stays away; `bulk list` tells how many. Undo again once the keys are free.
 

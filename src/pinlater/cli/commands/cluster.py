@@ -21,28 +21,15 @@ from pinlater.cli.cluster_answers import (
     servers_of,
     shards_of,
 )
-from pinlater.cli.missing_queue import say_if_missing
+from pinlater.cli.queue_notes import say_if_missing
 from pinlater.client import AsyncClient, ClusterShard, FrontProcess, ShardMemory
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.slices import slice_of
 
-app = typer.Typer(
-    name="cluster",
-    help="Show which servers share the shards, and which of them owns what.\n\nExample: pinlater cluster status --server a:9010,b:9010",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-
 _NO_OWNER = "none"
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps the only command in a group of its own."""
-
-
-@app.command()
 def status(
     queue: Annotated[
         str | None,
@@ -57,10 +44,10 @@ def status(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Ask each server of --server which servers it knows, their versions and client connections, how many slices of which shards they
-    own, how often slices moved, and how many requests it forwarded to each and took from each. Shows the due jobs that servers on MySQL
-    remember, and the front processes of a server with several processes on SQLite. Warns if the servers do not agree, or if one can't
-    send calls to another. Exit code 3 if a server does not answer.
+    """Show which servers share the shards, and who owns what. Asks each server of --server which servers it knows, their versions and
+    client connections, how many slices of which shards they own, how often slices moved, and how many requests it forwarded to each and
+    took from each. Shows the due jobs that servers on MySQL remember, and the front processes of a server with several processes on
+    SQLite. Warns if the servers do not agree, or if one can't send calls to another. Exit code 3 if a server does not answer.
 
     Example: pinlater cluster status emails --server a:9010,b:9010
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pinlater.cli import exits, notes, options, output
-from pinlater.cli.missing_queue import say_missing
+from pinlater.cli.queue_notes import say_missing
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
@@ -18,33 +18,6 @@ from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
 from pinlater.domain.queue import check_queue_name
 from pinlater.domain.servers import DELETES_QUEUES
-
-# Words of other job services.
-_MEANT = {
-    **dict.fromkeys(("purge", "clear", "empty", "drain"), "delete-jobs"),
-    **dict.fromkeys(("status", "show", "info", "count"), "queue stats"),
-    **dict.fromkeys(("rm", "remove", "drop"), "queue delete"),
-    **dict.fromkeys(("set", "limit"), "queue config"),
-    "retry": "retry-failed",
-}
-
-
-class _Commands(typer.core.TyperGroup):
-    """The commands of the group."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _MEANT and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {cmd_name!r}. Did you mean {_MEANT[cmd_name]!r}?")
-        return super().get_command(ctx, cmd_name)
-
-
-app = typer.Typer(
-    cls=_Commands,
-    name="queue",
-    help="Create, list, delete, pause and configure queues.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
 
 Names = Annotated[
     list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
@@ -62,7 +35,6 @@ DEFAULTS_OF_TASKS = (
 SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
 
 
-@app.command()
 def create(
     names: Names,
     server: options.Server = options.SERVER,
@@ -84,7 +56,6 @@ def create(
     _for_each(names, server, timeout, json, make, words=("created", "exists"))
 
 
-@app.command()
 def delete(
     name: options.QueueName,
     password_stdin: Annotated[
@@ -160,7 +131,6 @@ def _password(*, from_stdin: bool) -> str:
     return password
 
 
-@app.command("list")
 def list_queues(
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -179,19 +149,15 @@ def list_queues(
         output.print_lines([_NO_QUEUES])
 
 
-@app.command()
 def stats(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
-    ] = None,
+    names: options.QueueNames = None,
     watch: Watch = False,
     every: Every = EVERY,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues.
+    """Show counts by state, rates, and the wait of due jobs. The wait is that of the oldest due job. Without QUEUE, it shows all queues.
 
     Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both. `waiting` is the number of dequeues that
     wait for a job, at all servers of the shards. --watch --json prints one line each time.
@@ -257,7 +223,6 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
     }
 
 
-@app.command()
 def pause(
     names: Names,
     server: options.Server = options.SERVER,
@@ -276,7 +241,6 @@ def pause(
     _for_each(names, server, timeout, json, act)
 
 
-@app.command()
 def resume(
     names: Names,
     server: options.Server = options.SERVER,
@@ -336,7 +300,6 @@ async def _tell_if_a_shard_is_unreachable(client: AsyncClient, names: Sequence[s
         notes.note("a shard is unreachable (/readyz of the server names it); it gets the change when it is back")
 
 
-@app.command()
 def config(
     name: options.QueueName,
     max_jobs_per_second: Annotated[

@@ -91,7 +91,7 @@ def serve(
     stop_with_stdin: StopWithStdin = False,
     control_channel: ControlChannelNumber = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is in flight and end with status 0.
+    """Run a server until SIGTERM or SIGINT. It finishes what is in flight, and ends with status 0.
 
     Example: pinlater serve --store sqlite:pinlater.db --thrift-port 9010 --http-port 9999
     """

@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     from pinlater.server.config.shard_entry import ConfiguredShard
     from pinlater.server.storage.offline import Look
 
-app = typer.Typer(
-    name="shards",
-    help="List shards, show their status, drain one and remove it.\n\nExample: pinlater shards list --shards shards.json",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The shard's name (1, or s1 as in descriptors), or its key in the file.")
 ]
@@ -57,11 +50,10 @@ _QUEUES_NAMED_MAX = 5
 _SLACK_MS = 2_000
 
 
-@app.command("list")
 def list_shards(
     config: ConfigFile = None, store: Store = None, shards: ShardFile = None, json: options.Json = False
 ) -> None:
-    """List the shards that the settings or the shard file name, also those that are marked as lost. Asks no database.
+    """List the shards of the settings or of the shard file. Shows those that are marked as lost, too. Asks no database.
 
     Example: pinlater shards list --shards shards.json
     """
@@ -77,7 +69,6 @@ def list_shards(
     output.print_table(["shard", "key", "address", "dequeue only"], rows)
 
 
-@app.command()
 def status(
     context: typer.Context,
     config: ConfigFile = None,
@@ -103,8 +94,8 @@ def status(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show for each shard whether it answers, its schema, its servers, its jobs and its size, which promise its database does not keep, and
-    whether the server at --server uses it. The answer of a server that uses other shards does not count.
+    """Show whether each shard answers, and what it holds. Shows its schema, its servers, its jobs and its size, which promise its
+    database does not keep, and whether the server at --server uses it. The answer of a server that uses other shards does not count.
 
     Example: pinlater shards status --shards shards.json --server 127.0.0.1:9010 --json
     """
@@ -153,7 +144,6 @@ def _configured_http(loaded: Loaded) -> str | None:
     return f"{host}:{settings.port}"
 
 
-@app.command()
 def drain(
     name: Name,
     config: ConfigFile = None,
@@ -172,8 +162,8 @@ def drain(
     ] = True,
     json: options.Json = False,
 ) -> None:
-    """Write dequeueOnly into the shard file: the shard gets no new jobs, and workers finish its jobs. Then `remove` removes it. If the
-    number of live jobs stands still, some of them are named, with the reason. Refused if the shard does not answer.
+    """Give a shard no new jobs, while workers finish its jobs. Writes dequeueOnly into the shard file. Afterwards `remove` removes the
+    shard. If the number of live jobs stands still, some of them are named, with the reason. Refused if the shard does not answer.
 
     Example: pinlater shards drain 3 --shards shards.json --no-wait
     """
@@ -256,7 +246,6 @@ def _say_drained(name: str, chosen: Sequence[ConfiguredShard], seen: Sequence[Se
         output.print_text([f"{name} drains; {_left(seen)}"])
 
 
-@app.command()
 def remove(
     name: Name,
     config: ConfigFile = None,
@@ -277,7 +266,7 @@ def remove(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Remove a drained shard from the shard file, if it holds no live jobs and no unique keys for a time. Its finished jobs cannot be
+    """Remove a drained shard from the shard file. Refused while it holds live jobs or unique keys for a time. Its finished jobs cannot be
     looked up afterwards. With --lost, the entry stays and is marked; a new shard needs another name.
 
     Example: pinlater shards remove 3 --shards shards.json

@@ -23,13 +23,6 @@ from pinlater.server.access.quotas import OwnQuota
 from pinlater.server.access.tokens import Token, change_tokens, check_name, parse_tokens
 from pinlater.server.config.file_authors import note_author
 
-app = typer.Typer(
-    name="token",
-    help="Create, list, limit and revoke the tokens of callers.\n\nExample: pinlater token create billing --role produce --queue 'mail*'",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-
 _NAMED_MAX = 10
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What lists, logs and refusals call the token.")]
 TokensFile = Annotated[
@@ -72,7 +65,6 @@ SpeaksForOthers = Annotated[
 ]
 
 
-@app.command()
 def create(
     name: Name,
     role: Roles,
@@ -119,9 +111,8 @@ def create(
         output.print_text([f"token {name} is in {path}, and its secret in {output_file}"])
 
 
-@app.command("list")
 def list_tokens(tokens: TokensFile = None, config: ConfigFile = None, json: options.Json = False) -> None:
-    """List the tokens, and when servers on this machine last took each (to the minute): `unknown` if none has noted any use.
+    """List the tokens, and when each was last used. Servers on this machine note the use, to the minute: `unknown` if none has noted any.
 
     Example: pinlater token list --tokens tokens.json
     """
@@ -146,7 +137,6 @@ def list_tokens(tokens: TokensFile = None, config: ConfigFile = None, json: opti
     output.print_blocks(["name", "roles", "queues", "quota", "created", "expires", "last used"], rows)
 
 
-@app.command()
 def limit(
     name: Name,
     max_connections: MaxConnections = None,
@@ -156,7 +146,7 @@ def limit(
     config: ConfigFile = None,
     json: options.Json = False,
 ) -> None:
-    """Change the quota of a token; what is not given stays. Servers apply it within a second, and end nothing that is under way.
+    """Change the quota of a token. What is not given stays. Servers apply it within a second, and end nothing that is under way.
 
     Example: pinlater token limit billing --max-polls 200 --max-bytes-in-flight 64MiB --tokens tokens.json
     """
@@ -179,7 +169,6 @@ def limit(
         output.print_lines([f"quota of {name}: {shown_quota(quota)}"])
 
 
-@app.command()
 def revoke(name: Name, tokens: TokensFile = None, config: ConfigFile = None, json: options.Json = False) -> None:
     """Remove a token. Servers refuse it within a second, also on open connections.
 

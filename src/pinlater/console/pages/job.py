@@ -170,13 +170,13 @@ def priority_of(job: JobItem) -> int | None:
 def commands(job: JobItem) -> dict[str, str]:
     """For a shell, by what they do."""
     name = shlex.quote(job.descriptor)
-    found = {"Look up": f"pinlater lookup {name} --body"}
+    found = {"Look up": f"pinlater job show {name} --body"}
     if job.state in ("pending", "in_progress"):
-        found["Explain"] = f"pinlater explain {name}"
+        found["Explain"] = f"pinlater job explain {name}"
     if job.state in ("pending", "failed"):
-        found["Run now"] = f"pinlater run-now {name}"
+        found["Run now"] = f"pinlater job run-now {name}"
         other = 2 if priority_of(job) == 1 else 1
-        found["Change priority"] = f"pinlater change-priority {name} --priority {other}"
+        found["Change priority"] = f"pinlater job change-priority {name} --priority {other}"
     if job.state in ("pending", "in_progress"):
-        found["Cancel"] = f"pinlater cancel {name}"
+        found["Cancel"] = f"pinlater job cancel {name}"
     return found

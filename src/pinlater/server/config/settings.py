@@ -85,7 +85,7 @@ class Settings:
     advertised_host: str | None = None
     """Name of this server in the claims it hands out; not set: the machine's host name."""
     admin_password_hash: str | None = field(default=None, metadata={"secret": True})
-    """Hash of the password that deleteQueue asks for (`pinlater hash-password` makes one). Not set: every password is refused."""
+    """Hash of the password that deleteQueue asks for (`pinlater server hash-password` makes one). Not set: every password is refused."""
     queue_limits_file: Path | None = None
     """Rate limits of queues (JSON), looked at again every 10 s. Not set: only the limits kept in the store hold."""
     server_set_file: Path | None = None

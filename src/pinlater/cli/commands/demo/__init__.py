@@ -94,7 +94,8 @@ def demo(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Watch a service run some thousand jobs, a few of which fail and are retried, then look at them in the dashboard.
+    """Watch a service run some thousand jobs. A few of them fail and are retried. Then look at them in the dashboard. Leaves nothing
+    behind.
 
     Leaves nothing behind.
 

@@ -1,0 +1,148 @@
+"""`pinlater worker list`: who asks for jobs and who holds some, by what workers call themselves (their source)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.cli import options, output
+from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
+from pinlater.client import AsyncClient, JobState
+from pinlater.client.errors import UnknownMethod
+from pinlater.client.worker_judgement import SLOW_MS, in_hand_of, now_of, usual_run_ms, workers_of
+from pinlater.client.worker_replies import worker_replies
+from pinlater.client.workers import JobInHand, KnownWorker, WorkersFound
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.history import HOUR_MS, QUEUES_MAX, TEN_MINUTES_S
+
+_PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
+_PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not tell servers what it is
+
+
+def list_workers(
+    queues: options.QueueNames = None,
+    watch: Watch = False,
+    every: Every = EVERY,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """List workers, those in trouble first. Stuck workers come before silent ones (no longer heard, although they hold jobs or lost
+    some), and these before slow ones, each with the reason.
+
+    Asks the servers of --server, and by them the others of the shards, which workers they heard in the last 15 minutes, what became of
+    their claims in the last hour, and which wait in a long poll.
+
+    --watch --json prints one line each time.
+
+    Example: pinlater worker list emails --server a:9010,b:9010
+    """
+    every_ms = interval_ms(watch, every)
+
+    async def show(client: AsyncClient) -> None:
+        await show_answers(
+            lambda: _find(client, queues or [], timeout), lambda found: _print(found, json, in_one_line=watch), every_ms
+        )
+
+    options.ask(server, timeout, show)
+
+
+async def _find(client: AsyncClient, queues: Sequence[str], timeout_s: float) -> WorkersFound:
+    replies = await worker_replies(client, timeout_s)
+    now_ms = now_of(replies) or SystemClock().now_ms()
+    jobs, gaps = await _in_hand(client, queues, now_ms)
+    return workers_of(replies, jobs, await _usual_ms(client, jobs, now_ms), queues, gaps)
+
+
+async def _in_hand(client: AsyncClient, queues: Sequence[str], now_ms: int) -> tuple[list[JobInHand], list[str]]:
+    """Jobs in hand, and what is not known of them."""
+    jobs: list[JobInHand] = []
+    incomplete = cut = False
+    for stats in await client.queue_stats(*queues):
+        incomplete |= stats.incomplete
+        after, looked_at = "0", 0
+        while stats.total("in_progress") and after != "-1" and looked_at < _JOBS_MAX:
+            page = await client.scan(
+                stats.queue, JobState.IN_PROGRESS, limit=_PAGE_JOBS, continuation=after, paged=True
+            )
+            jobs += in_hand_of(stats.queue, page.jobs, now_ms)
+            incomplete |= page.incomplete
+            looked_at += len(page.jobs)
+            after = page.continuation
+        cut |= after not in ("0", "-1")
+    gaps = ["a shard is unreachable, and its jobs are not counted"] if incomplete else []
+    return jobs, [*gaps, "more jobs are held than one look counts"] if cut else gaps
+
+
+async def _usual_ms(client: AsyncClient, jobs: Sequence[JobInHand], now_ms: int) -> dict[str, int]:
+    """Of the queues in which a job may run too long."""
+    queues = sorted({job.queue for job in jobs if job.for_ms >= SLOW_MS})[:QUEUES_MAX]
+    if not queues:
+        return {}
+    try:
+        found = await client.queue_history(*queues, from_ms=now_ms - HOUR_MS, step_s=TEN_MINUTES_S)
+    except UnknownMethod:
+        return {}
+    return usual_run_ms(found.queues)
+
+
+def _print(found: WorkersFound, as_json: bool, *, in_one_line: bool) -> None:
+    if as_json:
+        listed = [_as_json(worker) for worker in found.workers]
+        data = {
+            "workers": listed,
+            "incomplete": bool(found.gaps),
+            "gaps": list(found.gaps),
+            "counted_ms": found.counted_ms,
+        }
+        output.print_json(data, in_one_line=in_one_line)
+        return
+    columns = ["worker", "state", "version", "queues", "holds", "waits", "heard", "lost", "why"]
+    rows = [_row(worker) for worker in found.workers]
+    output.print_blocks(
+        columns, rows, "worker ", without_rows="no worker holds a job, waits for one, or was heard lately"
+    )
+    if found.gaps:
+        output.warn_incomplete("; ".join(found.gaps))
+
+
+def _row(worker: KnownWorker) -> output.Row:
+    return (
+        worker.source,
+        None if not worker.reasons else worker.trouble.value,
+        [version or _PLAIN_CLIENT for version in worker.versions] or None,
+        list(worker.queues),
+        worker.held,
+        sum(worker.waits.values()),
+        output.age(worker.heard_ms),
+        worker.timed_out,
+        ". ".join(worker.reasons) or None,
+    )
+
+
+def _as_json(worker: KnownWorker) -> dict[str, Any]:
+    return {
+        "worker": worker.source,
+        "trouble": worker.trouble.value,
+        "reasons": list(worker.reasons),
+        "queues": list(worker.queues),
+        "holds": dict(worker.holds),
+        "waits": dict(worker.waits),
+        "heard_ms": worker.heard_ms,
+        "handed_out": worker.handed_out,
+        "timed_out": worker.timed_out,
+        "late": worker.late,
+        "lost": [claim._asdict() for claim in worker.lost],
+        "longest": None if worker.longest is None else worker.longest._asdict(),
+        "next_end": None if worker.next_end is None else worker.next_end._asdict(),
+        "processes": [
+            {
+                "process": status.process,
+                **({} if status.info is None else status.info._asdict()),
+                "heard_ms": status.heard_ms,
+                "said_ms": status.said_ms,
+                "handed_out": status.handed_out,
+            }
+            for status in worker.processes
+        ],
+    }
