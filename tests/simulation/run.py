@@ -397,11 +397,12 @@ class SimulationRun:
     async def _wake(self) -> None:
         """A dequeue that waits at some server learns of a job that is enqueued at some server.
 
-        Not on a connection that is half open and was not used since: its client notices that only when the poll should have ended.
+        Not on a connection that is half open and was not used since: its client notices that only when the poll should have ended. A
+        message that the network still holds back may end a connection between two servers; a dequeue that fails by this is made again.
         """
         end_half_open(self.network)
         waiter, producer = self._workers[0], self._admin
-        claiming = waiter.start(waiter.claim(QUEUE, 1, 20_000))
+        claiming = waiter.start(waiter.claim_until_answered(QUEUE, 1, 20_000))
         await asyncio.sleep(0.2)
         await self._done(producer.start(producer.enqueue(QUEUE, "wake", 1)))
         enqueued_s = self.timeline.now_s

@@ -63,6 +63,11 @@ def test_slices_exchanged_at_any_time_break_no_promise(scale: str, seeds: int, m
     assert exchanges > seeds
 
 
+def test_a_dequeue_that_fails_with_the_connection_between_two_servers_is_not_taken_for_one_that_was_not_woken() -> None:
+    """The network holds an answer back until the last dequeue of this history waits."""
+    assert not simulate(6_000_820, SMALL).broken
+
+
 def test_two_runs_of_a_seed_give_the_same_history_byte_for_byte() -> None:
     for seed in range(20):
         assert simulate(seed, SMALL).told == simulate(seed, SMALL).told

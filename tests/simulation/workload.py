@@ -135,6 +135,12 @@ class Process(ClientProcess):
         self.trace.answer(call, jobs=[[job.descriptor, job.token, job.body.decode()] for job in jobs])
         return jobs
 
+    async def claim_until_answered(self, queue: str, limit: int, wait_ms: int) -> Sequence[ClaimedJob]:
+        """A dequeue, made again as long as it fails."""
+        while (jobs := await self.claim(queue, limit, wait_ms)) is None:
+            await asyncio.sleep(0.05)
+        return jobs
+
     async def _handle(self, job: ClaimedJob) -> None:
         load, roll = self.load, self.dice.random()
         timeout_s = load.claim_timeout_ms / 1000

@@ -9,8 +9,9 @@ import pytest
 
 from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
-from pinlater.server.storage.commands import CountJobs, FinishJobs, ListFailures
+from pinlater.server.storage.commands import ConfigureQueue, CountJobs, FinishJobs, ListFailures, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.values import JobAck, JobKey
 from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench
 
@@ -142,6 +143,28 @@ async def test_a_store_that_could_not_even_be_read_goes_on_when_it_can(bench: Be
     await bench.insert(2)
     assert await bench.pending() == 6
     assert len(await bench.claim(10)) == 6
+
+
+async def test_reads_that_fail_one_after_the_other_leave_no_counter_out(bench: Bench) -> None:
+    """A look at the whole file that ends halfway loses queues which the transaction did not change."""
+    await bench.insert(5)
+    failing = ["COMMIT", sql("load_queue"), sql("load_counters")]
+
+    def fails(text: str) -> sqlite3.Error | None:
+        if not failing or text != failing[0]:
+            return None
+        del failing[0]
+        return disk_error()
+
+    await bench.shard.submit(create_queues(["other"], NOW))
+    bench.disk.fails = fails
+    for queue in ("other", QUEUE):
+        with pytest.raises(ShardConnectionFailed):
+            await bench.shard.submit(ConfigureQueue(queue, paused=True))
+    assert not failing
+    await bench.insert()
+    assert len(await bench.claim(10)) == 6
+    assert await bench.pending() == 0
 
 
 async def test_damage_is_the_worlds_fault(bench: Bench) -> None:

@@ -502,13 +502,17 @@ class Writer:
                 self._unbegun.append(cast("_BatchCall", call))
 
     def _roll_back(self) -> None:
-        """Takes back file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
+        """Takes back file and memory. If even reading fails, the next transaction begins with another try, or fails with it.
+
+        After such a failure memory may lack any queue or counter, also of queues that this transaction did not change.
+        """
+        reload = self._queue_cache.reload if self._stale else self._queue_cache.reload_changed
         self._stale = True
         self._looked_at = -math.inf
         try:
             if self._connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
-            self._queue_cache.reload_changed(self._cursor.execute)
+            reload(self._cursor.execute)
             self._stale = False
         except sqlite3.Error as error:
             logger.error("store %s: can't be read after a rollback: %s", self._path, error)  # noqa: TRY400 no stack needed
