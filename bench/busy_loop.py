@@ -21,11 +21,11 @@ from bench.load import percentiles_ms
 from bench.results import RowResult, median_of
 from bench.sqlite_stores import SqliteStore
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import Holder, NewJob
+from pinlater.domain.job import Holder
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
 from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
+from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey, NewJob
 
 TASKS = 64
 

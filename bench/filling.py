@@ -8,10 +8,19 @@ from contextlib import asynccontextmanager
 from bench.benchmark_run import BODY, QUEUE
 from pinlater.domain.clock import Clock
 from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import Holder, NewJob
+from pinlater.domain.job import Holder
 from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, create_queues
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobAck, JobKey
+from pinlater.server.storage.values import (
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobKey,
+    NewJob,
+)
 
 CHUNK = 5_000
 _HOLDER = Holder("bench:0:0:bench:0", "bench", "bench")

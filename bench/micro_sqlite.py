@@ -17,11 +17,11 @@ import uvloop
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import Holder, NewJob
+from pinlater.domain.job import Holder
 from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest, JobAck, JobKey
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest, JobAck, JobKey, NewJob
 
 BODY = b"x" * 100
 

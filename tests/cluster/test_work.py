@@ -6,13 +6,13 @@ import asyncio
 from random import Random
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import Holder, NewJob
+from pinlater.domain.job import Holder
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.ownership.work import SliceWork
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.sqlite.memory import MemoryShard
-from pinlater.server.storage.values import ClaimCall, Claimed, InsertRequest
+from pinlater.server.storage.values import ClaimCall, Claimed, InsertRequest, NewJob
 from tests.sharding.faulty import FaultyShard
 
 

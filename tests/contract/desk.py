@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack, cast
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import PriorityCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.commands import (
@@ -35,6 +35,7 @@ from pinlater.server.storage.commands import (
     ScanJobs,
 )
 from pinlater.server.storage.interface import Shard, SharedShard
+from pinlater.server.storage.options import NONE, Options
 from pinlater.server.storage.values import (
     Acked,
     ClaimCall,
@@ -46,6 +47,7 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
+    NewJob,
     Page,
     PageRow,
     Purge,
@@ -139,17 +141,15 @@ class Desk:
         claim_timeout_ms: int | None = None,
         expires_in_ms: int | None = None,
     ) -> NewJob:
+        expires_ms = None if expires_in_ms is None else self.now + expires_in_ms
+        options = Options(status, headers, unique, claim_timeout_ms, expires_ms)
         return NewJob(
             id=self._ids.make(1)[0],
             body=body,
             priority=priority,
             run_after_ms=self.now + delay_ms if run_after_ms is None else run_after_ms,
             attempts_allowed=attempts,
-            custom_status=status,
-            headers=headers,
-            unique=unique,
-            claim_timeout_ms=claim_timeout_ms,
-            expires_at_ms=None if expires_in_ms is None else self.now + expires_in_ms,
+            options=None if options == NONE else options,
         )
 
     async def request(self, request: InsertRequest) -> Inserted | PinLaterError:

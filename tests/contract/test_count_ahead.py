@@ -7,9 +7,8 @@ import random
 import pytest
 
 from pinlater.domain.errors import QueueNotFound
-from pinlater.domain.job import NewJob
 from pinlater.server.storage.commands import CountAhead
-from pinlater.server.storage.values import Place
+from pinlater.server.storage.values import NewJob, Place
 from tests.contract.desk import ALL, QUEUE, Desk
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import JobState, NewJob
+from pinlater.domain.job import JobState
 from pinlater.server.storage.commands import DeleteJobs, DeleteQueues
-from pinlater.server.storage.values import JobCheckpoint, JobKey
+from pinlater.server.storage.options import Options
+from pinlater.server.storage.values import JobCheckpoint, JobKey, NewJob
 from tests.contract.desk import QUEUE, Desk, unique
 
 pytestmark = pytest.mark.differs("character sets, escapes, and numbers and texts in JSON and in scripts")
@@ -147,20 +148,17 @@ async def test_names_that_no_queue_has_find_nothing(desk: Desk, name: str) -> No
 
 
 async def test_a_job_with_everything_set_comes_back_as_it_was(desk: Desk) -> None:
+    headers = {"": "empty name", "traceparent": "00-1-2-01"}
     new = NewJob(
         id=desk.job().id,
         body=b"\x00",
         priority=3,
         run_after_ms=desk.now - 1,
         attempts_allowed=3,
-        custom_status="s",
-        headers={"": "empty name", "traceparent": "00-1-2-01"},
-        unique=unique("k"),
-        claim_timeout_ms=1,
-        expires_at_ms=desk.now + 1,
+        options=Options("s", headers, unique("k"), timeout_ms=1, expires_ms=desk.now + 1),
     )
     await desk.insert(new)
 
     job = await desk.look(JobKey(QUEUE, 3, new.id))
     assert (job.body, job.run_after_ms, job.attempts_allowed) == (b"\x00", desk.now - 1, 3)
-    assert (job.custom_status, job.headers, job.unique_key) == ("s", new.headers, "k")
+    assert (job.custom_status, job.headers, job.unique_key) == ("s", headers, "k")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from pinlater.domain.errors import QueueFull
-from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.domain.job import UniqueScope
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.commands import CountJobs
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, NewJob
 from tests.contract.desk import QUEUE, Desk, unique
 
 pytestmark = pytest.mark.differs("plans for statements with long lists, and long answers of scripts")

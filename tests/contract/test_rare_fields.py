@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.job import NewJob
 from pinlater.server.storage.commands import DeleteWithCopies, RestoreJobs
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import CopiesOf, JobKey, RestoreOrder
 from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import QUEUE, Desk, unique
 
 RARE: dict[str, Any] = {
-    "custom_status": "a word",
+    "status": "a word",
     "headers": {"name": "value"},
     "unique": unique("key"),
-    "claim_timeout_ms": 5_000,
-    "expires_at_ms": 2**50,
+    "timeout_ms": 5_000,
+    "expires_ms": 2**50,
 }
 RUN = CopiesOf("0123456789abcdef", 1_000)
 
@@ -28,7 +28,7 @@ def shown(job: JobInfo) -> tuple[object, ...]:
 
 async def put(desk: Desk, field: str | None) -> JobKey:
     new = desk.job()
-    await desk.insert(new if field is None else new._replace(**{field: RARE[field]}))
+    await desk.insert(new if field is None else new._replace(options=Options(**{field: RARE[field]})))
     return JobKey(QUEUE, new.priority, new.id)
 
 
@@ -41,7 +41,7 @@ async def undo_of_a_delete(desk: Desk, key: JobKey) -> None:
 
 
 def test_every_field_that_few_jobs_have_is_tried() -> None:
-    assert set(RARE) == set(NewJob._field_defaults)
+    assert set(RARE) == set(Options.__struct_fields__)
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["kept", "brought back"])
@@ -54,7 +54,7 @@ async def test_a_job_keeps_the_one_rare_field_that_it_has(desk: Desk, field: str
     of_plain, held = await desk.claim(2)
     assert (of_plain.key, held.key) == (plain, key)
     deadlines_ms = [each.job.claim_deadline_ms for each in (of_plain, held)]
-    if field == "claim_timeout_ms":
+    if field == "timeout_ms":
         assert deadlines_ms == [desk.now + 60_000, desk.now + 5_000]
     else:
         assert is_shown

@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
-from pinlater.domain.job import Holder, NewJob
+from pinlater.domain.job import Holder
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.shards import ClaimRequest
@@ -22,7 +22,16 @@ from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.table import Table, entry_of
-from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimOrder, ClaimRef, Inserted, InsertRequest
+from pinlater.server.storage.values import (
+    Acked,
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    NewJob,
+)
 from tests.assembly import open_core
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import NewJob
 from pinlater.server.dispatch.wakeups import Wakeups
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import InsertRequest, NewJob
 
 NOW_MS = 1_000_000
 DUE, LATER = NewJob(1, b"due", 1, NOW_MS, 1), NewJob(2, b"later", 1, NOW_MS + 60_000, 1)

@@ -13,6 +13,7 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.server.cluster.forwarding import forwarding as forwarding_module
 from pinlater.server.cluster.forwarding import handshake, incoming_connection, messages, peer_listener
 from pinlater.server.cluster.forwarding.forward_lane import NotSent
@@ -20,7 +21,8 @@ from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.link.messages import Part, PartAnswer, frame, part_answers_of
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.values import NO_END_MS, Inserted
+from pinlater.server.storage.options import Options
+from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest, NewJob
 from tests.forwarding.two_servers import (
     SECRET,
     Asker,
@@ -505,6 +507,22 @@ async def test_servers_of_one_supervisor_use_a_unix_socket_and_others_tcp(owner:
             connection.abort()
         await forwarding.close()
         await until(lambda: not owner.listener.connections)
+
+
+@pytest.mark.parametrize("version", range(messages.OLDEST_VERSION, messages.VERSION + 1))
+async def test_the_owner_gets_jobs_as_they_are_in_each_version(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr(handshake, "VERSION", version)
+    asker = Asker()
+    await asker.connect(owner)
+    unique = UniqueKey("key", UniqueScope.TIME, 9)
+    options = [None, Options("s"), Options("s", {"a": "b"}, unique, timeout_ms=5, expires_ms=7)]
+    sent = InsertRequest("emails", [NewJob(1, b"x", 1, 5, 3, each) for each in options], "key", b"\xff", max_backlog=4)
+    await asker.insert(sent)
+    [(_, _, received)] = owner.asked
+    assert received == [sent]
+    asker.link.abort()
 
 
 async def test_the_name_of_a_server_is_looked_up_for_each_connection(

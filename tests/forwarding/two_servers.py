@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Raw
 
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import HandedOutJob, Holder, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, UniqueKey, UniqueScope
 from pinlater.server.cluster.forwarding import handshake
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind, Told
@@ -20,7 +20,8 @@ from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims, Lost
 from pinlater.server.link.messages import LENGTH_BYTES, encoded, frame
 from pinlater.server.sharding.shards import ClaimRequest
-from pinlater.server.storage.values import ClaimCall, Claimed, Inserted, InsertRequest
+from pinlater.server.storage.options import Options
+from pinlater.server.storage.values import ClaimCall, Claimed, Inserted, InsertRequest, NewJob
 
 SECRET = b"the secret of shard 1"
 
@@ -116,7 +117,7 @@ class Asker:
 
 
 def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertRequest:
-    job = NewJob(job_id, body, 1, 5, 3, "", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9), None, None)
+    job = NewJob(job_id, body, 1, 5, 3, Options("", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9)))
     return InsertRequest(queue, [job], "key", b"\x00\xff", max_backlog=4)
 
 

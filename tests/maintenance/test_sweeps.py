@@ -11,10 +11,11 @@ import pytest_asyncio
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
-from pinlater.domain.job import Holder, JobState, NewJob
+from pinlater.domain.job import Holder, JobState
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.commands import ClaimJobs, FinishJobs, InsertJobs, ScanJobs, TimeOutClaims
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
 from pinlater.server.storage.values import (
@@ -23,6 +24,7 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobAck,
     JobKey,
+    NewJob,
     Page,
     PageRow,
     raise_error,
@@ -45,10 +47,9 @@ class Fixture:
         self.close = core.close
         *_, self._lanes = core.shards
 
-    async def insert(self, count: int, **more: int) -> list[int]:
+    async def insert(self, count: int, attempts_allowed: int = 2, options: Options | None = None) -> list[int]:
         now = self.clock.now_ms()
-        fields = {"attempts_allowed": 2, **more}
-        jobs = [NewJob(job_id, b"x", 1, now, **fields) for job_id in self._lanes.ids.make(count)]  # type: ignore[arg-type]
+        jobs = [NewJob(job_id, b"x", 1, now, attempts_allowed, options) for job_id in self._lanes.ids.make(count)]
         await self.shard.submit(InsertJobs([InsertRequest("q", jobs)], now))
         return [job.id for job in jobs]
 
@@ -92,7 +93,7 @@ async def test_a_dead_workers_thousand_jobs_come_back_in_growing_batches(store: 
 
 async def test_a_shard_that_another_server_sweeps_is_swept_here_every_half_a_minute(store: Fixture) -> None:
     """The other one may fail in a way that this one doesn't see."""
-    await store.insert(2, expires_at_ms=store.clock.now_ms() + 20_000)
+    await store.insert(2, options=Options(expires_ms=store.clock.now_ms() + 20_000))
     await store.claim(1)
     store.sweeps.swept_by_others = lambda: {store.shard.name}
 
@@ -187,7 +188,7 @@ async def test_old_keys_go_as_fast_as_they_come(store: Fixture) -> None:
 
 
 async def test_waiting_jobs_past_their_expiry_fail(store: Fixture) -> None:
-    await store.insert(3, expires_at_ms=store.clock.now_ms() + 100)
+    await store.insert(3, options=Options(expires_ms=store.clock.now_ms() + 100))
     store.clock.advance(seconds=1)
     await store.sweeps.expire_jobs()
     failed = await store.in_state(JobState.FAILED)

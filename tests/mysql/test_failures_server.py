@@ -11,10 +11,10 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
-from pinlater.domain.job import HandedOutJob, Holder, NewJob, Outcome
+from pinlater.domain.job import HandedOutJob, Holder, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
 from pinlater.server.storage.commands import CountJobs, ListFailures, LookupJobs, TimeOutClaims, create_queues
-from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
+from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey, NewJob
 from pinlater.simulation.history import HistoryRecorder, check
 from tests.databases.database import DatabaseServer
 from tests.databases.disk import SmallDisk

@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import HandedOutJob, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, JobState, UniqueKey, UniqueScope
 from pinlater.server.storage.commands import AdvanceDue, ExpireJobs, ListChangedQueues, LookupJobs, TimeOutClaims
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.ready_jobs import JOB_BYTES
 from pinlater.server.storage.mysql.shard import MysqlShard
-from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey
+from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey, NewJob
 from pinlater.wire.generated.structs import JobInfo
 from tests.contract.desk import About, Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -77,8 +77,8 @@ class ClaimHistory:
         for job in new:
             self._keys[job.id] = JobKey(QUEUE, job.priority, job.id)
             self._changing.add(job.id)
-            if job.expires_at_ms is not None:
-                self._expires_ms[job.id] = job.expires_at_ms
+            if job.options is not None and job.options.expires_ms is not None:
+                self._expires_ms[job.id] = job.options.expires_ms
         self.lines.append(f"{desk.now} put {[(job.id, job.priority, job.run_after_ms) for job in new]}")
         await desk.insert(*new)
 

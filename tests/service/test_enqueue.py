@@ -18,6 +18,8 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.server.storage.commands import FindRequests
+from pinlater.server.storage.values import Inserted, RequestRef
 from pinlater.wire.generated.structs import EnqueueRequest, Job, JobFilter, LookupRequest
 from tests.service.conftest import ServiceUnderTest
 
@@ -117,6 +119,22 @@ def test_every_field_of_a_job_is_tried_as_the_one_difference() -> None:
     """A unique key's scope and time are nothing without the key."""
     fields = set(Job.__struct_fields__) - {"body", "unique_scope", "unique_for_ms"}
     assert fields == set(STATED)
+
+
+async def test_a_request_has_the_fingerprint_that_servers_of_other_versions_compute(world: ServiceUnderTest) -> None:
+    """While servers are upgraded, a client that asks again may reach one of either version."""
+    jobs = [
+        Job(b"a"),
+        Job(b"b", 2, 5, 3, "s"),
+        Job(b"c", headers={"b": "2", "a": "1", "traceparent": "t"}),
+        Job(b"d", unique_key="k", unique_scope=2, unique_for_ms=9, claim_timeout_ms=5, expires_at_ms=7),
+    ]
+    await world.service.enqueuing.enqueue(EnqueueRequest("q", jobs, request_key="k"))
+    [shard] = world.service.shards
+    request = RequestRef("q", "k", bytes.fromhex("08aaa2fdb4d5d1def1f50f5c0104ba82"))
+    [answer] = await shard.store.submit(FindRequests([request], world.clock.now_ms()))
+    assert isinstance(answer, Inserted)
+    assert answer.repeated
 
 
 async def test_a_request_key_with_other_content_is_an_error(world: ServiceUnderTest) -> None:

@@ -19,7 +19,7 @@ from pinlater.domain.failures import (
     QUEUES_MAX,
     FailureKind,
 )
-from pinlater.domain.job import Holder, NewJob
+from pinlater.domain.job import Holder
 from pinlater.server.features.failures.groups import FailureQueries
 from pinlater.server.features.history.rollup import MUTES_STEP_S
 from pinlater.server.main.core import Core
@@ -32,6 +32,7 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobAck,
     JobKey,
+    NewJob,
     SampleRange,
     StoredFailures,
     StoredSample,

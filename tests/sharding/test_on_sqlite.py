@@ -11,7 +11,7 @@ import pytest
 
 from pinlater.domain.clock import ManualClock, SystemClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
-from pinlater.domain.job import Holder, JobState, NewJob
+from pinlater.domain.job import Holder, JobState
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.reload import DesiredShard
@@ -19,7 +19,7 @@ from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.commands import InsertJobs, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import ClaimCall, Inserted, InsertRequest
+from pinlater.server.storage.values import ClaimCall, Inserted, InsertRequest, NewJob
 from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job, JobFilter
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of

@@ -11,14 +11,15 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, RequestTooOld
-from pinlater.domain.job import Holder, NewJob
+from pinlater.domain.job import Holder
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ClaimJobs, InsertJobs, create_queues
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
-from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, NewJob
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
 MIB = 1 << 20
@@ -140,7 +141,7 @@ async def test_jobs_that_claims_found_expired_are_counted_once_each() -> None:
     lanes = ShardLanes(shard, clock)
     lanes.hooks.expired = lambda queue, jobs: counted.append((queue, jobs))
     now_ms = clock.now_ms()
-    jobs = [NewJob(i, b"", 1, now_ms, 1, expires_at_ms=now_ms + 10) for i in lanes.ids.make(3)]
+    jobs = [NewJob(i, b"", 1, now_ms, 1, Options(expires_ms=now_ms + 10)) for i in lanes.ids.make(3)]
     jobs += [NewJob(i, b"x" * 30 * MIB, 1, now_ms, 1) for i in lanes.ids.make(4)]
     await asyncio.gather(*[lanes.insert.submit(InsertRequest("q", [job])) for job in jobs])
     clock.advance(ms=20)
@@ -153,7 +154,7 @@ async def test_jobs_that_claims_found_expired_are_counted_once_each() -> None:
 @on_shards(shards=("1",))
 async def test_jobs_that_a_claim_found_expired_are_in_the_queue_s_metrics(server: ShardedServer) -> None:
     now_ms = server.clock.now_ms()
-    job = NewJob(1, b"", 1, now_ms, 1, expires_at_ms=now_ms + 10)
+    job = NewJob(1, b"", 1, now_ms, 1, Options(expires_ms=now_ms + 10))
     await server.store("1").within.submit(InsertJobs([InsertRequest("q", [job])], now_ms))
     server.clock.advance(ms=20)
     assert not (await server.dequeue()).jobs

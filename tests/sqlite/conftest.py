@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from pinlater.domain.job import HandedOutJob, Holder, NewJob
+from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.storage.commands import ClaimJobs, CountJobs, FinishJobs, InsertJobs, create_queues
 from pinlater.server.storage.sqlite import shard as shard_module
 from pinlater.server.storage.sqlite.connection import connect
@@ -28,6 +28,7 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobAck,
     JobKey,
+    NewJob,
 )
 
 NOW = 1_767_225_600_000

@@ -17,6 +17,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import UniqueKey
 from pinlater.server.storage.commands import ClaimJobs, DeleteJobs, InsertJobs, create_queues
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest
 from tests.contract.store_calls import traced_statements
@@ -88,7 +89,8 @@ async def test_a_claim_of_an_empty_queue_asks_sqlite_nothing(bench: Bench, histo
         case "deleted":
             await bench.shard.submit(DeleteJobs(await bench.insert(3)))
         case "expired":
-            jobs = [job._replace(expires_at_ms=NOW - 1, unique=UniqueKey("key")) for job in bench.jobs(1)]
+            options = Options(unique=UniqueKey("key"), expires_ms=NOW - 1)
+            jobs = [job._replace(options=options) for job in bench.jobs(1)]
             await bench.shard.submit(InsertJobs([InsertRequest(QUEUE, jobs)], NOW))
             assert await bench.claim() == []
     executed = traced_statements(bench.shard)

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, TooManyWaiting
-from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.server.storage.commands import InsertJobs
+from pinlater.server.storage.options import NONE, Options
 from pinlater.server.storage.sqlite import inserting
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, NewJob
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
 LONG = 10_000
@@ -170,17 +171,20 @@ def some_request(rng: random.Random) -> InsertRequest:
 
 
 def some_job(rng: random.Random, job_id: int) -> NewJob:
+    options = Options(
+        rng.choice(["", "status"]),
+        rng.choice([None, {"a": "b"}]),
+        rng.choice([None, None, UniqueKey(f"u{rng.randint(1, 9)}", rng.choice(list(UniqueScope)), 50_000)]),
+        rng.choice([None, 5_000]),
+        rng.choice([None, NOW + 90_000]),
+    )
     return NewJob(
         job_id,
         b"x" * rng.choice([0, 5, 100]),
         rng.randint(1, 3),
         NOW + rng.choice([-5, 0, 50_000]),
         rng.randint(1, 3),
-        rng.choice(["", "status"]),
-        rng.choice([None, {"a": "b"}]),
-        rng.choice([None, None, UniqueKey(f"u{rng.randint(1, 9)}", rng.choice(list(UniqueScope)), 50_000)]),
-        rng.choice([None, 5_000]),
-        rng.choice([None, NOW + 90_000]),
+        None if options == NONE else options,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pinlater.domain.job import Holder, JobState, NewJob, Outcome
+from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Versions
 from pinlater.server.storage.commands import (
     AdvanceDue,
@@ -42,6 +42,7 @@ from pinlater.server.storage.commands import (
     TimeOutClaims,
     create_queues,
 )
+from pinlater.server.storage.options import NONE, Options
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,
@@ -50,6 +51,7 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
+    NewJob,
     Page,
     Purge,
     Requeue,
@@ -364,18 +366,15 @@ class ShardMachine(RuleBasedStateMachine):
         """Jobs as they are stored, with new ids; remembers their keys."""
         jobs = []
         for about, job_id in zip(abouts, self.pair.ids.make(len(abouts)), strict=True):
-            expires_at_ms = None if about.expires_in_ms is None else self.now + about.expires_in_ms
+            expires_ms = None if about.expires_in_ms is None else self.now + about.expires_in_ms
+            options = Options(about.status, about.headers, about.unique, about.claim_timeout_ms, expires_ms)
             job = NewJob(
                 id=job_id,
                 body=about.body,
                 priority=about.priority,
                 run_after_ms=self.now + about.delay_ms,
                 attempts_allowed=about.attempts,
-                custom_status=about.status,
-                headers=about.headers,
-                unique=about.unique,
-                claim_timeout_ms=about.claim_timeout_ms,
-                expires_at_ms=expires_at_ms,
+                options=None if options == NONE else options,
             )
             jobs.append(job)
             self.keys.append(JobKey(queue, job.priority, job.id))

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from pinlater.domain.job import Holder, JobState, NewJob
+from pinlater.domain.job import Holder, JobState
 from pinlater.domain.transitions import TRANSITIONS, Event, transition_of
 from pinlater.server.storage.decide import (
     Cancel,
@@ -22,7 +22,7 @@ from pinlater.server.storage.decide import (
     event_of,
 )
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey
+from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey, NewJob
 from tests.storage_model.model import events
 from tests.storage_model.model.job import ModelJob
 

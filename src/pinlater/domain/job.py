@@ -97,21 +97,6 @@ class UniqueKey(NamedTuple):
     for_ms: int = 0
 
 
-class NewJob(NamedTuple):
-    """A job about to be stored. Its id was made by the server (`ids`), so that a repeated insert is recognised."""
-
-    id: int
-    body: bytes
-    priority: int
-    run_after_ms: int
-    attempts_allowed: int
-    custom_status: str = ""
-    headers: Mapping[str, str] | None = None
-    unique: UniqueKey | None = None
-    claim_timeout_ms: int | None = None
-    expires_at_ms: int | None = None
-
-
 class Attempt(NamedTuple):
     """How one attempt ended. `outcome` is one of `succeeded failed timed_out cancelled`; `error_text` is at most 1 KB here."""
 

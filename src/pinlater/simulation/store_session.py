@@ -275,7 +275,8 @@ class Session(CommandTable):
                 for request in requests
             ]
             self.store.note_stored(requests, answers)
-            keys = {job.unique.key for request in requests for job in request.jobs if job.unique is not None}
+            options = [job.options for request in requests for job in request.jobs if job.options is not None]
+            keys = {each.unique.key for each in options if each.unique is not None}
             self._note([request.queue for request in requests])
             self.store.doubled_keys += [key for key in sorted(keys) if len(self.store.holders_of(key)) > 1]
             return answers

@@ -13,9 +13,8 @@ from pinlater.console.app import Console
 from pinlater.console.pages.shared_answers import SHARED_MS
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.ids import SLOTS, IdMaker
-from pinlater.domain.job import NewJob
 from pinlater.server.storage.commands import InsertJobs, create_queues
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import InsertRequest, NewJob
 from tests.assembly import listen, open_core
 from tests.console.pages.visitor import PageVisitor
 from tests.contract.stores import make_store, needs_server

@@ -11,7 +11,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from pinlater.domain.job import Holder, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import Holder, JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.commands import (
     CheckpointJobs,
@@ -24,9 +24,19 @@ from pinlater.server.storage.commands import (
     LookupJobs,
     create_queues,
 )
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite import migration
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobAck, JobCheckpoint, JobKey
+from pinlater.server.storage.values import (
+    ClaimCall,
+    ClaimOrder,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobCheckpoint,
+    JobKey,
+    NewJob,
+)
 
 NOW = 1_767_225_600_000
 HOLDER = Holder("host:9010:0:worker:1", "worker", "token")
@@ -50,7 +60,7 @@ async def fill(shard: SqliteShard) -> None:
     await shard.submit(ConfigureQueue("images", config=QUEUE_CONFIG, paused=True))
     plain = [NewJob(number, _BODIES[number], 1, NOW, 2) for number in range(1, 5)]
     unique = UniqueKey("order-5", UniqueScope.UNFINISHED)
-    special = NewJob(5, _BODIES[5], 2, NOW, 3, "new;", {"trace": "ä"}, unique, 9_000, NOW + 86_400_000)
+    special = NewJob(5, _BODIES[5], 2, NOW, 3, Options("new;", {"trace": "ä"}, unique, 9_000, NOW + 86_400_000))
     future = NewJob(6, _BODIES[6], 2, NOW + 3_600_000, 1)
     await shard.submit(InsertJobs([InsertRequest("emails", [*plain, special, future], "request-1", b"print")], NOW))
     await shard.submit(InsertJobs([InsertRequest("images", [NewJob(7, b"", 3, NOW, 1)])], NOW))
@@ -100,7 +110,7 @@ async def _expect_queues(shard: SqliteShard) -> None:
 
 async def _expect_keys(shard: SqliteShard) -> None:
     """The unique key is still taken, and the request key still known."""
-    duplicate = NewJob(8, b"twin", 1, NOW, 1, unique=UniqueKey("order-5"))
+    duplicate = NewJob(8, b"twin", 1, NOW, 1, Options(unique=UniqueKey("order-5")))
     again = InsertRequest("emails", [NewJob(9, b"x", 1, NOW, 1)], "request-1", b"print")
     [inserted, repeated] = await shard.submit(InsertJobs([InsertRequest("emails", [duplicate]), again], NOW + 60_000))
     assert isinstance(inserted, Inserted)

@@ -41,11 +41,12 @@ def _plan(queue: ModelQueue, request: InsertRequest, now_ms: int) -> Inserted:
     taken: dict[str, KeyHolder] = {}
     for index, job in enumerate(request.jobs):
         job_id = job.id
-        if job.unique is not None:
-            hold = queue.key_holder(job.unique.key, now_ms)
-            duplicate = KeyHolder(hold.job_id, hold.priority) if hold else taken.get(job.unique.key)
+        if job.options is not None and job.options.unique is not None:
+            key = job.options.unique.key
+            hold = queue.key_holder(key, now_ms)
+            duplicate = KeyHolder(hold.job_id, hold.priority) if hold else taken.get(key)
             if duplicate is None:
-                taken[job.unique.key] = KeyHolder(job.id, job.priority)
+                taken[key] = KeyHolder(job.id, job.priority)
             else:
                 existing[index] = duplicate
                 job_id = duplicate.job_id

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, NewJob, UniqueKey, progress_of
+from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, UniqueKey, progress_of
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
-from pinlater.server.storage.values import JobKey
+from pinlater.server.storage.options import NONE
+from pinlater.server.storage.values import JobKey, NewJob
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import JobInfo
 
@@ -53,6 +54,7 @@ class ModelJob:
     @classmethod
     def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> ModelJob:
         """The record of a job that is stored now."""
+        options = new.options or NONE
         return cls(
             id=new.id,
             queue=queue,
@@ -61,11 +63,11 @@ class ModelJob:
             run_after_ms=new.run_after_ms,
             attempts_allowed=new.attempts_allowed,
             attempts_remaining=new.attempts_allowed,
-            custom_status=rule.at_enqueue(new.custom_status),
-            headers=dict(new.headers) if new.headers else None,
-            unique=new.unique,
-            claim_timeout_ms=new.claim_timeout_ms,
-            expires_at_ms=new.expires_at_ms,
+            custom_status=rule.at_enqueue(options.status),
+            headers=dict(options.headers) if options.headers else None,
+            unique=options.unique,
+            claim_timeout_ms=options.timeout_ms,
+            expires_at_ms=options.expires_ms,
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
             status_rule=rule,

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.job import JobState, NewJob, UniqueScope
+from pinlater.domain.job import JobState, UniqueScope
 from pinlater.domain.queue import PriorityCounts, Queue
 from pinlater.domain.transitions import StatusRule
-from pinlater.server.storage.values import Inserted, JobKey
+from pinlater.server.storage.values import Inserted, JobKey, NewJob
 from tests.storage_model.model.job import ModelJob
 
 Place = tuple[int, int]
@@ -140,9 +140,8 @@ class ModelQueue:
         return hold
 
     def take_key(self, new: NewJob, now_ms: int) -> None:
-        if new.unique is not None:
-            until_ms = now_ms + new.unique.for_ms
-            self.unique_keys[new.unique.key] = KeyHold(new.id, new.priority, new.unique.scope, until_ms)
+        if new.options is not None and (unique := new.options.unique) is not None:
+            self.unique_keys[unique.key] = KeyHold(new.id, new.priority, unique.scope, now_ms + unique.for_ms)
 
     def retake_key(self, job: ModelJob, now_ms: int) -> bool:
         """Takes an UNFINISHED key again for a finished job that goes back to the queue; False if another has it."""

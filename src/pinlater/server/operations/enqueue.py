@@ -10,6 +10,8 @@ import marshal
 from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
 
+from msgspec.structs import astuple
+
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.durations import YEAR_MS, due_fault
@@ -21,7 +23,7 @@ from pinlater.domain.errors import (
     PriorityNotSupported,
     RequestTooOld,
 )
-from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, UniqueKey, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.operations.body_limit import BodyLimit
@@ -32,13 +34,15 @@ from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
-from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
+from pinlater.server.storage.options import Options
+from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest, NewJob
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import Enqueued, EnqueueRequest, Job
 
 REQUEST_KEY_BYTES_MAX = 128
+_SCOPES = {int(scope): scope for scope in UniqueScope}
+_OPTIONS_AT_FIRST = 2  # claim timeout and expiry: a fingerprint has them of each job with options
 # A resend may carry a trace of its own; it is the same request all the same.
-_SCOPES = frozenset(UniqueScope)
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
@@ -207,11 +211,14 @@ class Enqueue:
                     job.priority,
                     now_ms if job.run_after_ms is None else job.run_after_ms,
                     attempts if job.attempts_allowed is None else job.attempts_allowed,
-                    job.custom_status,
-                    job.headers or None,
-                    _unique(job) if job.unique_key else None,
-                    job.claim_timeout_ms,
-                    expires_at_ms if job.expires_at_ms is None else job.expires_at_ms,
+                    _options(job, expires_at_ms)
+                    if job.headers
+                    or job.custom_status
+                    or job.unique_key
+                    or job.claim_timeout_ms is not None
+                    or job.expires_at_ms is not None
+                    or expires_at_ms is not None
+                    else None,
                 ),
             )
             for job_id, job in zip(shard.ids.make(len(jobs)), jobs, strict=True)
@@ -249,11 +256,15 @@ class Enqueue:
         return Enqueued(descriptors, sorted(existing))
 
 
-def _unique(job: Job) -> UniqueKey | None:
-    """An empty key counts as none."""
-    if not job.unique_key:
-        return None
-    return UniqueKey(job.unique_key, UniqueScope(job.unique_scope), job.unique_for_ms or 0)
+def _options(job: Job, expires_at_ms: int | None = None) -> Options:
+    """Returns the options of a job. `expires_at_ms`: of one that does not say it. An empty unique key counts as none."""
+    return Options(
+        job.custom_status,
+        job.headers or None,
+        UniqueKey(job.unique_key, _SCOPES[job.unique_scope], job.unique_for_ms or 0) if job.unique_key else None,
+        job.claim_timeout_ms,
+        expires_at_ms if job.expires_at_ms is None else job.expires_at_ms,
+    )
 
 
 def _fingerprint(jobs: Sequence[Job]) -> bytes:
@@ -274,6 +285,9 @@ def _fingerprint(jobs: Sequence[Job]) -> bytes:
 
 
 def _additions(job: Job) -> tuple[object, ...]:
-    headers = sorted((k, v) for k, v in job.headers.items() if k not in _TRACE_HEADERS) if job.headers else None
-    unique = (job.unique_key, int(job.unique_scope), job.unique_for_ms or 0) if job.unique_key else None
-    return headers, unique, job.claim_timeout_ms, job.expires_at_ms
+    """Returns the options but the status. Those that came later count for jobs that have them: other versions compute the same."""
+    _, headers, unique, *others = astuple(_options(job))
+    while len(others) > _OPTIONS_AT_FIRST and others[-1] is None:
+        others.pop()
+    headers = sorted([item for item in headers.items() if item[0] not in _TRACE_HEADERS]) if headers else None
+    return headers, unique and (unique.key, int(unique.scope), unique.for_ms), *others

@@ -1,6 +1,6 @@
 """Bounds and defaults of jobs and of the calls about them: attempts, claim timeout, longest wait, sizes. Units are in the names.
 
-`JobSettings.claim_timeout_ms` is how long a claim lasts if neither its job (`domain.job.NewJob`) nor its queue (`domain.queue.QueueConfig`)
+`JobSettings.claim_timeout_ms` is how long a claim lasts if neither its job (`storage.options`) nor its queue (`domain.queue.QueueConfig`)
 sets a time. The other defaults that a queue may replace are there, too.
 """
 

@@ -16,7 +16,7 @@ from msgspec.structs import astuple, replace
 
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
-from pinlater.server.storage.options import Options, text_of
+from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.record import JobRecord, record_of
 from pinlater.server.storage.values import SAMPLE_BYTES_MAX, Restored
 
@@ -86,7 +86,7 @@ def _values(copy: JobCopy) -> tuple[object, ...]:
     """The fields of the record up to its history, as `record_of` reads them; then holder, key and body."""
     job = copy.job
     fields = astuple(job)
-    return (*fields[:8], text_of(job.options), *fields[9:16], job.holder, copy.takes_key, job.body)
+    return (*fields[:8], options_text(job.options), *fields[9:16], job.holder, copy.takes_key, job.body)
 
 
 def read_copies(packed: bytes, now_ms: int) -> list[JobCopy]:

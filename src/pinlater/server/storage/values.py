@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeVar
 from pinlater.domain.bulk import RESTORABLE_MS
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, Outcome
+from pinlater.domain.job import HandedOutJob, Holder, JobState, Outcome
 from pinlater.domain.slices import SLICES
+from pinlater.server.storage.options import Options
 from pinlater.wire.generated.structs import JobInfo
 
 
@@ -66,6 +67,25 @@ class JobKey(NamedTuple):
 
 
 NO_END_MS = 2**63
+
+
+class NewJob(NamedTuple):
+    """A job about to be stored. Its id was made by the server (`ids`), so that a repeated insert is recognised.
+
+    `options`: None for a plain job.
+    """
+
+    id: int
+    body: bytes
+    priority: int
+    run_after_ms: int
+    attempts_allowed: int
+    options: Options | None = None
+
+
+def have_unique_keys(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs has a unique key."""
+    return any([job.options is not None and job.options.unique is not None for job in jobs])  # noqa: C419 a list is quicker
 
 
 class InsertRequest(NamedTuple):

@@ -12,11 +12,10 @@ from operator import attrgetter
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.domain.job import NewJob
 from pinlater.server.cluster.forwarding.messages import SINGLE, TOO_LATE, CallKind
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import InsertRequest, NewJob
 
 _LANE_OF: Mapping[CallKind, Callable[[ShardLanes], Lane[Any, Any]]] = {
     kind: attrgetter(kind.name.lower()) for kind in CallKind

@@ -61,11 +61,11 @@ class ForwardedCall(Generic[Item, Result]):
         if any([asker.done() for *_, asker in self.callers]):  # noqa: C419 a list is quicker
             self._keep(lambda _, asker: not asker.done())
         try:
-            items = encoded(self.items)
+            items = sender.encode_items(self.items)
         except Exception:  # a bug: it must not take the other calls of this turn with it
             logger.exception("a forwarded request can't be encoded")
             self._keep(_encodes)
-            items = encoded(self.items)
+            items = sender.encode_items(self.items)
         if not self.callers:
             return None
         self.size_bytes = len(items)

@@ -95,7 +95,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
         self._read_or_not()
 
     def _begin(self, part: Part, share_bytes: int) -> None:
-        items = messages.items_of(part)
+        items = messages.items_of(part, self._version)
         asked = _Asked(part.number, CallKind(part.kind), part.shard, items, share_bytes)
         self._taken.count(asked.kind, len(items))
         self._unanswered_bytes += share_bytes

@@ -1,19 +1,22 @@
 """What servers say to each other over their links (`server.link.messages`).
 
 Each part is one call of one kind for one shard, with the items of many requests. Items and answers are the values of `storage.values` and
-`sharding`, as arrays in the order of their fields; a field that is added later must have a default, and goes last.
+`sharding`, as arrays in the order of their fields; a field that is added later must have a default, and goes last. The options of a job are
+a map by the names of their fields: an older server leaves out those that it does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import astuple
 
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import UniqueKey
 from pinlater.domain.servers import ServerFacts
 from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.link.messages import (
@@ -28,14 +31,26 @@ from pinlater.server.link.messages import (
     message_of_asking,
 )
 from pinlater.server.sharding.joined_claims import ClaimRequest
-from pinlater.server.storage.values import Acked, Claimed, ClaimRef, Inserted, InsertRequest, JobAck, JobCheckpoint
+from pinlater.server.storage.options import NONE, Options
+from pinlater.server.storage.values import (
+    Acked,
+    Claimed,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobCheckpoint,
+    NewJob,
+)
 
-VERSION = 8
+VERSION = 9
 OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
 _TOLD_FIELDS_OLDEST = 8
 WAKES_SINCE_VERSION = 7
 _TIMES_SINCE_VERSION = 8  # `WorkerQueue.timed_out_times`
 _QUEUE_FIELDS_BEFORE = 7
+_OPTIONS_SINCE_VERSION = 9  # before, the fields of `NewJob.options` were the last ones of a job
+_FLAT_OPTIONS = 5
 WAITS_BYTES = 32
 LEFT_PLACES_MAX = 10_000
 """Places in one message about callers that left."""
@@ -130,6 +145,12 @@ WORKERS_PAGE = msgspec.msgpack.Decoder(WorkersPage)
 _bytes = msgspec.msgpack.Decoder(bytes)
 _callers_left = msgspec.msgpack.Decoder(list[CallersLeft])
 _wakes = msgspec.msgpack.Decoder(list[Wake])
+_FlatJob: TypeAlias = tuple[
+    int, bytes, int, int, int, str, Mapping[str, str] | None, UniqueKey | None, int | None, int | None
+]
+_flat_inserts: msgspec.msgpack.Decoder[list[tuple[Any, ...]]] = msgspec.msgpack.Decoder(
+    list[tuple[str, list[_FlatJob], str | None, bytes, int | None, int]]
+)
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     CallKind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
     CallKind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
@@ -148,12 +169,34 @@ _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
 }
 
 
-def items_of(part: Part) -> list[Any]:
+def items_of(part: Part, version: int = VERSION) -> list[Any]:
     """Decodes the items of a part, as its kind's values. Raises `BadMessage`."""
     decoder = _items.get(part.kind)
     if decoder is None:
         raise BadMessage(f"a call of unknown kind {part.kind}")
+    if part.kind == CallKind.INSERT and version < _OPTIONS_SINCE_VERSION:
+        requests = decoded(_flat_inserts, part.items)
+        return [InsertRequest(queue, [_job_of(*job) for job in jobs], *rest) for queue, jobs, *rest in requests]
     return decoded(decoder, part.items)
+
+
+def encoder_of_items(version: int) -> Callable[[Sequence[object]], bytes]:
+    """Returns the function that encodes the items of a part for a server of this version."""
+    return encoded if version >= _OPTIONS_SINCE_VERSION else _encoded_flat
+
+
+def _encoded_flat(items: Sequence[object]) -> bytes:
+    return encoded([_flat(item) if isinstance(item, InsertRequest) else item for item in items])
+
+
+def _flat(request: InsertRequest) -> tuple[object, ...]:
+    jobs = [(*job[:-1], *astuple(job.options or NONE)[:_FLAT_OPTIONS]) for job in request.jobs]
+    return (request.queue, jobs, *request[2:])
+
+
+def _job_of(job_id: int, body: bytes, priority: int, run_after_ms: int, attempts_allowed: int, *flat: Any) -> NewJob:
+    options = Options(*flat)
+    return NewJob(job_id, body, priority, run_after_ms, attempts_allowed, None if options == NONE else options)
 
 
 def answer(number: int, answers: Sequence[object]) -> PartAnswer:

@@ -72,6 +72,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         self._secret = secret
         self._binding = b""
         self._version = 0  # which both sides speak, once the other one has proven itself
+        self.encode_items = messages.encoder_of_items(0)
         self._call_changed = changed
         self._waits_changed = waits_changed
         self._queues_changed = queues_changed
@@ -131,6 +132,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         answered = handshake.decoded(message, handshake.Welcome)
         self._write(frame(handshake.prove(self._hello, answered, self._secret, self._binding)))
         self._version = answered.version
+        self.encode_items = messages.encoder_of_items(answered.version)
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
         self._ready.set()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
-from pinlater.domain.job import NewJob
 from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong
@@ -31,7 +32,7 @@ from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -109,10 +110,10 @@ class _Batch:
         if full:
             await self._count(full)
         unique = [
-            (queue.queue_id, job.unique.key)
+            (queue.queue_id, job.options.unique.key)
             for queue, request in known
             for job in request.jobs
-            if job.unique is not None
+            if job.options is not None and job.options.unique is not None
         ]
         if unique:
             self._has_keys = True
@@ -175,7 +176,7 @@ class _Batch:
         jobs = request.jobs
         if jobs and 4 * max([len(job.body) for job in jobs]) > self._row_bytes_max:
             for index, job in enumerate(jobs):
-                size_bytes = len(escaped(job.body)) + len(literal(options_text(job)))
+                size_bytes = len(escaped(job.body)) + len(literal(options_text(job.options)))
                 if size_bytes > self._row_bytes_max:
                     return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
         existing = self._existing(queue, jobs) if self._has_keys else {}
@@ -200,9 +201,9 @@ class _Batch:
         existing: dict[int, KeyHolder] = {}
         taken: dict[str, KeyHolder] = {}
         for index, job in enumerate(jobs):
-            if job.unique is None:
+            if job.options is None or job.options.unique is None:
                 continue
-            key = job.unique.key
+            key = job.options.unique.key
             holder = taken.get(key) or self._held.get((queue.queue_id, key)) or KeyHolder(job.id, job.priority)
             if holder.job_id == job.id:
                 taken[key] = holder
@@ -225,7 +226,7 @@ class _Batch:
         add_job, add_ready = self._jobs.append, self._ready.append
         known = self._known
         for job in jobs:
-            job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
+            job_id, body, priority, run_after_ms, attempts, options = job
             if known and job_id in known:
                 continue
             counter = self._transaction.counters.of(queue_id, priority)
@@ -236,31 +237,30 @@ class _Batch:
                 counter.future += 1
                 flags = FUTURE
                 self._future.append(b"(%d,%d,%d,%d)" % (run_after_ms, job_id, queue_id, priority))
-            if status or headers or unique is not None or timeout_ms is not None or expires_ms is not None:
+            text = b"NULL"
+            if options is not None:
                 flags |= OPTIONS
-                options = literal(options_text(job))
-                self._add_keys(queue_id, job)
-            else:
-                options = b"NULL"
+                text = literal(options_text(options))
+                self._add_keys(queue_id, job, options)
             add_job(
                 b"(%d,%d,%d,%d,%d,%d,%b,_binary'%b')"
-                % (job_id, queue_id, priority, run_after_ms, attempts, now_ms, options, escaped(body))
+                % (job_id, queue_id, priority, run_after_ms, attempts, now_ms, text, escaped(body))
             )
             add_ready(b"(%d,%d,%d,%d,%d,%d)" % (queue_id, priority, run_after_ms, job_id, flags, len(body)))
             queue.waits_from(priority, run_after_ms)
             if priority not in queue.priorities:
                 queue.add_priority(priority)
 
-    def _add_keys(self, queue_id: int, job: NewJob) -> None:
-        if job.unique is not None:
-            until_ms = unique_until_ms(job.unique, self._now_ms)
-            key = (queue_id, job.unique.key)
+    def _add_keys(self, queue_id: int, job: NewJob, options: Options) -> None:
+        if (unique := options.unique) is not None:
+            until_ms = unique_until_ms(unique, self._now_ms)
+            key = (queue_id, unique.key)
             if until_ms is None or until_ms > self._now_ms:
                 self._held[key] = KeyHolder(job.id, job.priority)
-            taken = (queue_id, job.unique.key.encode(), int(job.unique.scope), job.id, job.priority, until_ms)
+            taken = (queue_id, unique.key.encode(), int(unique.scope), job.id, job.priority, until_ms)
             self._unique_keys[key] = row(taken)  # the last one counts, where time frees a key at once
-        if job.expires_at_ms is not None:
-            self._expiries.append(row((job.expires_at_ms, job.id)))
+        if options.expires_ms is not None:
+            self._expiries.append(row((options.expires_ms, job.id)))
 
     # --- storing --------------------------------------------------------------------------------------------------------------
 
@@ -298,13 +298,13 @@ class _Batch:
                 continue
             due: list[tuple[ReadyRow, JobContent]] = []
             for job in jobs:
-                job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
-                if run_after_ms > now_ms or unique is not None or expires_ms is not None or job_id in known:
+                job_id, body, priority, run_after_ms, attempts, options = job
+                has_keys = options is not None and (options.unique is not None or options.expires_ms is not None)
+                if run_after_ms > now_ms or has_keys or job_id in known:
                     ready.waits_elsewhere(run_after_ms)
                     continue
-                options = None
-                if status or headers or timeout_ms is not None:
-                    options = Options(headers=headers or None, timeout_ms=timeout_ms)
+                if options is not None and options.status:  # claims do not need it
+                    options = replace(options, status="")
                 flags = 0 if options is None else OPTIONS
                 row = (priority, run_after_ms, job_id, flags, len(body))
                 due.append((row, JobContent(attempts, now_ms, body, options)))

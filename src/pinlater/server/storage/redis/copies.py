@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.job import JobState, NewJob, UniqueKey
+from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.transitions import PENDING
 from pinlater.server.storage.job_copies import (
     RESTORED_MARK,
@@ -20,7 +20,6 @@ from pinlater.server.storage.job_copies import (
     place_of,
     read_copies,
 )
-from pinlater.server.storage.options import text_of
 from pinlater.server.storage.redis.access import TRIES, Access, conflict
 from pinlater.server.storage.redis.changes import Changes, LoadedJob
 from pinlater.server.storage.redis.keys import (
@@ -39,6 +38,7 @@ from pinlater.server.storage.values import (
     CopiesOf,
     DeletedWithCopies,
     JobKey,
+    NewJob,
     Restored,
     RestoreOrder,
 )
@@ -160,8 +160,8 @@ def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
     """As the job was, except that a body of a checkpoint is now the job's own."""
     enter, job = changes.writing.enter, copy.job
     line, ref = line_of(queue, job.priority), ref_of(queue, job.priority, job.id)
-    new_job = NewJob(job.id, job.body or b"", job.priority, job.run_after_ms, job.attempts_allowed, *job.options)
-    record = pack_job(new_job, job.created_at_ms, text_of(job.options))
+    new_job = NewJob(job.id, job.body or b"", job.priority, job.run_after_ms, job.attempts_allowed, job.options)
+    record = pack_job(new_job, job.created_at_ms)
     changes.writing.single("SET", b"j" + ref, bytes((record[0] | HAS_PAST,)) + record[1:])
     enter("HSET", b"p", ref, pack_past(job))
     unique = copy.key_to_take

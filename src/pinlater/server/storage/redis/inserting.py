@@ -13,17 +13,16 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.ids import slot_of
-from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.domain.job import UniqueScope
 from pinlater.server.storage.leases import SlotLost
-from pinlater.server.storage.options import options_text
+from pinlater.server.storage.options import NONE
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis.access import Access
 from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
 from pinlater.server.storage.request_keys import InsertAge
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_unique_keys
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)
@@ -82,7 +81,7 @@ class _Batch:
         name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job.id for job in jobs]))
-        if key is None and most is None and not any([job.unique is not None for job in jobs]):  # noqa: C419 quicker than a generator
+        if key is None and most is None and not have_unique_keys(jobs):
             at = self._open.get(name)
             if at is not None:
                 self._requests[at][1].extend(jobs)
@@ -114,10 +113,9 @@ class _Batch:
 
     def _with_conditions(self, request: InsertRequest) -> tuple[Any, ...]:
         jobs, queue = request.jobs, self._access.queues[request.queue]
-        plain = not any(job.unique is not None for job in jobs)
-        parts: tuple[Any, ...] = (_careful(self._front, queue, jobs, self._now_ms), (), b"")
-        if plain:
-            parts = _plain(self._front, queue, jobs, self._now_ms)
+        plain = not have_unique_keys(jobs)
+        about = (self._front, queue, jobs, self._now_ms)
+        parts: tuple[Any, ...] = _plain(*about) if plain else (_careful(*about), (), b"")
         own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
         most = -1 if request.max_backlog is None else request.max_backlog
         key = False if request.request_key is None else request.request_key
@@ -134,7 +132,7 @@ def _plain(
     expiries: list[bytes] = []
     last_ms, score = None, b""
     for job in jobs:
-        job_id, body, priority, run_after_ms, attempts, status, headers, _, timeout_ms, expires_ms = job
+        job_id, body, priority, run_after_ms, attempts, options = job
         packed = packed_id(job_id)
         waiting = lines.get(priority)
         if waiting is None:
@@ -142,13 +140,13 @@ def _plain(
             key = front + b"j" + line_of(queue, priority)
             fronts[priority] = _SIZE.pack(len(key) + 8) + key
         records.append(fronts[priority] + packed)
-        if status or headers or timeout_ms is not None or expires_ms is not None:
-            record = pack_job(job, now_ms, options_text(job, REDIS_STATUS))
-            records += (_SIZE.pack(len(record)), record)
-            if expires_ms is not None:
-                expiries += (b"%d" % expires_ms, ref_of(queue, priority, job_id))
-        else:
+        if options is None:
             records += (_PLAIN.pack(len(body) + HEAD_BYTES, 0, attempts, run_after_ms, now_ms), body)
+        else:
+            record = pack_job(job, now_ms)
+            records += (_SIZE.pack(len(record)), record)
+            if options.expires_ms is not None:
+                expiries += (b"%d" % options.expires_ms, ref_of(queue, priority, job_id))
         if run_after_ms != last_ms:
             last_ms, digits = run_after_ms, b"%d" % run_after_ms
             score = _SIZE.pack(len(digits)) + digits + _ID_SIZE
@@ -164,23 +162,24 @@ def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) ->
     """Some have unique keys: each job for itself."""
     packed = []
     for job in jobs:
+        options = job.options or NONE
         line, job_id = line_of(queue, job.priority), packed_id(job.id)
         key: bytes | bool = False
         held, ends_ms = b"", None
-        if job.unique is not None:
-            key = job.unique.key.encode()
-            held = bytes((job.unique.scope, job.priority)) + job_id
-            if job.unique.scope is UniqueScope.TIME:
-                ends_ms = later(now_ms, job.unique.for_ms)
+        if (unique := options.unique) is not None:
+            key = unique.key.encode()
+            held = bytes((unique.scope, job.priority)) + job_id
+            if unique.scope is UniqueScope.TIME:
+                ends_ms = later(now_ms, unique.for_ms)
                 held += b"%d" % ends_ms
         packed.append(
             (
                 front + b"j" + line + job_id,
-                pack_job(job, now_ms, options_text(job, REDIS_STATUS)),
+                pack_job(job, now_ms),
                 line[4:],
                 b"%d" % job.run_after_ms,
                 job_id,
-                False if job.expires_at_ms is None else b"%d" % job.expires_at_ms,
+                False if options.expires_ms is None else b"%d" % options.expires_ms,
                 key,
                 held,
                 False if ends_ms is None else b"%d" % ends_ms,

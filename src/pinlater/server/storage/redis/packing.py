@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.domain.job import JobState, NewJob, UniqueScope
-from pinlater.domain.transitions import IN_PROGRESS
-from pinlater.server.storage.options import options_of
+from pinlater.domain.job import JobState, UniqueScope
+from pinlater.domain.transitions import IN_PROGRESS, REDIS_STATUS
+from pinlater.server.storage.options import options_of, options_text
 from pinlater.server.storage.record import JobRecord, progress_of
+from pinlater.server.storage.values import NewJob
 
 HAS_OPTIONS, HAS_PAST = 1, 2
 _STATES = tuple(JobState)
@@ -59,28 +60,29 @@ class UnpackedClaim(NamedTuple):
     finished_at_ms: int | None = None
 
 
-def pack_job(job: NewJob, now_ms: int, text: str | None) -> bytes:
-    """The record of a new job; `text` as of `options_text`."""
-    if text is None:
+def pack_job(job: NewJob, now_ms: int) -> bytes:
+    """Returns the record of a new job."""
+    options, text = job.options, options_text(job.options, REDIS_STATUS)
+    if options is None or text is None:
         return HEAD.pack(0, job.attempts_allowed, job.run_after_ms, now_ms) + job.body
-    options = text.encode()
+    packed_options = text.encode()
     bits, key = 0, b""
-    if job.claim_timeout_ms is not None:
+    if options.timeout_ms is not None:
         bits |= _TIMEOUT
-    if job.expires_at_ms is not None:
+    if options.expires_ms is not None:
         bits |= _EXPIRES
-    if job.custom_status:
+    if options.status:
         bits |= _NOT_SIMPLE
-    if job.unique is not None:
-        if job.unique.scope is UniqueScope.PENDING:
-            key = job.unique.key.encode()
-        elif job.unique.scope is UniqueScope.UNFINISHED:
+    if (unique := options.unique) is not None:
+        if unique.scope is UniqueScope.PENDING:
+            key = unique.key.encode()
+        elif unique.scope is UniqueScope.UNFINISHED:
             bits |= _NOT_SIMPLE
     return b"".join(
         (
             HEAD.pack(HAS_OPTIONS, job.attempts_allowed, job.run_after_ms, now_ms),
-            _OPTIONS.pack(bits, job.claim_timeout_ms or 0, job.expires_at_ms or 0, len(options), len(key)),
-            options,
+            _OPTIONS.pack(bits, options.timeout_ms or 0, options.expires_ms or 0, len(packed_options), len(key)),
+            packed_options,
             key,
             job.body,
         )

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import PENDING
-from pinlater.server.storage import options
 from pinlater.server.storage.job_copies import (
     RESTORED_MARK,
     JobCopy,
@@ -21,6 +20,7 @@ from pinlater.server.storage.job_copies import (
     place_of,
     read_copies,
 )
+from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.bulk import delete_ids, key_is_held
 from pinlater.server.storage.relational.dialect import Dialect
@@ -153,7 +153,7 @@ def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
 def _job_row(job: JobRecord) -> tuple[object, ...]:
     """Returns the parameters of `insert_jobs`."""
     first = (job.id, job.queue_id, job.priority, job.run_after_ms, job.attempts_allowed, job.created_at_ms)
-    return (*first, options.text_of(job.options), job.body)
+    return (*first, options_text(job.options), job.body)
 
 
 def _save(dialect: Dialect, at_ms: int, run: str, place: str, packed: bytes) -> None:

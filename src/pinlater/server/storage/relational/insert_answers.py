@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import QueueFull
-from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.server.storage.record import later
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob
 
 Existing = dict[int, KeyHolder]
 """By the index of a job in its request: the job that has its unique key."""

@@ -13,21 +13,20 @@ from functools import partial
 from operator import attrgetter
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import NewJob
-from pinlater.server.storage.options import options_text
+from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work, in_steps
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_unique_keys
 
 # A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
 _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
-_ID, _BODY, _UNIQUE = attrgetter("id"), attrgetter("body"), attrgetter("unique")
+_ID, _BODY, _OPTIONS = attrgetter("id"), attrgetter("body"), attrgetter("options")
 _INSERT_PLAIN_JOBS = Rows("insert_plain_jobs")
 _INSERT_JOBS = Rows("insert_jobs")
 _INSERT_EXPIRIES = Rows("insert_expiries")
@@ -98,8 +97,8 @@ class _Batch:
         self._floor = self._highest = transaction.queue_cache.highest_id
         self._plain: list[object] = []
         self._with_options: list[object] = []
-        self._said: tuple[object, ...] = ()
-        self._options: str | None = None
+        self._options: Options | None = None  # of the last job that has any, and their text
+        self._text: str | None = None
         self._expiries: list[int] = []
         self._below_floor: list[int] = []  # new ids below the highest known id
         self._known: set[int] = set()
@@ -128,7 +127,7 @@ class _Batch:
                 return answered
         jobs = request.jobs
         existing: dict[int, KeyHolder] = {}
-        if any(map(_UNIQUE, jobs)):
+        if any(map(_OPTIONS, jobs)) and have_unique_keys(jobs):
             self._look_for_keys(queue, jobs, existing, {})
             jobs = new_jobs(jobs, existing)
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
@@ -148,7 +147,7 @@ class _Batch:
             if answered is not None:
                 return answered
         existing: dict[int, KeyHolder] = {}
-        if any(map(_UNIQUE, request.jobs)):
+        if have_unique_keys(request.jobs):
             taken: dict[str, KeyHolder] = {}
             first = 0
             for part in _steps(request.jobs):
@@ -179,7 +178,7 @@ class _Batch:
         last_priority: int | None = None
         counter = None
         for job in jobs:
-            job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
+            job_id, body, priority, run_after_ms, attempts, options = job
             if job_id > highest:
                 highest = job_id
             if job_id <= floor and not self._is_new(job_id):
@@ -190,13 +189,15 @@ class _Batch:
                 last_priority = priority
             counter.enqueued_total += 1
             counter.add_waiting(run_after_ms, job_id)
-            if status or headers or unique is not None or timeout_ms is not None or expires_ms is not None:
-                self._add_with_options(queue_id, job)
-            else:
+            if options is None:
                 add((job_id, queue_id, priority, run_after_ms, attempts, now_ms, body))
+            else:
+                self._add_with_options(queue_id, job, options)
         self._highest = highest
 
-    def _add_with_options(self, queue_id: int, job: NewJob) -> None:
+    def _add_with_options(self, queue_id: int, job: NewJob, options: Options) -> None:
+        if options != self._options:  # the jobs of a request mostly have the same ones
+            self._options, self._text = options, options_text(options)
         self._with_options.extend(
             (
                 job.id,
@@ -205,26 +206,19 @@ class _Batch:
                 job.run_after_ms,
                 job.attempts_allowed,
                 self._now_ms,
-                self._options_of(job),
+                self._text,
                 job.body,
             )
         )
-        if job.unique is not None:
-            until_ms = unique_until_ms(job.unique, self._now_ms)
-            row = (queue_id, job.unique.key, int(job.unique.scope), job.id, job.priority, until_ms)
+        if (unique := options.unique) is not None:
+            until_ms = unique_until_ms(unique, self._now_ms)
+            row = (queue_id, unique.key, int(unique.scope), job.id, job.priority, until_ms)
             self._transaction.execute(_SAVE_UNIQUE_KEY, row)
             if until_ms is not None:
                 self._queue_cache.first_key_until_ms = min(self._queue_cache.first_key_until_ms, until_ms)
-        if job.expires_at_ms is not None:
-            self._expiries.extend((job.expires_at_ms, job.id))
-            self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, job.expires_at_ms)
-
-    def _options_of(self, job: NewJob) -> str | None:
-        """The jobs of a request mostly have the same ones."""
-        said = job[5:]
-        if said != self._said:
-            self._said, self._options = said, options_text(job)
-        return self._options
+        if options.expires_ms is not None:
+            self._expiries.extend((options.expires_ms, job.id))
+            self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, options.expires_ms)
 
     def store(self) -> None:
         execute = self._transaction.execute
@@ -274,11 +268,12 @@ class _Batch:
         """Adds to `existing`, by their index, the jobs that are there already under their keys: in the file, or earlier in the same
         request (`taken`). `first` is the index of the first of these jobs."""
         for index, job in enumerate(jobs, first):
-            if job.unique is None:
+            unique = None if job.options is None else job.options.unique
+            if unique is None:
                 continue
-            duplicate = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
+            duplicate = taken.get(unique.key) or self._key_holder(queue, unique.key)
             if duplicate is None:
-                taken[job.unique.key] = KeyHolder(job.id, job.priority)
+                taken[unique.key] = KeyHolder(job.id, job.priority)
             else:
                 existing[index] = duplicate
 
