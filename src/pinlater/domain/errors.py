@@ -190,7 +190,7 @@ class PasswordInvalid(CallerError):
             return cls()
         return cls(
             "This server has no admin password, so it deletes queues only for a token of the role admin (`pinlater queue delete "
-            "--no-password`). For a password, make a hash with `pinlater hash-password` and set admin_password_hash",
+            "--no-password`). For a password, make a hash with `pinlater server hash-password` and set admin_password_hash",
             detail=WITHOUT_HASH,
         )
 
