@@ -13,7 +13,7 @@ from pinlater.console.routes import ENDPOINTS
 from tests.console.caller import Caller
 
 # What old servers know: `count_jobs`, `list_bulk_runs`, and answers with outcomes, say more.
-NOT_OFFERED = {"ack_plain", "bulk_runs", "checkpoint_plain", "count"}
+NOT_OFFERED = {"ack_plain", "bulk_runs", "checkpoint_plain", "count", "ensure_queue"}
 
 
 async def test_the_document_is_served(caller: Caller) -> None:
