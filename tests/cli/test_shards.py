@@ -15,7 +15,7 @@ import pytest
 from pinlater.cli import exits
 from pinlater.cli.shard_queries import look_at
 from pinlater.cli.shard_standstill import STANDS_STILL_S, DrainStandstill, why_jobs_remain
-from pinlater.client import Ack, AuditEntry, Client, Job, UniqueKey, UniqueScope
+from pinlater.client import Ack, AuditEntry, Client, Job, QueueConfig, UniqueKey, UniqueScope
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import ManualClock
 from pinlater.testing.real_server import RealServer
@@ -110,6 +110,7 @@ def test_status_asks_databases_and_the_server(
     assert [shard["in_use"] for shard in before.json["shards"]] == [None, None]
     with Client(serve().address) as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         descriptors = [client.enqueue("emails", [Job(b"x")]).descriptors[0] for _ in range(20)]
         job = client.dequeue("emails").jobs[0]
         client.ack("emails", [Ack(job.descriptor, token=job.token)])
@@ -167,6 +168,7 @@ def test_a_shard_is_drained_and_removed(
     server = serve()
     with Client(server.address) as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         for _ in range(20):
             client.enqueue("emails", [Job(b"x")])
         drained = shards("drain", place.key("2"), "--no-wait", "--json").json
@@ -288,6 +290,7 @@ def test_a_drain_that_stands_still_names_jobs_with_the_reasons_why_they_remain(
     with Client(serve().address, source="w7") as client:
         for queue in ("emails", "held"):
             client.create_queue(queue)
+            client.configure_queue(queue, QueueConfig(partitions=2))
         running = on_second(client, "emails", Job(b"x"))
         claimed: set[str] = set()
         while running not in claimed:
@@ -315,6 +318,7 @@ def test_a_drain_that_stands_still_at_due_jobs_says_that_no_worker_takes_them(
 ) -> None:
     with Client(serve().address) as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         descriptor = on_second(client, "emails", Job(b"x"))
     monkeypatch.setattr("pinlater.cli.commands.shards.why_jobs_remain", told_then_ctrl_c := ToldThenCtrlC())
     monkeypatch.setattr("pinlater.cli.shard_standstill.STANDS_STILL_S", 0.0)
@@ -377,6 +381,7 @@ def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_
     keyed = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 3_600_000)) for n in range(20)]
     with Client(serve().address) as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         first = client.enqueue("emails", keyed).descriptors
         on_second = sum(":s2:" in descriptor for descriptor in first)
         assert on_second
@@ -425,6 +430,7 @@ def test_a_shard_whose_data_are_lost_is_given_up_while_servers_run(
     assert '"A shard whose data are lost for good" in docs/how-to/operate-mysql.md' in refused.err
     with Client(serve().address) as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         with pytest.raises(PinLaterError, match="it is unknown whether the unique key 'k' is taken there"):
             client.enqueue("emails", [Job(b"x", unique=UniqueKey("k"))])
         monkeypatch.setenv("SUDO_USER", "carol")

@@ -43,6 +43,7 @@ async def test_settings_are_replaced_and_changed(caller: Caller) -> None:
         "max_backlog": None,
         "default_attempts": None,
         "default_expiry_ms": None,
+        "partitions": None,
     }
     assert changed["origins"]["claim_timeout_ms"] == "queue"
     assert await caller.ok("PATCH", f"{MAIL}/settings") == changed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.client import Client, Job
+from pinlater.client import Client, Job, QueueConfig
 from pinlater.client.errors import NoHealthyShards, PinLaterError
 from pinlater.testing.real_server import RealServer
 from tests.databases.database import DatabaseServer
@@ -72,6 +72,7 @@ async def test_no_healthy_shards_is_said_while_none_is_left_and_no_longer(
         Client(server.address, retries=0) as client,
     ):
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         assert set(enqueue(client, 30)) == {"1", "2"}
         database.kill()
         wait_until(lambda: outcome(client) is NoHealthyShards)
@@ -102,6 +103,7 @@ async def test_enqueues_go_to_another_shard_if_one_takes_no_writes(
         Client(server.address, retries=0) as client,
     ):
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         assert set(enqueue(client, 30)) == {"1", "2"}
         await database.execute("SET GLOBAL read_only = 1")
         assert set(enqueue(client, 60)) == {"1"}
@@ -127,6 +129,7 @@ async def test_enqueues_go_to_another_shard_if_the_disk_of_one_is_full(
         Client(server.address, retries=0) as client,
     ):
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         assert set(enqueue(client, 30)) == {"1", "2"}
         database.disk.fill(leave_bytes=1_000_000)
         wait_until(lambda: set(enqueue(client, 30, b"x" * 7_000)) == {"1"})
@@ -148,6 +151,7 @@ async def test_a_shard_without_its_tables_is_left_alone_until_they_are_back(
         Client(server.address, retries=0) as client,
     ):
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         assert set(enqueue(client, 30)) == {"1", "2"}
         await mariadb.execute(f"RENAME TABLE {table} TO {table}_away")
         assert set(enqueue(client, 60)) == {"1"}
@@ -175,6 +179,7 @@ async def test_a_shard_whose_rights_are_taken_away_is_left_alone_until_they_are_
         Client(server.address, retries=0) as client,
     ):
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         assert set(enqueue(client, 30)) == {"1", "2"}
         await mariadb.execute(f"REVOKE ALL ON `{mariadb_prefix}%`.* FROM '{user}'@'%'")
         await mariadb.execute(f"KILL USER '{user}'")  # rights are looked at when a connection is made

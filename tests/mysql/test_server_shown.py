@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from bench.servers import PinLaterServer
-from pinlater.client import Ack, Client, Job
+from pinlater.client import Ack, Client, Job, QueueConfig
 from pinlater.server.storage.mysql.stats import Stats
 from tests.databases.mariadb import MariaDb
 from tests.databases.ports import free_port
@@ -57,6 +57,7 @@ def test_metrics_tell_of_each_shard(server: PinLaterServer) -> None:
     """Lanes, batches, transactions and their times, retries, health, connections, live and finished rows."""
     with Client(f"127.0.0.1:{server.port}") as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         enqueued = [client.enqueue("emails", [Job(b"x")]).descriptors[0] for _ in range(40)]
         jobs = client.dequeue("emails", limit=10).jobs
         client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
@@ -87,6 +88,7 @@ def test_the_memory_of_due_jobs_is_in_the_metrics_and_in_the_status_of_the_clust
     """It serves the claims of queues that the server owns, which it does some moments after its start."""
     with Client(f"127.0.0.1:{server.port}") as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
 
         def claims_come_from_memory() -> bool:
             client.enqueue("emails", [Job(b"x")])
@@ -114,6 +116,7 @@ async def test_no_secret_is_shown_whatever_goes_wrong(
     """No password of the shard file, no secret that signs wakes: a file that breaks amid a password, a wrong password, a shard away."""
     with Client(f"127.0.0.1:{server.port}") as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         client.enqueue("emails", [Job(b"x")])
     good = shard_file.path.read_text()
     shard_file.path.write_text(good[: good.index(mariadb.password) + len(mariadb.password)])

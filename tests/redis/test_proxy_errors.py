@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import Client, Job
+from pinlater.client import Client, Job, QueueConfig
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed, Unavailable
 from pinlater.domain.job import JobState
 from pinlater.server.storage.commands import (
@@ -203,6 +203,7 @@ def test_an_enqueue_behind_an_error_of_a_proxy_is_stored_on_one_shard(
             Client(server.address) as keyed,
         ):
             keyed.create_queue(QUEUE)
+            keyed.configure_queue(QUEUE, QueueConfig(partitions=2))
             descriptors: list[str] = []
 
             def enqueue(client: Client) -> None:

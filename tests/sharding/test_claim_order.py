@@ -200,7 +200,7 @@ async def test_a_shard_that_comes_back_into_the_map_may_have_jobs_of_every_queue
     assert "3" in asked(shards)
 
 
-async def test_a_queue_whose_partition_is_out_of_reach_is_asked_for_on_one_shard_at_least(shards: Shards) -> None:
+async def test_a_queue_whose_partition_is_unreachable_is_asked_for_on_one_shard_at_least(shards: Shards) -> None:
     """Which says that there are none."""
     shards.partitions.number_of = lambda _: 1
     order = list(shards.partitions.order("q"))

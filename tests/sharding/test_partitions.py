@@ -85,7 +85,7 @@ async def test_a_queue_of_several_partitions_is_spread_over_the_first_shards_of_
     assert asked(server) == set(partitions)
 
 
-@pytest.mark.parametrize("trouble", ["out of reach", "full", "stalled"])
+@pytest.mark.parametrize("trouble", ["unreachable", "full", "stalled"])
 def test_without_its_partition_a_queue_goes_on_on_the_next_shard_of_its_order(trouble: str) -> None:
     """This server finds the strays at once; another, that was told nothing, by its next count; one that can't count, in ten seconds."""
 
@@ -94,7 +94,7 @@ def test_without_its_partition_a_queue_goes_on_on_the_next_shard_of_its_order(tr
         before = await server.place(first, b"before")
         counting, blind = await another_server(server), await another_server(server)
         await server.count()
-        if trouble == "out of reach":
+        if trouble == "unreachable":
             server.lanes(first).put_out_of_use("test")
         elif trouble == "full":
             server.store(first).fails(InsertJobs, error=StoreFull.of("used up"), times=10**6)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from bench.servers import PinLaterServer
-from pinlater.client import Ack, Client, Job
+from pinlater.client import Ack, Client, Job, QueueConfig
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.shared_shards.serving import (
     ServedShards,
@@ -47,6 +47,7 @@ def test_jobs_are_spread_over_the_shards_of_the_file_and_done(serve: Callable[..
     server = serve()
     with Client(server.address) as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         descriptors = [
             descriptor
             for number in range(40)
@@ -90,6 +91,7 @@ def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], 
         place.write({"1": {}, "2": {}, place.new_shard: {}})
         server.reload()
         wait_until(lambda: metrics(server, "pinlater_shard_healthy") == {"1": 1, "2": 1, place.new_shard: 1})
+        client.configure_queue("emails", QueueConfig(partitions=3))
         shards = {shard_of(client.enqueue("emails", [Job(b"x")]).descriptors[0]) for _ in range(60)}
         assert shards == {"1", "2", place.new_shard}
 
@@ -106,6 +108,7 @@ def test_an_ack_reaches_a_new_shard_through_a_server_that_has_not_read_the_file_
         first.reload()
         wait_until(lambda: metrics(first, "pinlater_shard_healthy") == {"1": 1, "2": 1, place.new_shard: 1})
         assert place.new_shard not in metrics(second, "pinlater_shard_healthy")
+        ahead.configure_queue("emails", QueueConfig(partitions=3))
         for _ in range(60):
             ahead.enqueue("emails", [Job(b"x")])
         claimed = ahead.dequeue("emails", limit=60).jobs
@@ -121,6 +124,7 @@ def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., Re
     server = serve("--set", "sharding.removal_grace_ms=1", *often[0], *often[1])
     with Client(server.address) as client:
         client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
         for number in range(30):
             client.enqueue("emails", [Job(b"%d" % number)])
         place.write({"1": {}, "2": {"dequeueOnly": True}})

@@ -300,6 +300,7 @@ ANSWERED: dict[str, Any] = {
         "default_attempts": 5,
         "default_expiry_ms": 6,
         "burst": 7,
+        "partitions": None,
         "paused": True,
     },
     "pauseQueue": None,
@@ -314,6 +315,8 @@ ANSWERED: dict[str, Any] = {
             "waiting_dequeues": 3,
             "incomplete": True,
             "max_jobs_per_second": 2.5,
+            "partitions": None,
+            "strays": None,
         }
     ],
     "changePriority": [
@@ -345,6 +348,7 @@ ANSWERED: dict[str, Any] = {
             "default_attempts": 5,
             "default_expiry_ms": 6,
             "burst": 7,
+            "partitions": None,
             "paused": None,
         },
         "origins": {"claimTimeoutMillis": "queue"},
@@ -581,6 +585,7 @@ ANSWERED: dict[str, Any] = {
     "getQueueOwners": {
         "servers": [{"id": "1-2-3", "address": "a:9010"}, {"id": "2-2-3", "address": None}],
         "shards": [{"name": "1", "takes_enqueues": False, "owners": [0, 1, -1]}],
+        "partitions": None,
     },
     "getAudit": {
         "entries": [

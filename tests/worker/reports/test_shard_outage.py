@@ -74,6 +74,7 @@ async def two_shards(tmp_path: Path, start_redis: Callable[..., RedisServer]) ->
     with RealServer(tmp_path, store=f"redis:{file}") as server:
         async with AsyncClient(server.address, source="test", retries=0) as client:
             await client.create_queue("q")
+            await client.configure_queue("q", QueueConfig(partitions=2))
             yield TwoShards(redis, client)
 
 

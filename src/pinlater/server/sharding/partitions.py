@@ -15,7 +15,7 @@ from pinlater.server.sharding.shard_lanes import ShardLanes
 _QUEUES_MAX = 20_000
 
 
-class Partitions:
+class QueuePartitions:
     """The partitions of all queues. `number_of(queue)`: how many it is to have."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Partitions:
         self._orders = {}
 
     def order(self, queue: str) -> Sequence[ShardLanes]:
-        """Returns the shards that take enqueues, in or out of reach, in the order in which they become partitions of the queue."""
+        """Returns the shards that take enqueues, reachable or not, in the order in which they become partitions of the queue."""
         found = self._orders.get(queue)
         if found is None:
             if len(self._orders) >= _QUEUES_MAX:
@@ -39,5 +39,5 @@ class Partitions:
         return found
 
     def of(self, queue: str) -> Sequence[ShardLanes]:
-        """Returns the partitions, in or out of reach: all shards that take enqueues if the queue is to have more, none if none does."""
+        """Returns the partitions, reachable or not: all shards that take enqueues if the queue is to have more, none if none does."""
         return self.order(queue)[: self.number_of(queue)]

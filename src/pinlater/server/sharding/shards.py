@@ -19,7 +19,7 @@ from pinlater.server.sharding.heads import Heads
 from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.map_reader import MapReader
-from pinlater.server.sharding.partitions import Partitions
+from pinlater.server.sharding.partitions import QueuePartitions
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.strays import Strays
@@ -42,7 +42,7 @@ class Shards:
         self.reader: MapReader | None = None  # None: no file names the shards
         # By name, when a shard was removed: its jobs from before do not exist. Infinity for one whose data are lost.
         self.gone: dict[str, float] = {}
-        self.partitions = Partitions()
+        self.partitions = QueuePartitions()
         self.strays = Strays(self.clock.monotonic)
         self.heads = Heads(self.clock)
         self.unique = UniquePlaces(self.clock, self._first_of)
@@ -116,13 +116,11 @@ class Shards:
         order = self.partitions.order(queue)
         if not order:
             raise _all_draining()
-        if self.unique.by_queue:
-            return order[0]
-        return self._by_name[rendezvous_home(key, [shard.name for shard in order])]
+        home = next(iter(order)).name if self.unique.by_queue else rendezvous_home(key, [shard.name for shard in order])
+        return self._by_name[home]
 
     def _first_of(self, queue: str) -> str:
-        order = self.partitions.order(queue)
-        return order[0].name if order else ""
+        return next((shard.name for shard in self.partitions.order(queue)), "")
 
     def is_partition(self, queue: str, shard: str) -> bool:
         """Whether the shard is a partition of the queue."""
@@ -175,7 +173,7 @@ class Shards:
         return found
 
     def _that_may_have_jobs(self, queue: str) -> Sequence[ShardLanes]:
-        """Those in reach: never none, as one of them can say at least that it has none."""
+        """Returns shards in reach, at least one: it can say at least that it has no jobs."""
         in_reach = self.in_reach()
         if not in_reach:
             raise NoHealthyShards

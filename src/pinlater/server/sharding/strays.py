@@ -1,5 +1,5 @@
 """Which shards hold jobs of a queue without being its partitions: from before a change of the map or of the settings, or stored there
-while a partition was out of reach.
+while a partition was unreachable.
 
 A server knows it from the counts that it takes of each shard every few seconds, and sooner from what it stores there itself and what other
 servers tell. A shard whose last count is too old may hold jobs of every queue. So a stray is found even if each message is lost, within
@@ -15,7 +15,7 @@ _QUEUES_MAX = 20_000
 
 
 class Strays:
-    """What this server knows of all queues, partitions included: whether a shard is one is asked of `Partitions`."""
+    """What this server knows of all queues, partitions included: whether a shard is one is asked of `QueuePartitions`."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
