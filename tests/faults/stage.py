@@ -91,7 +91,6 @@ class Stage:
             async with client_of(self.server_set) as client:
                 for queue in QUEUES:
                     await client.create_queue(queue)
-                for queue in QUEUES[:-1]:  # one is stored as a queue is by itself
                     await client.configure_queue(queue, QueueConfig(partitions=len(self.places)))
             await self.until(self._all_in_use, "all shards are in use")
             self.load = await self._undo.enter_async_context(
