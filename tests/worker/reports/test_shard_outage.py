@@ -109,7 +109,7 @@ async def test_a_dead_shard_does_not_stop_a_worker_on_the_others(two_shards: Two
 @pytest.mark.timeout(180)
 async def test_a_lost_claim_on_a_healthy_shard_is_noticed_while_another_is_unreachable(two_shards: TwoShards) -> None:
     """A heartbeat for both shards has a result for each claim."""
-    await two_shards.client.configure_queue("q", QueueConfig(claim_timeout_ms=6_000))
+    await two_shards.client.configure_queue("q", QueueConfig(claim_timeout_ms=6_000, partitions=2))
     placed = await two_shards.enqueue(on_each=2)
     begun, cancelled = set[str](), set[str]()
     worker = Worker(two_shards.client, settings=FAST)
