@@ -29,22 +29,22 @@ def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> At
     try:
         returned = task.function(**_arguments(task, attempt, context))
         _check_has_run(task, returned)
-        _raise_returned(returned)
+        ended = _ending_in(returned)
     except BaseException as error:  # noqa: BLE001 - see above
         _exit_if_forked(process)
         return _result(error, task, attempt, context)
     _exit_if_forked(process)
-    return _result(None, task, attempt, context)
+    return _result(ended, task, attempt, context)
 
 
 async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
     """Awaits a coroutine. A cancellation is a failure here; the caller knows whether it came from outside."""
     set_current(context)
     try:
-        _raise_returned(await _in_this_process(task.function(**_arguments(task, attempt, context))))
+        ended = _ending_in(await _in_this_process(task.function(**_arguments(task, attempt, context))))
     except BaseException as error:  # noqa: BLE001 - see above
         return _result(error, task, attempt, context)
-    return _result(None, task, attempt, context)
+    return _result(ended, task, attempt, context)
 
 
 @types.coroutine
@@ -81,10 +81,15 @@ def _exit_if_forked(process: int) -> None:
         os._exit(0)
 
 
-def _raise_returned(returned: object) -> None:
-    """Raises what the function has returned, if it is one of the values that a task raises or returns to decide how its job continues."""
-    if isinstance(returned, _ENDINGS) or (isinstance(returned, type) and issubclass(returned, _ENDINGS)):
-        raise returned
+def _ending_in(returned: object) -> BaseException | None:
+    """Returns what the function has returned, if it is one of the values that a task raises or returns to decide how its job continues.
+
+    It is not raised: one value for all jobs would keep the frames of each, with their bodies.
+    """
+    if isinstance(returned, type) and issubclass(returned, _ENDINGS):
+        kind: type[BaseException] = returned
+        return kind()
+    return returned if isinstance(returned, _ENDINGS) else None
 
 
 def _check_has_run(task: Task[..., Any], returned: object) -> None:
