@@ -172,7 +172,7 @@ async def test_a_server_with_as_many_queues_as_may_be_says_so() -> None:
             at.service.client.ensure_queue("mails")
         at.service.clock.advance(seconds=1)
         with pytest.raises(
-            QueueNotFound, match=r"; it can't be created: Queue mails was not made: .*setting max_queues"
+            QueueNotFound, match=r"; it can't be created: Queue mails was not made: .*setting jobs.max_queues"
         ):
             await at.send.enqueue_async()
 

@@ -254,7 +254,7 @@ class Queues:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
         if len(names) > self._queue_cache.queues_max:
             raise InvalidArgument(
-                f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting max_queues)",
+                f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting jobs.max_queues)",
                 detail="TOO_MANY",
             )
         if not names:
