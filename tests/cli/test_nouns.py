@@ -67,6 +67,12 @@ def test_a_command_without_arguments_is_answered_without_any(offline: Pinlater) 
     assert offline("jobs", "list").err == "error: No such command 'jobs'. Write: pinlater job list\n"
 
 
+def test_a_wrong_noun_with_an_earlier_spelling_is_answered_in_one_step(offline: Pinlater) -> None:
+    assert written_instead(offline("jobs", "scan", "emails").err) == ["pinlater", "job", "list", "emails"]
+    assert written_instead(offline("queues", "purge", "emails").err) == ["pinlater", "job", "delete", "emails"]
+    assert written_instead(offline("servers", "run").err) == ["pinlater", "serve"]
+
+
 def test_the_answer_is_a_document_for_a_caller_that_reads_json(offline: Pinlater) -> None:
     assert '"error": "No such command \'scan\'. Write: pinlater job list --json"' in offline("scan", "--json").err
 

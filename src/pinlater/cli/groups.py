@@ -75,6 +75,8 @@ class Root(Commands):
 
 def _say_instead(words: str, instead: str, arguments: Sequence[str]) -> NoReturn:
     """Ends with the command to write, with these arguments unless one may be a password or can't be shown in one line."""
+    while arguments and (further := INSTEAD.get(f"{instead} {arguments[0]}")) is not None:
+        instead, arguments = further, arguments[1:]
     shown = [shlex.join(arguments)] if arguments else []
     if words == "hash-password" or holds_password(arguments) or not all(map(str.isprintable, arguments)):
         shown = ["..."] * bool(arguments)
