@@ -82,6 +82,7 @@ def test_the_answer_is_a_document_for_a_caller_that_reads_json(offline: Pinlater
     [
         ("--store", "mysql://root:sesame@db/jobs"),
         ("--set", "redis.password=sesame"),
+        ("--set", "redis.password = sesame"),
         ("--config", "two\nlines"),
     ],
 )
