@@ -696,6 +696,28 @@ def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: s
     assert unasked.startswith("error: This server has no admin password, so it deletes queues only for a token ")
 
 
+def test_a_queue_that_the_token_is_not_for_is_not_called_absent(
+    pinlater: Pinlater, offline: Pinlater, queue: str, tmp_path: Path
+) -> None:
+    """The list of queues, which `queue delete` reads, leaves it out."""
+    tokens = str(tmp_path / "tokens.json")
+    for name, pattern in (("all", "*"), ("mails", "mail*")):
+        made = ("token", "create", name, "--role", "admin", "--queue", pattern, "--tokens", tokens)
+        offline.ok(*made, "--output", str(tmp_path / name))
+    address, process = start_server(tmp_path, "--tokens", tokens)
+    try:
+        pinlater.ok("queue", "create", queue, "--server", address, "--token-file", str(tmp_path / "all"))
+        delete = ("queue", "delete", "--no-password", "--server", address, "--token-file", str(tmp_path / "mails"))
+        refused = pinlater(*delete, queue)
+        absent = pinlater(*delete, "mails")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"token mails is not for queue {queue!r}" in refused.err
+    assert (absent.code, absent.out) == (0, "absent mails\n")
+
+
 def test_a_terminal_is_asked_for_no_password_for_a_queue_that_does_not_exist(pinlater: Pinlater) -> None:
     told = on_terminal(pinlater.address, 80, False, "queue", "delete", "never")
     assert told == "note: there is no queue never (`pinlater queue list` shows the queues)\nabsent never\n"

@@ -13,7 +13,14 @@ from pinlater.cli import exits, notes, options, output
 from pinlater.cli.queue_notes import say_missing
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
+from pinlater.client.errors import (
+    AccessDenied,
+    CallerError,
+    PasswordInvalid,
+    QueueNotFound,
+    UnknownMethod,
+    WorldError,
+)
 from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
 from pinlater.domain.queue import check_queue_name
@@ -100,11 +107,15 @@ async def _delete(client: AsyncClient, name: str, password: str) -> None:
 
 async def _can_delete(client: AsyncClient, name: str, *, needs_password: bool) -> bool:
     """Whether there is such a queue, before the operator is asked for a password. Raises `PasswordInvalid` if one is needed and the server
-    has none."""
+    has none, and `AccessDenied` if the token is not for the queue."""
     check_queue_name(name)
+    names = None
     with contextlib.suppress(AccessDenied):  # callers with the password may lack the role to list queues
-        if name not in await client.queue_names():
-            return False
+        names = await client.queue_names()
+    if names is not None and name not in names:
+        with contextlib.suppress(QueueNotFound, UnknownMethod):
+            await client.queue_config(name)  # the list leaves out queues that the token is not for
+        return False
     try:
         info = await client.server_info()
     except UnknownMethod:  # an original server

@@ -105,8 +105,9 @@ class Queues:
                 raise TooManyQueues.of(name, self._queue_cache.queues_max)
         away = [shard for shard in self._shards if not shard.healthy]
         known = self._queue_cache.queues.get(name)
-        # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
-        life = known.life if known is not None and not away else Life(self._later_than(known))
+        # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it; then a task must not
+        # bring it back, even if this server has not heard of the deletion.
+        life = Life(self._later_than(known)) if known is None or (away and not for_task) else known.life
         if for_task and known is None:
             await self._check_for_task(name)
         with contextlib.nullcontext() if known is not None else self._telling():
@@ -254,7 +255,7 @@ class Queues:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
         if len(names) > self._queue_cache.queues_max:
             raise InvalidArgument(
-                f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting max_queues)",
+                f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting jobs.max_queues)",
                 detail="TOO_MANY",
             )
         if not names:
