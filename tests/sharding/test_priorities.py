@@ -17,7 +17,7 @@ FRESH_MS = int(SEEN_S_MAX * 1000)
 LEVELS = 3
 
 
-class MixedLoad:
+class PriorityLoad:
     """Enqueues, failures and dequeues, one after the other, by servers that hear nothing from each other."""
 
     def __init__(self, servers: list[ShardedServer], dice: Random) -> None:
@@ -70,7 +70,7 @@ def test_no_job_is_handed_out_while_a_better_one_has_waited_for_longer_than_head
     """By two servers; also while jobs are left on shards that are no partitions any more."""
 
     async def scenario(server: ShardedServer) -> None:
-        load = MixedLoad([server, await another_server(server)], Random(seed))
+        load = PriorityLoad([server, await another_server(server)], Random(seed))
         for number in range(600):
             if number == 400:
                 for each in load.servers:

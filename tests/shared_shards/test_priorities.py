@@ -15,7 +15,7 @@ from pinlater.domain.descriptor import parse_descriptor
 from pinlater.server.sharding.heads import SEEN_S_MAX
 from pinlater.testing.real_server import RealServer
 from tests.sharding.priority_oracle import PriorityOracle
-from tests.shared_shards.serving import place_of
+from tests.shared_shards.serving import place_of, wait_until
 
 # Clocks of servers and of the test, in whole milliseconds.
 _FRESH_MS = int(SEEN_S_MAX * 1000) + 100
@@ -35,7 +35,7 @@ def clients(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Cli
         yield [running.enter_context(Client(server.address)) for server in servers]
 
 
-class MixedLoad:
+class ServedPriorities:
     """Enqueues, failures and dequeues by two clients, one call at a time."""
 
     def __init__(self, clients: list[Client]) -> None:
@@ -80,13 +80,10 @@ def test_no_job_is_handed_out_while_a_better_one_has_waited_for_longer_than_head
 ) -> None:
     """Also once one shard is no partition any more and jobs are left there."""
     clients[0].create_queue("q")
-    load = MixedLoad(clients)
+    load = ServedPriorities(clients)
     for partitions in (2, 1):
         clients[0].configure_queue("q", QueueConfig(partitions=partitions))
         load.run_for(_LASTS_S / 2)
-    time.sleep(1.6)
-    while load.dequeue(clients[1]):
-        pass
+    wait_until(lambda: not load.dequeue(clients[1]) and len(load.oracle) == 0)
     assert load.oracle.handed_out > 100
     assert load.oracle.beyond(_FRESH_MS) == []
-    assert len(load.oracle) == 0

@@ -43,7 +43,7 @@ class ClaimTurns:
             best, _ = min([head for name, head in self._head_of.items() if name != shard.name], default=EMPTY)
             self._through = None if best == EMPTY[0] else max(best, FIRST_PRIORITY)
             if shard in self._due_ms_of and self._through is not None and self._head_of[shard.name][0] > self._through:
-                return  # what is left is worse than jobs of a shard that failed
+                return  # it only has jobs that are worse than those of a shard that failed
             calls += 1
             self._began_s = self._clock.monotonic()
             yield shard, self._through
