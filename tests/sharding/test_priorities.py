@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from random import Random
 
 import pytest
 
+from pinlater.domain.job import Holder, Outcome
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.sharding.heads import SEEN_S_MAX
+from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.storage.commands import ClaimJobs
+from pinlater.server.storage.values import ClaimCall
 from pinlater.wire.generated.structs import Ack, AckBatch, EnqueueRequest, Job
 from tests.sharding.priority_oracle import PriorityOracle
-from tests.sharding.sharded_server import CALLER, ShardedServer, run_on_shards
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards
 from tests.sharding.test_partitions import another_server
 
 FRESH_MS = int(SEEN_S_MAX * 1000)
@@ -89,3 +95,69 @@ def test_no_job_is_handed_out_while_a_better_one_has_waited_for_longer_than_head
         await load.servers[1].close()
 
     run_on_shards(scenario, partitions=partitions)
+
+
+@on_shards(shards=("1", "2"))
+async def test_one_dequeue_gets_the_jobs_of_two_shards_in_the_order_of_priorities(server: ShardedServer) -> None:
+    """By several claims of one shard, each with a token of its own, so that each can be given back by itself."""
+    for priority, shard in ((3, "2"), (2, "1"), (1, "2"), (1, "1")):
+        await server.place(shard, priority=priority)
+    dequeued = await server.dequeue(5)
+    assert [each.job.priority for each in dequeued.jobs] == [1, 1, 2, 3]
+    tokens = {each.token: each.descriptor.split(":")[1] for each in dequeued.jobs}
+    assert Counter(tokens.values())["s2"] == 2
+    acks = [Ack(each.descriptor, token=each.token) for each in dequeued.jobs]
+    results = await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", acks))
+    assert {result.outcome for result in results} == {Outcome.APPLIED}
+
+
+@on_shards(shards=("1", "2"))
+async def test_claims_of_one_turn_with_different_last_priorities_are_calls_of_their_own(server: ShardedServer) -> None:
+    """Two orders for one queue would lock the same rows of a database."""
+    for priority in (1, 2, 3):
+        await server.place("1", priority=priority)
+    server.store("1").calls.clear()
+    lane = server.lanes("1").claim
+    claims = [
+        lane.submit(
+            ClaimRequest("q", ClaimCall(1, Holder("h", "s", f"token{number}")), 60_000, through_priority=through)
+        )
+        for number, through in enumerate([1, None, 1, 2])
+    ]
+    found = [[job.priority for job in (await claim).jobs[0]] for claim in claims]
+    assert found == [[1], [2], [], []]
+    assert server.store("1").calls[ClaimJobs] == 3
+
+
+@pytest.mark.parametrize("priority", [1, 3])
+def test_a_waiting_dequeue_asks_each_shard_a_few_times_for_a_job_of_a_late_priority_and_none_while_nothing_comes(
+    priority: int,
+) -> None:
+    async def scenario(server: ShardedServer) -> None:
+        def claims() -> int:
+            return sum(store.calls[ClaimJobs] for store in server.stores.values())
+
+        for shard in ("1", "2"):
+            waiting = asyncio.ensure_future(server.dequeue(10, wait_ms=60_000))
+            await server.pass_time(2_000)
+            before = claims()
+            await server.pass_time(2_000)
+            assert claims() == before
+            await server.place(shard, priority=priority)
+            await server.turns()
+            assert [each.job.priority for each in waiting.result().jobs] == [priority]
+            assert claims() - before <= 3
+
+    run_on_shards(scenario, shards=("1", "2"))
+
+
+@on_shards(shards=("1", "2"))
+async def test_a_shard_that_does_not_answer_holds_back_jobs_of_later_priorities_until_it_counts_as_stalled(
+    server: ShardedServer,
+) -> None:
+    await server.place("1", priority=1)
+    await server.place("1", priority=2)
+    server.store("2").hangs(ClaimJobs)
+    first = await server.within(2_000, server.dequeue(1))
+    second = await server.within(2_000, server.dequeue(1))
+    assert [each.job.priority for each in (*first.jobs, *second.jobs)] == [1, 2]
