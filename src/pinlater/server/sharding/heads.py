@@ -1,7 +1,7 @@
 """The best due job of a queue on each of its shards, as far as this server has seen.
 
-A dequeue goes by it (`claim_turns.py`), so that priority does not depend on where a job is. An answer to a claim shows which
-jobs stay, and that counts for `SEEN_S_MAX` from the begin of the claim: better jobs that this server has not heard of came later.
+A dequeue goes by it (`claim_turns.py`), so that priority does not depend on where a job is. An answer to a claim shows which jobs stay, and
+that counts for `SEEN_S_MAX` from the begin of the claim: better jobs that this server has not heard of came later.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class _OpenOrder:
         self._queue = queue
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
-        self._through = NEVER_MS if order.through_priority is None else order.through_priority
+        self._through = order.through_priority
         self._until_ms = later(now_ms, order.claim_timeout_ms)
         self._shares = list(map(_Share, order.calls))
         wanting = [share for share in self._shares if share.limit > 0]
@@ -139,7 +139,9 @@ class _OpenOrder:
 
     def run(self) -> Claimed:
         for counter in list(self._queue.counters.values()):
-            if self._share is None or self._bytes_ran_out or counter.priority > self._through:
+            if self._share is None or self._bytes_ran_out:
+                break
+            if self._through is not None and counter.priority > self._through:
                 break
             if counter.may_have_due(self._now_ms):
                 self._take(counter)
