@@ -250,6 +250,21 @@ async def test_no_job_is_lost_when_the_number_of_partitions_is_raised_and_lowere
     assert sorted(found) == sorted(stored)
 
 
+@on_shards(partitions=2)
+async def test_jobs_on_a_former_partition_are_handed_out_at_once_though_it_had_none_when_it_was_counted(
+    server: ShardedServer,
+) -> None:
+    other = await another_server(server)
+    await server.count()
+    second = order(server)[1]
+    jobs = {await server.place(second), await server.place(second)}
+    for each in (server, other):
+        await each.service.queues.configure_queue("q", QueueConfig(partitions=1))
+    found = {job.descriptor for each in (server, other) for job in (await each.dequeue(1)).jobs}
+    assert found == jobs
+    await other.close()
+
+
 @on_shards(partitions=1)
 async def test_jobs_of_a_queue_whose_shard_drains_are_handed_out_there_and_new_ones_on_the_next(
     server: ShardedServer,

@@ -142,8 +142,8 @@ class Shards:
     def for_claim(self, queue: str, coverage: float) -> Sequence[ShardLanes]:
         """The shards a dequeue asks, in this order: those with the most urgent jobs first, as far as that is known.
 
-        Among equals, where this server owns the queue, then where its call begins soonest; slow ones last. All dequeues of one turn of the
-        loop have the same order, so that one call has what they ask for. Raises `NoHealthyShards`.
+        Among equals, where this server owns the queue, then where its call begins soonest; slow ones after others. All dequeues of one turn
+        of the loop have the same order, so that one call has what they ask for. Raises `NoHealthyShards`.
         """
         if len(self._all) == 1 and self._all[0].healthy:
             return self._all
@@ -163,8 +163,7 @@ class Shards:
             found = sorted(
                 found,
                 key=lambda shard: (
-                    shard.slow,
-                    self.heads.of(queue, shard.name),
+                    self.heads.place(queue, shard.name, slow=shard.slow),
                     not shard.owns(queue),
                     shard.lanes_of(queue).claim.rank + random(),
                 ),
@@ -187,7 +186,6 @@ class Shards:
 
     def note_claim(self, queue: str, shard: ShardLanes, jobs: Sequence[HandedOutJob], *, waiting: bool) -> None:
         """Takes what a claim found there: these jobs, and whether others wait."""
-        self.heads.claimed(queue, shard.name, jobs)
         if shard not in self.partitions.of(queue):
             if jobs or waiting:
                 self.strays.heard(queue, [shard.name])
