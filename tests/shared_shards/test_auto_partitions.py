@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -119,6 +120,10 @@ async def test_a_queue_grows_to_the_shard_of_another_owner(pair: Pair) -> None:
 
         shown, said = await command(second, "queue", "stats", queue)
         assert shown["queues"][0]["partition_number"] == stats.partition_number._asdict()
+        [descriptor] = (await client.enqueue(queue, [Job(b"x")])).descriptors
+        shown, _ = await command(second, "job", "explain", descriptor)
+        assert shown["jobs"][0]["partition_number"] == stats.partition_number._asdict()
+        assert re.fullmatch(r"The queue has 2 partitions \(automatic, for .+\)\.", shown["jobs"][0]["notes"][-1])
         shown, _ = await command(second, "cluster", "status")
         assert shown["partitions"] == {queue: stats.partition_number._asdict()}
 
