@@ -31,7 +31,7 @@ class Lanes:
         return LaneLoads(Shards([self.shard], Random(1)), self.clock.monotonic)
 
     async def insert(self, requests: int, seconds: float) -> None:
-        """One call with so many requests."""
+        """One call with this number of requests."""
         fault = self.store.hangs(InsertJobs)
         now_ms = self.clock.now_ms()
         waiting = [

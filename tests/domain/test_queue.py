@@ -121,7 +121,7 @@ def test_the_number_of_an_operator_and_that_of_the_servers_never_replace_each_ot
         (PartitionNumber(3, False, 1_000), "3 partitions (set by an operator, settings changed 5s ago)"),
     ],
 )
-def test_a_number_of_partitions_is_told_with_who_chose_it(number: PartitionNumber, told: str) -> None:
+def test_a_number_of_partitions_is_told_with_its_author(number: PartitionNumber, told: str) -> None:
     assert number.told(6_000) == told
 
 

@@ -50,7 +50,7 @@ class Owners:
         self.lanes = dict.fromkeys(shards, BUSY)
 
     async def work(self, seconds: int, *, jobs: int = 10, queue: str = "q") -> None:
-        """So many jobs come every five seconds, and the server looks after each count."""
+        """This number of jobs comes every five seconds, and the server looks after each count."""
         for _ in range(0, seconds, 5):
             for _ in range(jobs):
                 await self.server.enqueue(b"x", queue=queue)

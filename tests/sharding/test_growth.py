@@ -11,11 +11,11 @@ import pytest
 from pinlater.server.features.partitions.growth import (
     APART_MS,
     CHANGES_MAX,
+    ChangeReason,
     Growth,
+    NumberChange,
     PartitionLoad,
-    QueueSample,
-    Reason,
-    Step,
+    WatchedQueue,
 )
 
 SAMPLE_S = 5
@@ -26,7 +26,7 @@ IDLE = PartitionLoad(0.0, 0.0)
 
 
 class Observed:
-    """A queue whose changes are made as decided. `loads(number)`: of the shards in its order, if it has so many partitions."""
+    """A queue whose changes are made as decided. `loads(number)`: of the shards in its order, if it has this number of partitions."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Observed:
         self.rate = rate
         self.changed_ms = 0
 
-    def sample(self) -> QueueSample:
+    def sample(self) -> WatchedQueue:
         number = self.partitions
-        return QueueSample(self.queue, number, self.loads(number), self.rate(number), self.changed_ms)
+        return WatchedQueue(self.queue, number, self.loads(number), self.rate(number), self.changed_ms)
 
 
 class Decider:
@@ -52,10 +52,10 @@ class Decider:
         self.queues = queues
         self.growth = Growth()
         self.now_ms = 1_000_000
-        self.steps: list[tuple[int, Step]] = []
+        self.steps: list[tuple[int, NumberChange]] = []
 
-    def run(self, seconds: int) -> list[Step]:
-        """The steps of so long a time."""
+    def run(self, seconds: int) -> list[NumberChange]:
+        """The steps of that time."""
         before = len(self.steps)
         for _ in range(0, seconds, SAMPLE_S):
             self.now_ms += SAMPLE_S * 1000
@@ -65,14 +65,14 @@ class Decider:
                 self.make(step)
         return [step for _, step in self.steps[before:]]
 
-    def make(self, step: Step) -> None:
+    def make(self, step: NumberChange) -> None:
         [queue] = [queue for queue in self.queues if queue.queue == step.queue]
         queue.partitions, queue.changed_ms = step.after, self.now_ms
         self.growth.made(step, self.now_ms)
         self.steps.append((self.now_ms, step))
 
 
-def numbers(steps: list[Step]) -> list[tuple[int, int]]:
+def numbers(steps: list[NumberChange]) -> list[tuple[int, int]]:
     return [(step.before, step.after) for step in steps]
 
 
@@ -90,7 +90,7 @@ def test_a_saturating_queue_doubles_until_it_is_on_all_shards(shards: int) -> No
     steps = decider.run(HOUR_S)
     assert len(steps) == ceil(log2(shards))
     assert steps[-1].after == shards
-    assert all(step.after <= 2 * step.before and step.reason is Reason.BUSY for step in steps)
+    assert all(step.after <= 2 * step.before and step.reason is ChangeReason.BUSY for step in steps)
     times = [at_ms for at_ms, _ in decider.steps]
     assert all(later - earlier >= APART_MS for earlier, later in pairwise(times))
 
@@ -124,7 +124,7 @@ def test_a_queue_must_be_busy_for_five_seconds_in_a_row() -> None:
         (None, PartitionLoad(0.0, 0.0), False),
     ],
 )
-def test_the_owner_must_be_busy_with_the_queue_and_the_next_one_have_room(
+def test_the_owner_must_be_busy_with_the_queue_and_the_next_one_must_not_be(
     first: PartitionLoad | None, second: PartitionLoad | None, grows: bool
 ) -> None:
     assert bool(Decider(Observed(lambda _: [first, second])).run(MINUTE_S // 2)) is grows
@@ -147,7 +147,7 @@ def test_a_step_that_does_not_help_is_taken_back_after_half_a_minute_and_not_tri
     decider = Decider(Observed(saturating(4), rate=lambda number: 100.0 if number == 1 else 124.0))
     steps = decider.run(HOUR_S)
     assert numbers(steps) == [(1, 2), (2, 1)]
-    assert steps[1].reason is Reason.NOT_FASTER
+    assert steps[1].reason is ChangeReason.NOT_FASTER
     (grown_ms, _), (back_ms, _) = decider.steps
     assert 30_000 <= back_ms - grown_ms <= 35_000
     decider.run(MINUTE_S)
@@ -172,7 +172,7 @@ def test_a_number_that_changed_otherwise_meanwhile_is_left_alone() -> None:
 
 def test_a_step_that_could_not_be_made_is_decided_again() -> None:
     decider = Decider(Observed(saturating(2)))
-    decided: list[Step] = []
+    decided: list[NumberChange] = []
     decider.make = decided.append  # type: ignore[method-assign, assignment]
     decider.run(MINUTE_S)
     assert len(decided) > 2

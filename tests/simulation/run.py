@@ -44,6 +44,8 @@ _SETTLE_S = 1.5
 _CHANGES = 6
 # A waiting dequeue learns of a job at any server within about a second, wake or no wake.
 _WAKE_S_MAX = 2.5
+# How often servers look at the queues if no other server tells of a change: the last one of a call that was given up may come late.
+_TOLD_LOOK_S = 30.0
 
 
 class SimulationPlan(NamedTuple):
@@ -325,7 +327,7 @@ class SimulationRun:
             if settled is not None:
                 self._hold(settled)
                 await self._pause()
-            if not await self._until(self._numbers_agree, 4 * self._learning_s):
+            if not await self._until(self._numbers_agree, _TOLD_LOOK_S + 4 * self._learning_s):
                 self.broken.append("DIVIDED shards have different automatic numbers of partitions")
 
     async def _settle(self) -> QueueConfig:

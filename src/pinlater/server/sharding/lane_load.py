@@ -18,7 +18,7 @@ from pinlater.server.sharding.shards import Shards
 _WINDOW_S = 5.0
 
 
-class _Totals(NamedTuple):
+class _LaneSums(NamedTuple):
     """Of a lane, since it was made."""
 
     calls: int = 0
@@ -26,7 +26,7 @@ class _Totals(NamedTuple):
     busy_s: float = 0.0
 
 
-_NOTHING = _Totals()
+_NOTHING = _LaneSums()
 
 
 class LaneLoads:
@@ -36,7 +36,7 @@ class LaneLoads:
         self._shards = shards
         self._monotonic = monotonic
         self._since_s = monotonic()
-        self._before: Mapping[LaneQueue[Any, Any], _Totals] = {}
+        self._before: Mapping[LaneQueue[Any, Any], _LaneSums] = {}
         self.of: Mapping[str, float] = {}
 
     def look(self) -> None:
@@ -46,14 +46,14 @@ class LaneLoads:
             return
         self._since_s += seconds
         lanes = [(shard.name, lane) for shard in self._shards for lane in shard.lanes]
-        now = {lane: _Totals(lane.calls, lane.items, lane.busy_s + lane.busy_for()) for _, lane in lanes}
+        now = {lane: _LaneSums(lane.calls, lane.items, lane.busy_s + lane.busy_for()) for _, lane in lanes}
         loads = dict.fromkeys([name for name, _ in lanes], 0.0)
         for name, lane in lanes:
             loads[name] = max(loads[name], _load(self._before.get(lane, _NOTHING), now[lane], seconds))
         self.of, self._before = loads, now
 
 
-def _load(before: _Totals, after: _Totals, seconds: float) -> float:
+def _load(before: _LaneSums, after: _LaneSums, seconds: float) -> float:
     calls = after.calls - before.calls
     if not calls:
         return 0.0

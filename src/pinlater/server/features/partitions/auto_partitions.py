@@ -16,7 +16,15 @@ from typing import NamedTuple
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.features.history.queries import HistoryQueries
-from pinlater.server.features.partitions.growth import BUSY, PART, Growth, OwnerLoad, PartitionLoad, QueueSample, Step
+from pinlater.server.features.partitions.growth import (
+    BUSY,
+    PART,
+    Growth,
+    NumberChange,
+    OwnerLoad,
+    PartitionLoad,
+    WatchedQueue,
+)
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.service import Service
 
@@ -29,7 +37,7 @@ LoadOf = Callable[[str, str], OwnerLoad | None]
 """Of a shard and a queue: how busy the owner of the queue there is; None if that is not known."""
 
 
-class _Work(NamedTuple):
+class _JobsDone(NamedTuple):
     """Jobs that were stored since the last sample, and those that were claimed, which count twice as their acks follow.
 
     `of_queues`: by shard and queue.
@@ -43,7 +51,7 @@ class _Work(NamedTuple):
 
 
 class AutoPartitions:
-    """Of one server. Does nothing before `join`, and with one shard."""
+    """Changes the numbers of queues for one server. It does nothing before `join`, and with one shard."""
 
     def __init__(self, service: Service) -> None:
         self._shards = service.shards
@@ -70,7 +78,7 @@ class AutoPartitions:
         self._sampled_s = self._rates.sampled_s
         queues = list(self._cache.queues.values())
         grown = [queue for queue in queues if queue.auto_partitions > 1]
-        samples: Sequence[QueueSample] = ()
+        samples: Sequence[WatchedQueue] = ()
         if grown or max(self._own_loads().values(), default=0.0) >= BUSY:
             work = await self._work()
             found = {queue.name: queue for queue in (*grown, *self._busiest(work)) if self._decides_on(queue)}
@@ -82,7 +90,7 @@ class AutoPartitions:
         if step is not None:
             await self._make(step)
 
-    async def _work(self) -> _Work:
+    async def _work(self) -> _JobsDone:
         """Nothing at the first look. In pieces between which others get their turn: there may be thousands of queues."""
         before, now = self._before, dict[tuple[str, str], int]()
         for shard, rows in self._rates.of_shards().items():
@@ -90,7 +98,7 @@ class AutoPartitions:
                 _add(now, shard, rows[start : start + _ROWS_A_TURN])
                 await asyncio.sleep(0)
         self._before = now
-        work = _Work(Counter(), Counter(), Counter())
+        work = _JobsDone(Counter(), Counter(), Counter())
         for number, ((shard, queue), total) in enumerate(now.items() if before else ()):
             if number % _ROWS_A_TURN == _ROWS_A_TURN - 1:
                 await asyncio.sleep(0)
@@ -102,7 +110,7 @@ class AutoPartitions:
                 work.of_loops[owner.server] += done
         return work
 
-    def _busiest(self, work: _Work) -> Sequence[Queue]:
+    def _busiest(self, work: _JobsDone) -> Sequence[Queue]:
         """The queues that may be why this server is busy."""
         own = {shard for shard, load in self._own_loads().items() if load >= BUSY}
         most = {shard: done for (_, shard), done in work.of_lanes.items()}
@@ -114,9 +122,9 @@ class AutoPartitions:
     def _decides_on(self, queue: Queue) -> bool:
         """Whether no operator has set a number, and this server owns the queue on its first partition."""
         order = self._shards.partitions.order(queue.name)
-        return queue.config.partitions is None and len(order) > 1 and order[0].owns(queue.name)
+        return queue.config.partitions is None and len(order) > 1 and next(iter(order)).owns(queue.name)
 
-    def _sample(self, queue: Queue, work: _Work) -> QueueSample:
+    def _sample(self, queue: Queue, work: _JobsDone) -> WatchedQueue:
         name = queue.name
         shards = [shard.name for shard in self._shards.partitions.order(name)]
         loads = [self._load_of(shard, name) for shard in shards]
@@ -125,7 +133,7 @@ class AutoPartitions:
             if load is not None:
                 by_server[load.server] += work.of_queues[shard, name]
         rates = self._rates.per_second(name, _RATE_S)
-        return QueueSample(
+        return WatchedQueue(
             name,
             min(queue.auto_partitions, len(shards)),
             [
@@ -142,7 +150,7 @@ class AutoPartitions:
             queue.auto_changed_ms,
         )
 
-    async def _make(self, step: Step) -> None:
+    async def _make(self, step: NumberChange) -> None:
         try:
             await self._queues.set_auto_partitions(step.queue, step.after)
         except PinLaterError as error:

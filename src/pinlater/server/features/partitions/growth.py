@@ -1,6 +1,6 @@
 """When a queue gets more partitions, and when fewer: decided from samples, without I/O and without a clock.
 
-A queue grows if it keeps the owners of all of its partitions busy while the owners of the next shards of its order have room. If its rate
+A queue grows if it keeps the owners of all of its partitions busy, and the owners of the next shards in its order are not. If its rate
 does not grow by a quarter, as with shards on one machine, the step is taken back, and not tried again for an hour. A queue shrinks after
 ten minutes in which half of its partitions would have done.
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 BUSY = 0.8
 PART = 0.25
 """The part of an owner's work from which on a queue is why the owner is busy."""
-ROOM = 0.5
+SPARE = 0.5
 """The load below which an owner takes another partition."""
 QUIET = 0.4
 """The load below which half of the partitions suffice."""
@@ -64,7 +64,7 @@ class PartitionLoad(NamedTuple):
         return (self.lanes >= BUSY and self.of_lanes >= PART) or (self.loop >= BUSY and self.of_loop >= PART)
 
 
-class QueueSample(NamedTuple):
+class WatchedQueue(NamedTuple):
     """One queue over the last seconds.
 
     `partitions`: how many it has.
@@ -80,7 +80,7 @@ class QueueSample(NamedTuple):
     changed_ms: int
 
 
-class Reason(Enum):
+class ChangeReason(Enum):
     """Why a number is changed."""
 
     BUSY = "busy"
@@ -88,13 +88,13 @@ class Reason(Enum):
     QUIET = "quiet"
 
 
-class Step(NamedTuple):
+class NumberChange(NamedTuple):
     """A change of a number, and the rate before it."""
 
     queue: str
     before: int
     after: int
-    reason: Reason
+    reason: ChangeReason
     rate: float
 
 
@@ -105,7 +105,7 @@ class _Watched:
 
     busy_ms: int | None = None
     quiet_ms: int | None = None
-    trial: tuple[Step, int] | None = None
+    trial: tuple[NumberChange, int] | None = None
     not_before_ms: int = 0
 
 
@@ -115,7 +115,7 @@ class Growth:
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
 
-    def decide(self, samples: Iterable[QueueSample], changed_ms: Iterable[int], now_ms: int) -> Step | None:
+    def decide(self, samples: Iterable[WatchedQueue], changed_ms: Iterable[int], now_ms: int) -> NumberChange | None:
         """The next step, of all queues that are worth a look; of others all is forgotten but what was taken back.
 
         `changed_ms`: when the number of each queue of the cluster was changed last. Call `made` once the step is made.
@@ -129,17 +129,17 @@ class Growth:
         steps = [step for sample in seen.values() if (step := self._step(sample, now_ms)) is not None]
         if not steps or sum(at_ms > now_ms - APART_MS for at_ms in changed_ms) >= CHANGES_MAX:
             return None
-        return min(steps, key=lambda step: (step.reason is not Reason.NOT_FASTER, step.queue))
+        return min(steps, key=lambda step: (step.reason is not ChangeReason.NOT_FASTER, step.queue))
 
-    def made(self, step: Step, now_ms: int) -> None:
+    def made(self, step: NumberChange, now_ms: int) -> None:
         """The step has been made."""
         watched = self._watched[step.queue]
         watched.busy_ms = watched.quiet_ms = None
-        watched.trial = (step, now_ms) if step.reason is Reason.BUSY else None
-        if step.reason is Reason.NOT_FASTER:
+        watched.trial = (step, now_ms) if step.reason is ChangeReason.BUSY else None
+        if step.reason is ChangeReason.NOT_FASTER:
             watched.not_before_ms = now_ms + RETRY_MS
 
-    def _step(self, sample: QueueSample, now_ms: int) -> Step | None:
+    def _step(self, sample: WatchedQueue, now_ms: int) -> NumberChange | None:
         number = sample.partitions
         watched = self._watched.setdefault(sample.queue, _Watched())
         watched.busy_ms = _since(watched.busy_ms, now_ms, true=_is_busy(sample))
@@ -153,12 +153,14 @@ class Growth:
             if now_ms - made_ms < TRIAL_MS:
                 return None
             if sample.rate < step.rate * FASTER:
-                return Step(sample.queue, number, step.before, Reason.NOT_FASTER, sample.rate)
+                return NumberChange(sample.queue, number, step.before, ChangeReason.NOT_FASTER, sample.rate)
             watched.trial = None
         if watched.busy_ms is not None and now_ms - watched.busy_ms >= BUSY_MS and now_ms >= watched.not_before_ms:
-            return Step(sample.queue, number, min(2 * number, len(sample.loads)), Reason.BUSY, sample.rate)
+            return NumberChange(
+                sample.queue, number, min(2 * number, len(sample.loads)), ChangeReason.BUSY, sample.rate
+            )
         if watched.quiet_ms is not None and now_ms - watched.quiet_ms >= QUIET_MS:
-            return Step(sample.queue, number, _half(number), Reason.QUIET, sample.rate)
+            return NumberChange(sample.queue, number, _half(number), ChangeReason.QUIET, sample.rate)
         return None
 
 
@@ -170,15 +172,15 @@ def _half(number: int) -> int:
     return (number + 1) // 2
 
 
-def _is_busy(sample: QueueSample) -> bool:
-    """Whether the partitions are full, and the next shards have room."""
+def _is_busy(sample: WatchedQueue) -> bool:
+    """Whether the partitions are full, and the owners of the next shards are not busy."""
     number = sample.partitions
     now, more = sample.loads[:number], sample.loads[number : 2 * number]
     full = all(load is not None and load.is_full_of_queue for load in now)
-    return full and bool(more) and all(load is not None and load.busy < ROOM for load in more)
+    return full and bool(more) and all(load is not None and load.busy < SPARE for load in more)
 
 
-def _is_quiet(sample: QueueSample) -> bool:
+def _is_quiet(sample: WatchedQueue) -> bool:
     """Whether half of the partitions would do."""
     number = sample.partitions
     loads = [load for load in sample.loads[:number] if load is not None]
