@@ -32,6 +32,8 @@ class Owners:
     server: ShardedServer
     lanes: dict[str, float | None] = field(default_factory=dict)
     loop: float = IDLE
+    others: set[str] = field(default_factory=set)
+    """Queues that another server owns."""
 
     def __post_init__(self) -> None:
         self.auto = self.server.service.of(AutoPartitions)
@@ -42,7 +44,8 @@ class Owners:
         return {shard.name: max(self.lanes.get(shard.name) or IDLE, self.loop) for shard in self.server.shards}
 
     def load_of(self, shard: str, queue: str) -> OwnerLoad | None:
-        del queue
+        if queue in self.others:
+            return OwnerLoad("another server", IDLE, IDLE)
         lanes = self.lanes.get(shard, IDLE)
         return None if lanes is None else OwnerLoad(f"owner of {shard}", lanes, self.loop)
 
@@ -156,6 +159,20 @@ async def test_a_queue_that_is_not_why_its_owner_is_busy_does_not_grow(server: S
         await owners.work(5)
     assert (await number(server)).number == 1
     assert server.service.queue_cache.queues[other].auto_partitions == 2
+
+
+@on_shards()
+async def test_a_queue_grows_whatever_other_servers_do_on_its_shard(server: ShardedServer) -> None:
+    owners = await automatic(server)
+    first = order(server)[0]
+    other = await server.queue_for(first)
+    owners.busy(first)
+    owners.others.add(other)
+    for _ in range(4):
+        for _ in range(80):
+            await server.enqueue(b"x", queue=other)
+        await owners.work(5)
+    assert (await number(server)).number == 2
 
 
 @pytest.mark.parametrize("what", ["an operator", "another owner", "unknown"])

@@ -112,12 +112,14 @@ class AutoPartitions:
 
     def _busiest(self, work: _JobsDone) -> Sequence[Queue]:
         """The queues that may be why this server is busy."""
-        own = {shard for shard, load in self._own_loads().items() if load >= BUSY}
-        most = {shard: done for (_, shard), done in work.of_lanes.items()}
-        names = [
-            queue for (shard, queue), done in work.of_queues.items() if shard in own and done >= PART * most[shard]
-        ]
-        return [queue for name in names if (queue := self._cache.queues.get(name)) is not None]
+        busy = {shard for shard, load in self._own_loads().items() if load >= BUSY}
+        found: list[Queue] = []
+        for (shard, name), done in work.of_queues.items():
+            queue = self._cache.queues.get(name)
+            load = self._load_of(shard, name) if shard in busy else None
+            if queue is not None and load is not None and done >= PART * work.of_lanes[load.server, shard]:
+                found.append(queue)
+        return found
 
     def _decides_on(self, queue: Queue) -> bool:
         """Whether no operator has set a number, and this server owns the queue on its first partition."""
