@@ -128,7 +128,7 @@ async def test_a_step_that_makes_nothing_faster_is_taken_back(server: ShardedSer
     owners.busy(order(server)[0])
     await owners.work(60)
     assert (await number(server)).number == 1
-    assert await marks(server) == ["2 partitions instead of 1: busy", "1 partitions instead of 2: not faster with more"]
+    assert await marks(server) == ["2 partitions instead of 1: busy", "1 partition instead of 2: not faster with more"]
     await owners.work(600)
     assert server.counted("partitions_changed") == 2
 
@@ -144,7 +144,7 @@ async def test_a_queue_that_became_quiet_shrinks(server: ShardedServer) -> None:
     assert (await number(server)).number == 2
     await owners.work(60, jobs=1)
     assert (await number(server)).number == 1
-    assert (await marks(server))[-1] == "1 partitions instead of 2: quiet"
+    assert (await marks(server))[-1] == "1 partition instead of 2: quiet"
 
 
 @on_shards()

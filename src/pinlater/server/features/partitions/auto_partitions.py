@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.domain.wording import counted
 from pinlater.server.features.history.queries import HistoryQueries
 from pinlater.server.features.partitions.growth import (
     BUSY,
@@ -165,7 +166,7 @@ class AutoPartitions:
             "the number of partitions of a queue was changed",
             extra={"queue": step.queue, "before": step.before, "after": step.after, "reason": step.reason.value},
         )
-        text = f"{step.after} partitions instead of {step.before}: {step.reason.value}"
+        text = f"{counted(step.after, 'partition')} instead of {step.before}: {step.reason.value}"
         with contextlib.suppress(PinLaterError):  # there may be too many marks
             await self._history.add_mark(text, queue=step.queue)
 
