@@ -471,6 +471,7 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     ("words", "says"),
     [
         (["queue", "config", "q", "--max-backlog", "1.5"], "--max-backlog: '1.5' is not a whole number or `default`"),
+        (["queue", "config", "q", "--partitions", "many"], "--partitions: 'many' is not a whole number or `auto`"),
         (
             ["queue", "config", "q", "--max-jobs-per-second", "no"],
             "--max-jobs-per-second: 'no' is not a number or `default`",

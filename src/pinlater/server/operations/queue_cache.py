@@ -94,7 +94,7 @@ class QueueCache:
 
     def _changed(self, before: Queue, queue: Queue) -> None:
         """Makes dequeues look again: everywhere if jobs may be on a shard that is no partition any more."""
-        if before.config.partitions != queue.config.partitions:
+        if before.partitions.number != queue.partitions.number:
             self._shards.look_everywhere(queue.name)
         self._dispatcher.wakeups.look_again(queue.name)
 

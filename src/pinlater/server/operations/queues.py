@@ -232,6 +232,16 @@ class Queues:
             )
         await self._queue_cache.refresh()
 
+    async def set_auto_partitions(self, name: str, number: int) -> None:
+        """Sets how many partitions the queue is to have while its settings say no number. As `configure_queue`, for the servers only."""
+        version = await self._next_version(name)
+        queue = (await self._queue_cache.require(name)).changed(None, None, version, auto_partitions=number)
+        with self._telling():
+            await self._on_each(
+                "configureQueue", lambda shard: shard.store.submit(MergeQueues([queue], self._clock.now_ms()))
+            )
+        await self._queue_cache.refresh()
+
     async def _next_version(self, name: str) -> str:
         """Later than every version that a shard in reach has, also if their servers' clocks are ahead of this one's.
 
@@ -334,6 +344,7 @@ class Queues:
             {shard: jobs for shard, jobs in unfinished.items() if jobs and shard not in partitions}
             if several
             else None,
+            structs.PartitionNumber(*queue.partitions) if several and queue else None,
         )
 
 

@@ -46,7 +46,7 @@ from pinlater.server.storage.values import (
 
 VERSION = 10
 OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
-_TOLD_FIELDS_OLDEST = 8
+_TOLD_FIELDS = {6: 8, 7: 9, 8: 9, 9: 9}  # of older versions
 WAKES_SINCE_VERSION = 7
 _TIMES_SINCE_VERSION = 8  # `WorkerQueue.timed_out_times`
 _QUEUE_FIELDS_BEFORE = 7
@@ -95,7 +95,8 @@ class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `OfSeveralServers.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
     reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators. `work`: on each slice in the last
-    minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue."""
+    minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue. `loop`: the share of a core that its event loop
+    uses. `lanes`: how busy its lanes to each shard are (`lane_load.LaneLoads`)."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
@@ -106,6 +107,8 @@ class Told(NamedTuple):
     facts: ServerFacts = ServerFacts()
     work: Mapping[str, Mapping[int, int]] = {}
     waiting: Mapping[str, int] = {}
+    loop: float = 0.0
+    lanes: Mapping[str, float] = {}
 
 
 class CallersLeft(NamedTuple):
@@ -233,7 +236,7 @@ def answers_of(kind: int, part: PartAnswer) -> list[Any]:
 
 def running(told: Told, version: int = VERSION) -> PartAnswer:
     """Says that a server runs. One of an older version takes no fields that it does not know."""
-    return message_of_answering(RUNNING, told if version >= WAKES_SINCE_VERSION else told[:_TOLD_FIELDS_OLDEST])
+    return message_of_answering(RUNNING, told[: _TOLD_FIELDS.get(version)])
 
 
 def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:
