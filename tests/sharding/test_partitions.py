@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pinlater.domain.errors import ShardConnectionFailed, StoreFull
+from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed, StoreFull
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.sharding.heads import SEEN_S_MAX
 from pinlater.server.sharding.strays import COUNTED_S_MAX
@@ -285,6 +285,19 @@ async def test_jobs_of_a_queue_whose_shard_drains_are_handed_out_there_and_new_o
     asked(server)
     await server.dequeue()
     assert asked(server) == {second}
+
+
+@on_shards(partitions=3)
+async def test_other_settings_are_changed_while_fewer_shards_take_enqueues_than_the_queue_is_to_have(
+    server: ShardedServer,
+) -> None:
+    await server.replace(*[server.desired(name, takes_enqueues=name != "2") for name in NAMES])
+    queues = server.service.queues
+    changed = QueueConfig(claim_timeout_ms=7_000, partitions=3)
+    await queues.configure_queue("q", changed)
+    assert (await queues.queue_config("q")).config == changed
+    with pytest.raises(InvalidArgument, match="at most 2, the number of shards that take enqueues, not 4"):
+        await queues.configure_queue("q", QueueConfig(partitions=4))
 
 
 @on_shards(partitions=1, shards=("1", "2"))

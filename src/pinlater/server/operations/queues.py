@@ -206,7 +206,7 @@ class Queues:
         """
         check_config(config)
         takers = len(self._shards.partitions.order(name))
-        if config.partitions is not None and config.partitions > max(1, takers):
+        if (number := config.partitions or 1) > max(1, takers) and number > await self._partitions_set(name):
             raise InvalidArgument(
                 f"partitions must be at most {takers}, the number of shards that take enqueues, not {config.partitions}"
             )
@@ -216,6 +216,10 @@ class Queues:
                 "configureQueue", lambda shard: shard.store.submit(ConfigureQueue(name, config=config, version=version))
             )
         await self._queue_cache.refresh()
+
+    async def _partitions_set(self, name: str) -> int:
+        """Returns the number that the settings have. It may stay as it is when shards go."""
+        return (await self._queue_cache.require(name)).config.partitions or 1
 
     async def queue_config(self, name: str) -> Queue:
         """The queue's settings, None if the server's default holds."""
