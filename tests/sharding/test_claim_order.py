@@ -193,7 +193,8 @@ async def test_a_claim_that_finds_none_ends_what_was_heard_and_not_what_was_coun
     for name in (second, third):
         lanes = shards.get(name)
         assert lanes is not None
-        shards.note_claim("q", lanes, [], waiting=False)
+        shards.clock.advance(ms=1)  # type: ignore[attr-defined]
+        shards.note_claim("q", lanes, [], shards.clock.monotonic(), waiting=False)
     assert set(asked(shards)) == {first, second}
 
 

@@ -159,6 +159,26 @@ async def test_a_stray_that_is_stored_while_a_claim_looks_there_is_found_by_the_
     assert [job.descriptor for job in (await server.dequeue()).jobs] == storing.result().descriptors
 
 
+@on_shards(partitions=1)
+async def test_a_stray_that_this_server_is_told_of_while_a_claim_looks_there_is_found_by_the_next(
+    server: ShardedServer,
+) -> None:
+    second = order(server)[1]
+    await server.count()
+    other = await another_server(server)
+    server.core.dispatcher.wakeups.wake_from_peer("q", 1, True)
+    fault = server.store(second).hangs(ClaimJobs, done_first=True)
+    looking = asyncio.ensure_future(server.dequeue())
+    await server.turns()
+    stray = await other.place(second)
+    server.core.dispatcher.wakeups.wake_from_peer("q", 1, True)
+    fault.release()
+    await server.turns()
+    assert looking.result().jobs == []
+    assert [job.descriptor for job in (await server.dequeue()).jobs] == [stray]
+    await other.close()
+
+
 # --- where they are looked for ---------------------------------------------------------------------------------------------------
 
 

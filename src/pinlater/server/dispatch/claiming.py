@@ -101,7 +101,8 @@ class Claiming:
                     next_due_ms = found.next_due_ms
                 else:
                     next_due_ms = turns.answered(shard, left, found)
-                    self._shards.note_claim(request.queue, shard, jobs, waiting=found.next_due_ms is not None)
+                    waiting = found.next_due_ms is not None
+                    self._shards.note_claim(request.queue, shard, jobs, turns.began_s, waiting=waiting)
                 if jobs:
                     claimed.append(FromShard(shard.name, jobs, here.call.holder.token))
                     left -= len(jobs)

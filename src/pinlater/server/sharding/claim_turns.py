@@ -33,7 +33,8 @@ class ClaimTurns:
         self._due_ms_of: dict[ShardLanes, int | None] = {}  # of those that have answered, as each said last
         self._has_jobs = False
         self._through: int | None = None  # of the claim under way
-        self._began_s = 0.0
+        self.began_s = 0.0
+        """When the claim under way began, or the last one (monotonic)."""
 
     def __iter__(self) -> Iterator[tuple[ShardLanes, int | None]]:
         """Gives the shard to ask, and the last priority that it may hand out; None: all."""
@@ -45,7 +46,7 @@ class ClaimTurns:
             if shard in self._due_ms_of and self._through is not None and self._head_of[shard.name][0] > self._through:
                 return  # it only has jobs that are worse than those of a shard that failed
             calls += 1
-            self._began_s = self._clock.monotonic()
+            self.began_s = self._clock.monotonic()
             yield shard, self._through
 
     def _place(self, shard: ShardLanes) -> tuple[int, bool, int]:
@@ -54,7 +55,7 @@ class ClaimTurns:
     def answered(self, shard: ShardLanes, limit: int, found: Claimed) -> int | None:
         """The shard was asked for `limit` jobs and found this. Returns when the next job on any shard is due, as far as they have said."""
         self._due_ms_of[shard] = found.next_due_ms
-        head = self._heads.claimed(self._queue, shard.name, limit, found, self._began_s)
+        head = self._heads.claimed(self._queue, shard.name, limit, found, self.began_s)
         self._head_of[shard.name] = head
         self._has_jobs |= bool(found.jobs[0])
         if head == EMPTY or self._through is None or head[0] <= self._through:

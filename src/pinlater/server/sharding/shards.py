@@ -184,13 +184,15 @@ class Shards:
             found = [shard for shard in self.partitions.order(queue) if shard.healthy][:1] or in_reach[:1]
         return [shard for shard in found if not shard.stalled] or found
 
-    def note_claim(self, queue: str, shard: ShardLanes, jobs: Sequence[HandedOutJob], *, waiting: bool) -> None:
-        """Takes what a claim found there: these jobs, and whether others wait."""
+    def note_claim(
+        self, queue: str, shard: ShardLanes, jobs: Sequence[HandedOutJob], began_s: float, *, waiting: bool
+    ) -> None:
+        """Takes what a claim that began at `began_s` (monotonic) found there: these jobs, and whether others wait."""
         if shard not in self.partitions.of(queue):
             if jobs or waiting:
                 self.strays.heard(queue, [shard.name])
             else:
-                self.strays.found_none(queue, shard.name)
+                self.strays.found_none(queue, shard.name, began_s)
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""

@@ -39,19 +39,21 @@ class Strays:
         now_s = self._monotonic()
         self._heard.setdefault(queue, {}).update(dict.fromkeys(shards, now_s))
 
-    def found_none(self, queue: str, shard: str) -> None:
-        """A claim found that no job of the queue waits there."""
+    def found_none(self, queue: str, shard: str, began_s: float) -> None:
+        """A claim or a count that began at `began_s` (monotonic) found that no job of the queue waits there. Jobs that were heard of since
+        may have come after it had looked."""
         heard = self._heard.get(queue)
-        if heard is not None and heard.pop(shard, None) is not None and not heard:
-            del self._heard[queue]
+        if heard is not None and heard.get(shard, began_s) < began_s:
+            del heard[shard]
+            if not heard:
+                del self._heard[queue]
 
     def counted(self, shard: str, queues: Set[str], began_s: float) -> None:
         """A count that began at `began_s` (monotonic) found unfinished jobs of these queues on the shard."""
         before = self._counted.get(shard)
         self._counted[shard] = began_s, queues
-        for queue, heard in list(self._heard.items()):
-            if heard.get(shard, began_s) < began_s:
-                self.found_none(queue, shard)
+        for queue in list(self._heard):
+            self.found_none(queue, shard, began_s)
         if new := queues - before[1] if before is not None else queues:
             self.found(shard, new)
 
