@@ -207,6 +207,19 @@ async def test_a_shard_that_comes_back_into_the_map_may_have_jobs_of_every_queue
     assert "3" in asked(shards)
 
 
+async def test_a_count_that_began_before_a_shard_ceased_to_take_enqueues_does_not_count(shards: Shards) -> None:
+    """It was a partition then, and may have got jobs meanwhile that nothing told of as strays."""
+    shards.partitions.number_of = lambda _: 1
+    former = shards.partitions.order("q")[0]
+    began_s = shards.clock.monotonic()
+    shards.clock.advance(ms=1)  # type: ignore[attr-defined]
+    shards.change_enqueues(former, takes=False)
+    shards.strays.counted(former.name, set(), began_s)
+    assert former.name in asked(shards)
+    await count(shards)
+    assert former.name not in asked(shards)
+
+
 async def test_a_queue_whose_partition_is_unreachable_is_asked_for_on_one_shard_at_least(shards: Shards) -> None:
     """Which says that there are none."""
     shards.partitions.number_of = lambda _: 1

@@ -332,6 +332,24 @@ async def test_a_new_shard_that_becomes_the_partition_leaves_the_old_jobs_where_
     assert sorted(job.descriptor for job in (await server.dequeue()).jobs) == sorted([*old, *new])
 
 
+@pytest.mark.parametrize("change", ["a shard is added", "a shard drains"])
+def test_jobs_on_a_former_partition_are_handed_out_at_once_though_it_had_none_before_the_map_changed(
+    change: str,
+) -> None:
+    """The last count of the former partition is older than the jobs."""
+
+    async def scenario(server: ShardedServer) -> None:
+        await server.count()
+        former = order(server)[0]
+        old = (await server.enqueue(b"x")).descriptors
+        added = change == "a shard is added"
+        await server.replace(*[server.desired(name, takes_enqueues=added or name != former) for name in NAMES])
+        assert order(server)[0] != former
+        assert [job.descriptor for job in (await server.dequeue()).jobs] == old
+
+    run_on_shards(scenario, partitions=1, shards=("1", "2") if change == "a shard is added" else NAMES)
+
+
 @on_shards(partitions=3)
 async def test_a_queue_has_as_many_partitions_as_there_are_shards_once_some_have_gone(server: ShardedServer) -> None:
     await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False), server.desired("3"))

@@ -230,8 +230,7 @@ class Shards:
         self._chosen.clear()
         self._orders.clear()
         self.heads.forget()
-        kept = [shard.name for shard in lanes if self._by_name.get(shard.name) is shard]
-        self.strays.keep(kept)
+        self.strays.keep([shard.name for shard in lanes if self._by_name.get(shard.name) is shard])
         self._by_name.clear()
         self._by_name.update({shard.name: shard for shard in lanes})
         for name in self.gone.keys() & self._by_name.keys():
@@ -240,7 +239,7 @@ class Shards:
         for shard in lanes:
             shard.hooks = self.hooks
         if takers != {shard.name for shard in lanes if shard.takes_enqueues}:
-            self.unique.map_changed()
+            self._takers_changed()
 
     def change_enqueues(self, shard: ShardLanes, *, takes: bool) -> None:
         """Whether it takes enqueues from now on, or only drains."""
@@ -250,7 +249,12 @@ class Shards:
             else:
                 shard.close_to_enqueues()
             self.partitions.take_over(self._all)
-            self.unique.map_changed()
+            self._takers_changed()
+
+    def _takers_changed(self) -> None:
+        """Other shards take enqueues than before."""
+        self.unique.map_changed()
+        self.strays.partitions_changed()
 
     def close_later(self, shard: ShardLanes) -> None:
         """One that is no longer in the map: finishes what it has, then closes, in the background."""

@@ -8,6 +8,7 @@ servers tell. A shard whose last count is too old may hold jobs of every queue. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Set
 
 COUNTED_S_MAX = 10.0
@@ -23,6 +24,7 @@ class Strays:
         """Told of a shard, and of queues that had no unfinished jobs there when it was counted before."""
         self._counted: dict[str, tuple[float, Set[str]]] = {}  # by shard: when, and the queues that had unfinished jobs
         self._heard: dict[str, dict[str, float]] = {}  # by queue and shard: when jobs were heard of
+        self._changed_s = -math.inf  # when shards became partitions, or ceased to be some
 
     def may_be_on(self, shard: str, queue: str) -> bool:
         """Whether the shard may hold unfinished jobs of the queue."""
@@ -50,12 +52,19 @@ class Strays:
 
     def counted(self, shard: str, queues: Set[str], began_s: float) -> None:
         """A count that began at `began_s` (monotonic) found unfinished jobs of these queues on the shard."""
+        if began_s < self._changed_s:
+            return
         before = self._counted.get(shard)
         self._counted[shard] = began_s, queues
         for queue in list(self._heard):
             self.found_none(queue, shard, began_s)
         if new := queues - before[1] if before is not None else queues:
             self.found(shard, new)
+
+    def partitions_changed(self) -> None:
+        """Queues have other partitions now. Former ones may have got jobs since they were counted: nothing told of these as strays."""
+        self._counted = {}
+        self._changed_s = self._monotonic()
 
     def keep(self, shards: Collection[str]) -> None:
         """Forgets all other shards. What is known of those with a new address, or that were away, must be forgotten, too."""
