@@ -120,9 +120,9 @@ def test_a_broken_promise_is_code_1_with_the_seed_and_the_history(
     done = offline(*SMALL, "--history", str(path))
     assert done.code == 1
     assert f"promises were broken; the history is in {path}, and --seed 7" in done.err
-    assert "UNDONE" in done.out
+    assert "REVERSED" in done.out
     lines = path.read_text().splitlines()
-    assert lines[-1].startswith("UNDONE ")
+    assert lines[-1].startswith("REVERSED ")
     acks = read_history(line.partition(" ")[2] for line in lines).acks
     assert any(ack.succeeded and ack.outcome == APPLIED for ack in acks)
 

@@ -91,22 +91,22 @@ def test_an_unexplained_failure_is_found_unless_failures_are_expected() -> None:
 @pytest.mark.parametrize("state", [PENDING, IN_PROGRESS, FAILED])
 def test_an_acknowledged_success_that_is_no_longer_one_is_undone(state: int) -> None:
     found = kinds(history(claim(20, 30), ack(40, 50)), {"q:1": state, "q:2": SUCCEEDED}, failures_allowed=True)
-    assert PromiseKind.UNDONE in found
+    assert PromiseKind.REVERSED in found
 
 
 def test_an_acknowledged_success_that_is_handed_out_again_is_undone() -> None:
     found = kinds(history(claim(20, 30), ack(40, 50), claim(1500, 1510, token="t2")), ALL_DONE)
-    assert found == {PromiseKind.UNDONE}
+    assert found == {PromiseKind.REVERSED}
 
 
 def test_a_hand_out_between_a_claim_and_the_success_that_counted_is_found() -> None:
     found = kinds(history(claim(20, 30), claim(1500, 1580, token="t2"), ack(1550, 1600)), ALL_DONE)
-    assert found == {PromiseKind.UNDONE}
+    assert found == {PromiseKind.REVERSED}
 
 
 def test_two_successes_of_one_job_cannot_both_count() -> None:
     made = history(claim(20, 30), ack(40, 50), ack(45, 55, token="t2"))
-    assert kinds(made, ALL_DONE) == {PromiseKind.UNDONE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.REVERSED}
 
 
 def test_an_ack_without_an_answer_may_be_turned_back() -> None:
@@ -220,7 +220,7 @@ def test_of_a_poll_with_jobs_from_two_shards_the_one_that_was_handed_out_twice_i
 
 def test_a_finished_job_that_is_handed_to_a_poll_which_waited_is_found() -> None:
     made = history(polled(1, 2, "t1"), ack(3 * S, 4 * S), polled(1.5, 30, "t2"))
-    assert kinds(made, ALL_DONE) == {PromiseKind.UNDONE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.REVERSED}
 
 
 def test_a_zombies_ack_that_counts_against_a_poll_which_waited_is_found() -> None:
@@ -245,7 +245,7 @@ def test_a_job_that_was_there_when_its_queue_was_deleted_may_be_gone() -> None:
     made.deletes[0] = Delete(100, None, "q")
     assert check(made, {}) == []
     made.deletes[0] = Delete(100, 110, "other")
-    assert kinds(made, {}) == {PromiseKind.LOST, PromiseKind.UNDONE}
+    assert kinds(made, {}) == {PromiseKind.LOST, PromiseKind.REVERSED}
 
 
 def test_a_job_of_after_its_queues_deletion_must_be_there() -> None:
@@ -273,7 +273,7 @@ def test_a_cancelled_job_may_fail(outcome: int | None) -> None:
 def test_a_cancelled_job_that_does_not_stay_so_is_undone() -> None:
     made = history()
     made.cancels.append(SeenCancel(20, 30, "q:1", APPLIED))
-    assert kinds(made, ALL_DONE) == {PromiseKind.UNDONE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.REVERSED}
 
 
 def test_a_claim_may_end_sooner_by_what_the_servers_clocks_differ() -> None:

@@ -70,7 +70,7 @@ class Tail:
             return False
         if violation.kind is PromiseKind.LOST:
             return descriptor in self.enqueued and self._never_was(descriptor)
-        if violation.kind is PromiseKind.UNDONE:
+        if violation.kind is PromiseKind.REVERSED:
             return descriptor in self.succeeded and id_of(descriptor) not in rollback.finished
         if violation.kind is PromiseKind.TWICE:
             return descriptor in self.claimed or descriptor in self.renewed
@@ -109,7 +109,7 @@ def judged(
     for violation in violations:
         descriptor = violation.descriptor
         gone = (
-            violation.kind in {PromiseKind.LOST, PromiseKind.UNDONE}
+            violation.kind in {PromiseKind.LOST, PromiseKind.REVERSED}
             and (shard_of(descriptor), id_of(descriptor)) in deleted
         )
         if not gone and not any(tail.excuses(violation) for tail in tails):

@@ -57,9 +57,9 @@ def test_a_job_is_lost_with_the_tail_only_where_the_replica_lacked_it() -> None:
 
 
 def test_a_success_is_undone_with_the_tail_only_where_the_replica_lacked_it() -> None:
-    assert is_excused(PromiseKind.UNDONE, HAD, IN_TAIL)
-    assert is_excused(PromiseKind.UNDONE, LACKED, IN_TAIL)
-    assert not is_excused(PromiseKind.UNDONE, FINISHED, IN_TAIL)
+    assert is_excused(PromiseKind.REVERSED, HAD, IN_TAIL)
+    assert is_excused(PromiseKind.REVERSED, LACKED, IN_TAIL)
+    assert not is_excused(PromiseKind.REVERSED, FINISHED, IN_TAIL)
 
 
 def test_a_claim_of_the_tail_is_void() -> None:

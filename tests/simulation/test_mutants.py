@@ -99,12 +99,12 @@ def test_an_ack_that_ignores_the_claim_token_is_caught(monkeypatch: pytest.Monke
         return answers
 
     everywhere(monkeypatch, MemoryShard, FinishJobs, finish)
-    assert caught() & {"STALE_APPLIED", "TWICE", "UNDONE"}
+    assert caught() & {"STALE_APPLIED", "TWICE", "REVERSED"}
 
 
 def test_a_success_that_is_answered_and_not_stored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_successes(monkeypatch)
-    assert caught() & {"UNDONE", "STALE_APPLIED"}
+    assert caught() & {"REVERSED", "STALE_APPLIED"}
 
 
 class GenerousSession(Session):
@@ -153,7 +153,7 @@ def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Identity, "holder", holder)
     busy = TINY._replace(servers=(1,), stores=(1,), busy_s=(1.0,), requests=(8,), workers=(3,))
-    assert caught(lambda seed: simulate(seed, busy)) & {"TWICE", "STALE_APPLIED", "UNDONE"}
+    assert caught(lambda seed: simulate(seed, busy)) & {"TWICE", "STALE_APPLIED", "REVERSED"}
 
 
 def test_one_token_for_all_attempts_of_a_long_poll_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_one_token_for_all_attempts_of_a_long_poll_is_caught(monkeypatch: pytest
     monkeypatch.setattr(dispatch_claiming, "_holder_of", lambda holder, *_: holder)
     monkeypatch.setattr(Faults, "kinds", lambda self: [self._answers_of_claims_lost])
     scale = TINY._replace(servers=(1,), faults=(3,), busy_s=(1.0,), requests=(8,), workers=(3,), wait_ms=(1_000,))
-    assert caught(lambda seed: simulate(seed, scale)) & {"TWICE", "STALE_APPLIED", "UNDONE"}
+    assert caught(lambda seed: simulate(seed, scale)) & {"TWICE", "STALE_APPLIED", "REVERSED"}
 
 
 # Servers that own all slices and forward to each other over connections that break.
@@ -235,7 +235,7 @@ class HastyStore(SimulatedStore):
 
 def test_acks_that_are_answered_before_they_are_committed_are_caught() -> None:
     assert caught(lambda seed: carry_out(lambda: SimulationRun(plan_of(seed, TINY), HastyStore))) & {
-        "UNDONE",
+        "REVERSED",
         "STALE_APPLIED",
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.storage.sqlite.pace import CommitPace
+from pinlater.server.storage.sqlite.commit import CommitPace
 
 LIMIT_S = 0.000_150
 QUICK_S = 0.000_040

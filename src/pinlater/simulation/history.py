@@ -154,7 +154,7 @@ class PromiseKind(Enum):
     """What can be wrong."""
 
     LOST = "an acknowledged enqueue is gone"
-    UNDONE = "an acknowledged success was turned back"
+    REVERSED = "an acknowledged success was turned back"
     TWICE = "a job was handed out twice within its claim"
     STALE_APPLIED = "an ack counted although another worker held the job"
     STUCK = "a job never ended"
@@ -200,7 +200,7 @@ def _check_final(history: History, final: Mapping[str, int], failures_allowed: b
     for cancel in history.cancels:
         state = final.get(cancel.descriptor)
         if cancel.outcome == APPLIED and state != FAILED and not (state is None and cancel.descriptor in deleted):
-            yield Violation(PromiseKind.UNDONE, cancel.descriptor, f"cancelled, and state {state} at the end")
+            yield Violation(PromiseKind.REVERSED, cancel.descriptor, f"cancelled, and state {state} at the end")
     for descriptor in history.seen():
         if final.get(descriptor) in (PENDING, IN_PROGRESS):
             yield Violation(PromiseKind.STUCK, descriptor, f"state {final[descriptor]} at the end")
@@ -216,16 +216,16 @@ def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable
     for ack in history.acks:
         if ack.succeeded and ack.outcome == APPLIED and ack.ended_ns is not None:
             if ack.descriptor in done:
-                yield Violation(PromiseKind.UNDONE, ack.descriptor, "two acks of success were both applied")
+                yield Violation(PromiseKind.REVERSED, ack.descriptor, "two acks of success were both applied")
             mine = claims.get((ack.descriptor, ack.token))
             done[ack.descriptor] = mine.ended_ns if mine is not None else ack.ended_ns
     for claim in history.claims:
         if claim.descriptor in done and claim.granted_ns > done[claim.descriptor]:
-            yield Violation(PromiseKind.UNDONE, claim.descriptor, f"handed out again, to {claim.worker}")
+            yield Violation(PromiseKind.REVERSED, claim.descriptor, f"handed out again, to {claim.worker}")
     deleted = history.may_be_deleted()
     for descriptor in done:
         if final.get(descriptor) != SUCCEEDED and not (final.get(descriptor) is None and descriptor in deleted):
-            yield Violation(PromiseKind.UNDONE, descriptor, f"state {final.get(descriptor)} at the end")
+            yield Violation(PromiseKind.REVERSED, descriptor, f"state {final.get(descriptor)} at the end")
 
 
 def _given_back(history: History) -> dict[tuple[str, str], int]:

@@ -24,10 +24,10 @@ from pinlater.server.storage.relational.shard import Change, P, Read, Relational
 from pinlater.server.storage.relational.sweeping import expire_jobs, time_out_claims
 from pinlater.server.storage.sqlite import claiming, due_marks, finishing, garbage, inserting, migration, reading
 from pinlater.server.storage.sqlite.checkpointer import Checkpointer
+from pinlater.server.storage.sqlite.commit import FileIdentity
 from pinlater.server.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
 from pinlater.server.storage.sqlite.errors import translate
-from pinlater.server.storage.sqlite.file_identity import FileIdentity
 from pinlater.server.storage.sqlite.lock import FileLock
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.readers import Readers

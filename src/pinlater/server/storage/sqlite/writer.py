@@ -44,10 +44,8 @@ from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.server.storage.commands import Command
 from pinlater.server.storage.interface import WaitingBatch
 from pinlater.server.storage.sqlite.checkpointer import LOOKS_AN_INTERVAL, Checkpointer
-from pinlater.server.storage.sqlite.commit_thread import CommitThread
+from pinlater.server.storage.sqlite.commit import CommitPace, CommitThread, FileIdentity
 from pinlater.server.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
-from pinlater.server.storage.sqlite.file_identity import FileIdentity
-from pinlater.server.storage.sqlite.pace import CommitPace
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
