@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pinlater.domain.audit import first_id_at
 from pinlater.server.features.audit.buffer import FLUSH_MS, AuditBuffer
-from pinlater.server.features.audit.methods import METHODS
 from pinlater.server.features.audit.settings import AuditSettings
 from pinlater.server.features.audit.trail import AuditTrail, entry_for
 from pinlater.server.features.feature import Feature
@@ -15,8 +16,29 @@ from pinlater.server.operations.parts import Parts
 from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.commands import PruneTrail
+from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod
+from pinlater.wire.generated import structs
 
 _PRUNE_MS = 60_000
+
+
+async def _get_audit(service: Service, call: structs.getAudit_args) -> structs.AuditPage:
+    return await service.of(AuditTrail).read(call.request)
+
+
+def _allowed_entries(may: AnyQueue, page: Any) -> Any:
+    page.entries = [entry for entry in page.entries if entry.queue and may(entry.queue)]
+    return page
+
+
+METHODS = [
+    ServedMethod(
+        "getAudit",
+        handle=_get_audit,
+        queues=lambda call: () if call.request.queue is None else (call.request.queue,),
+        allowed_part=_allowed_entries,
+    )
+]
 
 
 def _add(service: Service) -> None:

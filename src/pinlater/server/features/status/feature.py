@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pinlater.server.features.feature import Feature
-from pinlater.server.features.status.methods import METHODS
 from pinlater.server.features.status.shard_details import ShardReports
 from pinlater.server.features.status.status import Status
 from pinlater.server.front.operations import Forwarded
@@ -11,6 +10,42 @@ from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.runner import Periodic
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import TICK_S
+from pinlater.server.thrift.methods.record import ServedMethod, known_caller_of
+from pinlater.wire.generated import structs
+
+
+async def _get_server_info(service: Service, call: structs.getServerInfo_args) -> structs.ServerInfo:
+    """Adds what access control knows of the caller."""
+    info, known = await service.of(Status).server_info(), known_caller_of(call)
+    if known is not None:
+        info.caller = known.rights
+    return info
+
+
+async def _get_cluster(service: Service, call: structs.getCluster_args) -> structs.ClusterStatus:
+    del call
+    return await service.of(Status).cluster()
+
+
+def _without_texts(status: structs.ClusterStatus) -> structs.ClusterStatus:
+    """Keeps the kinds of failures, and whether a shard is full."""
+    for shard in status.shards:
+        if shard.details is not None:
+            shard.details.failure = None
+            shard.details.full = shard.details.full and "full"
+    return status
+
+
+async def _get_queue_owners(service: Service, call: structs.getQueueOwners_args) -> structs.QueueOwners:
+    del call
+    return await service.of(Status).owners()
+
+
+METHODS = [
+    ServedMethod("getServerInfo", handle=_get_server_info, wants_known_caller=True),
+    ServedMethod("getCluster", handle=_get_cluster, without_texts=_without_texts),
+    ServedMethod("getQueueOwners", handle=_get_queue_owners),
+]
 
 
 def _add(service: Service) -> None:
