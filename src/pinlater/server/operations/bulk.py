@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import due_fault
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, JobState, Outcome
-from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
     OnShard,
     ack_results,
@@ -23,11 +21,9 @@ from pinlater.server.operations.addressing import (
     on_each_shard,
     one_after_another,
 )
-from pinlater.server.operations.job_queries import JobQueries, check_priority, check_state
-from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.job_queries import check_priority, check_state
 from pinlater.server.operations.long_lists import pairs_in_turns
-from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import (
     DeleteJobs,
     DeleteWithCopies,
@@ -50,7 +46,6 @@ from pinlater.server.storage.values import (
     RunOrder,
     raise_error,
 )
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import (
     AckResult,
     ChangePriorityRequest,
@@ -60,6 +55,9 @@ from pinlater.wire.generated.structs import (
     RetryRequest,
     RunJobsRequest,
 )
+
+if TYPE_CHECKING:
+    from pinlater.server.operations.service import Service
 
 _ROWS_A_TRANSACTION = 1_000
 
@@ -86,23 +84,14 @@ class CopyLog(Protocol):
 class Bulk:
     """The bulk operations, each in transactions of at most a thousand jobs."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        inspect: JobQueries,
-        dispatcher: Dispatcher,
-        metrics: Metrics,
-        clock: Clock,
-        settings: JobSettings,
-    ) -> None:
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._inspect = inspect
-        self._dispatcher = dispatcher
-        self._metrics = metrics
-        self._clock = clock
-        self._settings = settings
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._inspect = service.job_queries
+        self._dispatcher = service.dispatcher
+        self._metrics = service.metrics
+        self._clock = service.clock
+        self._settings = service.settings
 
     async def retry_failed(self, request: RetryRequest) -> int:
         """FAILED → PENDING; returns how many. Skips expired jobs, those whose unique key is taken, and cancelled ones if asked."""

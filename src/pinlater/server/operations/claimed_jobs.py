@@ -10,13 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.durations import YEAR_MS, delay_fault, due_fault
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.identity import kept_source, run_ms
 from pinlater.server.operations.addressing import (
     OnShard,
@@ -27,18 +25,13 @@ from pinlater.server.operations.addressing import (
     on_each_shard,
     on_unknown_shards,
 )
-from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.claim_events import ClaimEvents
-from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
-from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller
-from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.commands import CancelJobs
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
 from pinlater.server.telemetry.catalogue import QueueMetrics
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import (
     Ack,
     AckBatch,
@@ -49,6 +42,9 @@ from pinlater.wire.generated.structs import (
     ClaimsRequest,
     ReleaseRequest,
 )
+
+if TYPE_CHECKING:
+    from pinlater.server.operations.service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -77,25 +73,16 @@ class ParsedAcks(NamedTuple):
 class ClaimedJobs:
     """The operations on claimed jobs."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        dispatcher: Dispatcher,
-        metrics: Metrics,
-        clock: Clock,
-        settings: JobSettings,
-        body_limit: BodyLimit,
-    ) -> None:
+    def __init__(self, service: Service) -> None:
         self.events = ClaimEvents()
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._dispatcher = dispatcher
-        self._metrics = metrics
-        self._clock = clock
-        self._settings = settings
-        self._body_limit = body_limit
-        self._per_item = PerItem(shards)
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._dispatcher = service.dispatcher
+        self._metrics = service.metrics
+        self._clock = service.clock
+        self._settings = service.settings
+        self._body_limit = service.body_limit
+        self._per_item = PerItem(service.shards)
 
     # --- acks -----------------------------------------------------------------------------------------------------------
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, Unavailable, adding
 from pinlater.domain.job import Outcome
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.identity import Identity
 from pinlater.server.operations.claim_events import ClaimEvents
-from pinlater.server.operations.claimed_jobs import ClaimedJobs
-from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller, DequeueResult
-from pinlater.server.sharding.shards import ClaimRequest, Shards
+from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.claim_bytes import JOB_BYTES, content_bytes
 from pinlater.server.storage.commands import PeekJobs
 from pinlater.server.storage.values import ClaimCall, raise_error
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import AckResult, DequeueRequest
+
+if TYPE_CHECKING:
+    from pinlater.server.operations.service import Service
 
 # Long enough that a caller who sends the same acks with each dequeue does not spin.
 _WAIT_WITH_ERRORS_MS = 1_000
@@ -32,27 +28,17 @@ _OUTCOME_BYTES = 128  # of an ack, without names
 class Dequeue:
     """The dequeue operation, and what happens to an answer that could not be delivered."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        dispatcher: Dispatcher,
-        claimed_jobs: ClaimedJobs,
-        identity: Identity,
-        metrics: Metrics,
-        clock: Clock,
-        settings: JobSettings,
-    ) -> None:
+    def __init__(self, service: Service) -> None:
         self.events = ClaimEvents()
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._dispatcher = dispatcher
-        self._claimed_jobs = claimed_jobs
-        self._identity = identity
-        self._metrics = metrics
-        self._clock = clock
-        self._settings = settings
-        self._jobs_bytes_max = settings.jobs_bytes_max
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._dispatcher = service.dispatcher
+        self._claimed_jobs = service.claimed_jobs
+        self._identity = service.identity
+        self._metrics = service.metrics
+        self._clock = service.clock
+        self._settings = service.settings
+        self._jobs_bytes_max = service.settings.jobs_bytes_max
 
     async def dequeue(self, caller: Caller, request: DequeueRequest) -> DequeueResult:
         """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they

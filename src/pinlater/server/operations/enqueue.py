@@ -9,10 +9,10 @@ import asyncio
 import marshal
 from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.durations import YEAR_MS, due_fault
 from pinlater.domain.errors import (
@@ -26,18 +26,16 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, UniqueKey, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
-from pinlater.server.operations.body_limit import BodyLimit
-from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
-from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
-from pinlater.server.operations.standstill import Standstill
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest, NewJob
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import Enqueued, EnqueueRequest, Job
+
+if TYPE_CHECKING:
+    from pinlater.server.operations.service import Service
 
 REQUEST_KEY_BYTES_MAX = 128
 _SCOPES = {int(scope): scope for scope in UniqueScope}
@@ -49,24 +47,15 @@ _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 class Enqueue:
     """The enqueue operation."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        metrics: Metrics,
-        clock: Clock,
-        settings: JobSettings,
-        body_limit: BodyLimit,
-        standstill: Standstill,
-    ) -> None:
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._metrics = metrics
-        self._clock = clock
-        self._settings = settings
-        self._body_limit = body_limit
-        self._standstill = standstill
-        self._router = ShardRouter(shards, clock, self._insert, self._finish)
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._metrics = service.metrics
+        self._clock = service.clock
+        self._settings = service.settings
+        self._body_limit = service.body_limit
+        self._standstill = service.standstill
+        self._router = ShardRouter(service.shards, service.clock, self._insert, self._finish)
 
     async def enqueue(self, asked: EnqueueRequest, arrived_s: float | None = None) -> Enqueued:
         """Stores the jobs; descriptors come back in their order once all of them are committed.

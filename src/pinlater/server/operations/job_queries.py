@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.errors import AnswerTooLarge, InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import PriorityCounts
@@ -17,7 +17,6 @@ from pinlater.server.operations.addressing import (
     on_reachable,
     one_after_another,
 )
-from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.job_settings import DUE_ROWS_MAX, JobSettings
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import (
@@ -29,14 +28,12 @@ from pinlater.server.operations.merged_rows import (
     page_of,
     parse_continuation,
 )
-from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.values import ScannedPage
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.commands import AdvanceDue, CountJobs, FindUnique, LookupJobs, ScanJobs
 from pinlater.server.storage.values import JobKey, UniqueRef, raise_error
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated.structs import (
     JobCount,
     JobFilter,
@@ -47,6 +44,9 @@ from pinlater.wire.generated.structs import (
     ScanRequest,
 )
 from pinlater.wire.limits import fit_i32
+
+if TYPE_CHECKING:
+    from pinlater.server.operations.service import Service
 
 _BODIES_A_LOOKUP = 64
 _QUEUES_A_LOOK = 1_000
@@ -60,21 +60,13 @@ _KEY_CHARS_MAX = 16 * 1024  # of a key to look for, also if no new one may be so
 class JobQueries:
     """Lookups, scans and counts."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        metrics: Metrics,
-        clock: Clock,
-        settings: JobSettings,
-        searches: SearchProcesses,
-    ) -> None:
-        self._shards = shards
-        self._searches = searches
-        self._metrics = metrics
-        self._queue_cache = queue_cache
-        self._clock = clock
-        self._settings = settings
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._searches = service.searches
+        self._metrics = service.metrics
+        self._queue_cache = service.queue_cache
+        self._clock = service.clock
+        self._settings = service.settings
 
     # --- lookup -----------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,8 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.durations import YEAR_MS
 from pinlater.domain.errors import (
@@ -29,18 +28,14 @@ from pinlater.domain.queue import (
     Queue,
     QueueConfig,
     QueueCounts,
-    Rates,
     check_queue_name,
     merge_counts,
 )
 from pinlater.domain.rate_limit import lower_limit
-from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import on_reachable, reachable
 from pinlater.server.operations.job_settings import DUE_ROWS_MAX
-from pinlater.server.operations.passwords import PasswordCheck
-from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.guarded import shard_unreachable
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import (
     AdvanceDue,
     ConfigureQueue,
@@ -50,8 +45,10 @@ from pinlater.server.storage.commands import (
     create_queues,
 )
 from pinlater.server.storage.values import DELETION_KEPT_MS
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.wire.generated import structs
+
+if TYPE_CHECKING:
+    from pinlater.server.operations.service import Service
 
 Value = TypeVar("Value")
 
@@ -64,26 +61,15 @@ _BY_MAX = 200  # characters of who pauses a queue
 class Queues:
     """The operations on queues as such."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        queue_cache: QueueCache,
-        dispatcher: Dispatcher,
-        passwords: PasswordCheck,
-        metrics: Metrics,
-        clock: Clock,
-        rates: Callable[[str], Rates],
-        *,
-        auto_create: bool,
-    ) -> None:
-        self._shards = shards
-        self._queue_cache = queue_cache
-        self._dispatcher = dispatcher
-        self._passwords = passwords
-        self._metrics = metrics
-        self._clock = clock
-        self._rates = rates
-        self._auto_create = auto_create
+    def __init__(self, service: Service) -> None:
+        self._shards = service.shards
+        self._queue_cache = service.queue_cache
+        self._dispatcher = service.dispatcher
+        self._passwords = service.passwords
+        self._metrics = service.metrics
+        self._clock = service.clock
+        self._rates = service.rates
+        self._auto_create = service.settings.auto_create
         self.waiting_elsewhere: Callable[[str], int] = lambda _: 0  # dequeues that wait at other servers of the shards
 
     async def create_queue(self, name: str, *, for_task: bool = False) -> None:

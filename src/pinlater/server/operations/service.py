@@ -54,19 +54,20 @@ class Service(Parts):
         self.identity = identity
         self.settings = settings
         self.features = features
-        self.queue_cache = queue_cache = QueueCache(shards, dispatcher, clock, settings.max_queues)
-        self.body_limit = body_limit = BodyLimit(shards, settings.max_body_bytes)
+        self.rates = rates
+        self.standstill = standstill
+        self.queue_cache = QueueCache(shards, dispatcher, clock, settings.max_queues)
+        self.body_limit = BodyLimit(shards, settings.max_body_bytes)
         self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
 
-        self.queues = Queues(
-            shards, queue_cache, dispatcher, passwords, metrics, clock, rates, auto_create=settings.auto_create
-        )
-        self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
-        self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
-        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
-        self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
-        self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
-        self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
+        # Each takes from the service what is there by then.
+        self.queues = Queues(self)
+        self.queue_settings = QueueSettings(self)
+        self.enqueuing = Enqueue(self)
+        self.claimed_jobs = ClaimedJobs(self)
+        self.dequeuing = Dequeue(self)
+        self.job_queries = JobQueries(self)
+        self.bulk = Bulk(self)
 
     def hear_claims(self, events: ClaimEvents) -> None:
         """Tells `events` what callers do about claims."""

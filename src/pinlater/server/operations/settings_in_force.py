@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.operations.queue_cache import QueueCache
+from typing import TYPE_CHECKING
+
 from pinlater.wire.generated.structs import QueueConfig, SettingsInForce
 from pinlater.wire.queue_settings import WIRE_NAMES
+
+if TYPE_CHECKING:
+    from pinlater.server.operations.service import Service
 
 OF_THE_QUEUE, OF_THE_LIMITS_FILE = "queue", "limits file"
 _WITH_SERVER_DEFAULT = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "max_backlog", "default_attempts")
@@ -15,10 +17,10 @@ _WITH_SERVER_DEFAULT = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms",
 class QueueSettings:
     """Answers for one queue at a time."""
 
-    def __init__(self, queue_cache: QueueCache, limits: RateLimits, settings: JobSettings) -> None:
-        self._queue_cache = queue_cache
-        self._limits = limits
-        self._settings = settings
+    def __init__(self, service: Service) -> None:
+        self._queue_cache = service.queue_cache
+        self._limits = service.dispatcher.limits
+        self._settings = service.settings
 
     async def in_force(self, name: str) -> SettingsInForce:
         """The values as this server goes by them; None if nothing is set. Raises `QueueNotFound`."""
