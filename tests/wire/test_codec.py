@@ -19,7 +19,6 @@ from pinlater.wire.codec import (
     encode_exception,
     encode_reply,
     encode_reply_in_steps,
-    encode_struct_reply_in_steps,
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.limits import WireLimits
@@ -381,7 +380,7 @@ def test_a_struct_with_a_list_that_is_encoded_in_steps_has_the_same_bytes(
     method = METHODS_BY_NAME["scanJobs"]
     jobs = [types.JobInfo(f"d{number}", 1, 2, 3) for number in range(7)]
     value = types.Scanned(jobs, **more)
-    encoded, steps = in_steps(encode_struct_reply_in_steps(method, 9, value, items_a_step))
+    encoded, steps = in_steps(encode_reply_in_steps(method, 9, value, items_a_step))
     assert encoded == encode_reply(method, 9, value)
     assert steps == -(-7 // items_a_step)
     assert value.jobs == jobs

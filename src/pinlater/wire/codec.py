@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from copy import copy
+from functools import partial
 from io import BytesIO
 from struct import Struct
 from struct import error as StructError  # noqa: N812 it is called like nothing
@@ -378,53 +379,35 @@ def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
     return b"".join((_pack_length(len(head) + 4 + len(body)), head, _pack_seqid(seqid), body))
 
 
-def encode_reply_in_steps(
-    method: Method, seqid: int, value: list[Any] | dict[Any, Any], items_a_step: int
-) -> Generator[None, None, bytes]:
-    """As `encode_reply`, of a long list or map: others may get their turn after each yield.
+def encode_reply_in_steps(method: Method, seqid: int, value: Any, items_a_step: int) -> Generator[None, None, bytes]:
+    """As `encode_reply`, of a long list or map, or of a struct that begins with a long list (`Method.list_field`): others may get their
+    turn after each yield.
 
-    A slice is encoded as the result it would be alone; of that only the items are kept, between the head of a container's field
-    (its type and id, what it holds, and how many) and the end of the struct.
+    A slice is encoded as the result that it would be alone; of that only the items are kept, between the heads before them (type and id
+    of each field, what the container holds, and how many) and what follows them.
     """
-    is_map = isinstance(value, dict)
-    head_bytes = 9 if is_map else 8
-    items = list(value.items()) if isinstance(value, dict) else value
-    body_head = b""
+    with_items: Callable[[Any], Any]
+    if method.list_field:
+        head_bytes, items, with_items = 3 + 8, getattr(value, method.list_field), partial(_with_list, value, method)
+    elif isinstance(value, dict):
+        head_bytes, items, with_items = 3 + 6, list(value.items()), dict
+    else:
+        head_bytes, items, with_items = 3 + 5, value, list
+    without_items = _encode_struct(_ReplyFields(with_items([])), method.result.pair)
+    head, tail = without_items[: head_bytes - 4], without_items[head_bytes:]
     pieces: list[bytes] = []
     for start in range(0, len(items), items_a_step):
-        part = items[start : start + items_a_step]
-        encoded = _encode_struct(_ReplyFields(dict(part) if is_map else part), method.result.pair)
-        body_head = encoded[: head_bytes - 4]
-        pieces.append(encoded[head_bytes:-1])
+        part = with_items(items[start : start + items_a_step])
+        pieces.append(_encode_struct(_ReplyFields(part), method.result.pair)[head_bytes : -len(tail)])
         yield
-    return _frame(method.reply_head, seqid, b"".join((body_head, _i32.pack(len(items)), *pieces, EMPTY_STRUCT)))
-
-
-# The heads of the success field and of the list within it.
-_STRUCT_HEAD_BYTES = 3 + 8
-
-
-def encode_struct_reply_in_steps(
-    method: Method, seqid: int, value: Any, items_a_step: int
-) -> Generator[None, None, bytes]:
-    """As `encode_reply`, of a struct that begins with a long list (`Method.list_field`): others may get their turn after each yield.
-
-    A slice is encoded in a struct that else is the same; of that only the items are kept, between the heads of the struct and the list
-    (type and id of each, what the list holds, and how many) and the other fields.
-    """
-    items: list[Any] = getattr(value, method.list_field)
-    rest = copy(value)
-    setattr(rest, method.list_field, [])
-    without_items = _encode_struct(_ReplyFields(rest), method.result.pair)
-    tail = without_items[_STRUCT_HEAD_BYTES:]
-    pieces: list[bytes] = []
-    for start in range(0, len(items), items_a_step):
-        setattr(rest, method.list_field, items[start : start + items_a_step])
-        encoded = _encode_struct(_ReplyFields(rest), method.result.pair)
-        pieces.append(encoded[_STRUCT_HEAD_BYTES : len(encoded) - len(tail)])
-        yield
-    head = without_items[: _STRUCT_HEAD_BYTES - 4]
     return _frame(method.reply_head, seqid, b"".join((head, _i32.pack(len(items)), *pieces, tail)))
+
+
+def _with_list(value: Any, method: Method, items: list[Any]) -> Any:
+    """Returns a copy of the struct with other items."""
+    changed = copy(value)
+    setattr(changed, method.list_field, items)
+    return changed
 
 
 def encode_exception(method: Method, seqid: int, exception: object) -> bytes:

@@ -45,7 +45,6 @@ from pinlater.wire.codec import (
     encode_exception,
     encode_reply,
     encode_reply_in_steps,
-    encode_struct_reply_in_steps,
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
@@ -276,7 +275,7 @@ class Answering:
             if method.returns_many and len(answer) > ITEMS_A_TURN:
                 reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, ITEMS_A_TURN))
             elif method.list_field and len(getattr(answer, method.list_field)) > JOBS_A_TURN:
-                reply = await step_by_step(encode_struct_reply_in_steps(method, seqid, answer, JOBS_A_TURN))
+                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, JOBS_A_TURN))
             else:
                 reply = encode_reply(method, seqid, answer)
             if len(reply) > self._answer_bytes_max:
