@@ -33,7 +33,6 @@ FORBIDDEN_FOR_CLIENTS = (
     "pinlater.server.operations",
     "pinlater.server.sharding",
     "pinlater.server.storage",
-    "pinlater.server.main.stores",
     "pinlater.server.telemetry",
     "pinlater.server.thrift",
 )

@@ -11,7 +11,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pinlater.domain.trace_headers import TRACEPARENT
 from pinlater.server.features.all import METHODS
 from pinlater.server.telemetry.tracing import Tracing
-from pinlater.server.thrift.traced import traced
 from pinlater.wire.generated import structs as types
 from pinlater.wire.generated.structs import EnqueueRequest, Job
 from tests.service.conftest import ServiceUnderTest
@@ -23,7 +22,8 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    methods = traced(METHODS, Tracing(provider))
+    tracing = Tracing(provider)
+    methods = {name: method.traced(tracing) for name, method in METHODS.items()}
     job = types.Job(b"x", headers={"kept": "as it is"})
     enqueuing = SimpleNamespace(context=CONTEXT, request=types.EnqueueRequest("q", [job]), arrived_s=None)
     await methods["enqueueJobs"].handle(world.service, enqueuing)
@@ -48,4 +48,4 @@ async def test_a_resend_with_another_trace_is_the_same_request(world: ServiceUnd
 
 
 def test_without_tracing_nothing_is_wrapped() -> None:
-    assert traced(METHODS, Tracing()) is METHODS
+    assert all(method.traced(Tracing()) is method for method in METHODS.values())

@@ -60,7 +60,6 @@ from pinlater.server.telemetry.tracing import find_tracing
 from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
-from pinlater.server.thrift.traced import traced
 from pinlater.tls.certificate import CertificateSource
 from pinlater.version import __version__
 from pinlater.wire.generated.structs import OwningServer
@@ -117,12 +116,13 @@ def thrift_server(
 ) -> ThriftServer:
     """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in.
     `certificate`: None serves without TLS."""
+    tracing = find_tracing()
     return ThriftServer(
         served.service,
         served.settings.thrift,
         served.metrics,
         served.clock,
-        traced(METHODS, find_tracing()),
+        {name: method.traced(tracing) for name, method in METHODS.items()},
         shared_port=shared_port,
         standstill=served.standstill,
         other_connections=served.settings.http.max_connections + PLACES_FOR_CHECKS,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import astuple
+from functools import partial
+from hashlib import sha256
 from typing import NamedTuple
 
 from pinlater.server.config.files import rate_limits_in, server_count_in
+from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_entry import ConfiguredShard
 from pinlater.server.config.shard_file import ShardSource
-from pinlater.server.main.stores import embedded, sharded
 from pinlater.server.sharding.reload import DesiredShard
 
 
@@ -65,9 +68,9 @@ class FileWatch:
     def desired(self) -> Sequence[DesiredShard]:
         """The shards as the files say now."""
         if self._shards is None:
-            return embedded(self._settings)
+            return _embedded(self._settings)
         self._places = self._shards.places
-        return sharded(self._places, self._settings)
+        return _sharded(self._places, self._settings)
 
     def begin(
         self,
@@ -91,3 +94,25 @@ class FileWatch:
                 await self._take_limits(before, self.shared_limits)
             if self._take_shards is not None and self._shards is not None and self._shards.places != self._places:
                 await self._take_shards()
+
+
+def _embedded(settings: Settings) -> Sequence[DesiredShard]:
+    """The shard inside the server's process, not opened yet."""
+    store = settings.store
+    shown = "" if store.path is None else str(store.path)
+    return [DesiredShard("1", partial(EMBEDDED[store.kind].make, store.path, settings), shown_address=shown)]
+
+
+def _sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[DesiredShard]:
+    """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
+    return [
+        DesiredShard(
+            place.name,
+            partial(SHARDED[settings.store.kind].make, place, settings),
+            sha256(repr(astuple(place.endpoint)).encode()).hexdigest(),  # it has the password in it
+            place.takes_enqueues,
+            str(place.endpoint),
+            place.lost,
+        )
+        for place in places
+    ]

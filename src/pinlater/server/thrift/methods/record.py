@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.domain.body_masks import BodyMasks
@@ -121,6 +122,12 @@ class ServedMethod:
     def needed_for(self, call: Any) -> str:
         """Returns what the caller's roles must allow: the method, or a variant of it."""
         return (self.variant and self.variant(call)) or self.name
+
+    def traced(self, tracing: Tracing) -> ServedMethod:
+        """Returns the method with a span around its handler, if it has one and calls are traced: a server without tracing pays nothing."""
+        if self.in_span is None or not tracing.enabled:
+            return self
+        return replace(self, handle=partial(self.in_span, tracing, self.handle))
 
 
 def known_caller_of(call: Any) -> KnownCaller | None:
