@@ -137,7 +137,7 @@ soak: ## every fault in full length, then hours of mixed load, watching memory, 
 generate: ## generate the Thrift types anew from the IDL (needs thrift-compiler)
 	@scripts/install all
 	scripts/test-packages
-	$(BIN)/python -m pinlater.wire.freshness --write
+	$(BIN)/python -m scripts.idl --write
 
 .PHONY: reference
 reference: ## write the generated parts of the documentation anew: commands, settings, Python names, the IDL

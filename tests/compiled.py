@@ -14,18 +14,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pinlater.wire import freshness
 from pinlater.wire.generated.structs import SPECS
 from pinlater.wire.names import our_class
+from scripts import idl
 
 
 def _compiled() -> Path:
     """Returns the folder with the package `thrift_libs`."""
-    folder = Path(sys.prefix) / "compiled" / hashlib.sha256(freshness.IDL.read_bytes()).hexdigest()[:16]
+    folder = Path(sys.prefix) / "compiled" / hashlib.sha256(idl.IDL.read_bytes()).hexdigest()[:16]
     if not folder.exists():
         folder.parent.mkdir(exist_ok=True)
         new = Path(tempfile.mkdtemp(dir=folder.parent))
-        command = ["thrift", "-nowarn", "--gen", "py:slots,dynamic", "-out", str(new), str(freshness.IDL)]
+        command = ["thrift", "-nowarn", "--gen", "py:slots,dynamic", "-out", str(new), str(idl.IDL)]
         subprocess.run(command, check=True)
         try:
             new.rename(folder)

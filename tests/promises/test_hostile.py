@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from thrift.Thrift import TType
 
-from pinlater.wire import freshness
+from scripts import idl
 from tests.promises.wire import PinLater, RefusedOnWire, Undecodable, Wire, context, encode_arguments, framed, ttypes
 
 I32 = (-(2**31), -1, 0, 1, 2**31 - 1)
@@ -43,7 +43,7 @@ IN_HAND = {
 }
 REQUIRED = {
     struct["name"]: tuple(field["name"] for field in struct["fields"] if field["required"] == "required")
-    for struct in freshness.describe()["structs"]
+    for struct in idl.describe()["structs"]
 }
 CODES = set(ttypes.ErrorCode._VALUES_TO_NAMES)
 METHODS = sorted(name.removesuffix("_args") for name in vars(PinLater) if name.endswith("_args"))

@@ -1,6 +1,6 @@
 """The schema as the contract's page has it: codes, states, constants, defaults, and our additions with their ids.
 
-The original's own ids and types are compared in tests/wire/test_freshness.py.
+The original's own ids and types are compared in tests/wire/test_idl.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.wire import freshness
+from scripts import idl
 from tests.compiled import constants
 from tests.promises.wire import PinLater, ttypes
 
@@ -72,7 +72,7 @@ def test_the_defaults_of_a_struct_are_the_contracts(name: str) -> None:
 
 
 def test_our_additions_are_optional_and_have_ids_from_one_hundred() -> None:
-    for struct in freshness.describe()["structs"]:
+    for struct in idl.describe()["structs"]:
         required = [field for field in struct["fields"] if field["required"] == "required"]
         assert all(field["key"] < 100 for field in required), struct["name"]
 
@@ -140,7 +140,7 @@ NEW_METHODS = {
 
 
 def test_our_additions_have_the_names_types_and_ids_of_the_contract() -> None:
-    released = json.loads(freshness.RECORD.read_text())
+    released = json.loads(idl.RECORD.read_text())
     found: dict[str, dict[int, str]] = {}
     for name, fields in released["types"].items():
         added = {int(number): str(text) for number, text in fields.items() if int(number) >= 100}
@@ -172,6 +172,6 @@ def test_there_are_the_originals_twelve_methods_and_our_twelve() -> None:
 
 
 def test_generated_clients_find_their_namespaces() -> None:
-    lines = freshness.IDL.read_text().splitlines()
+    lines = idl.IDL.read_text().splitlines()
     assert "namespace py thrift_libs" in lines
     assert "namespace java com.pinterest.pinlater.thrift" in lines

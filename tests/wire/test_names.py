@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.wire.freshness import IDL, compiler, describe
+from scripts.idl import IDL, compiler, describe
 
 WORDS = Path(__file__).with_name("reserved_words.txt")
 # Reserved words that are harmless in that language: its generator writes them in another form, or they are properties and keys

@@ -1,1 +1,1 @@
-"""Generated from pinlater.thrift by pinlater.wire.freshness. Do not edit."""
+"""Generated from pinlater.thrift by scripts.idl. Do not edit."""

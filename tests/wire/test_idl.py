@@ -11,18 +11,18 @@ import pytest
 from pinlater.domain.errors import ErrorCode
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.server.features.all import METHODS
-from pinlater.wire import freshness
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import SPECS
 from pinlater.wire.methods import METHODS_BY_NAME
 from pinlater.wire.names import our_class
+from scripts import idl
 from tests.compiled import PinLater, constants
 from tests.compiled import ttypes as types
 
 
 @pytest.fixture
 def compiler() -> str:
-    found = freshness.compiler()
+    found = idl.compiler()
     if found is None:
         if os.environ.get("CI"):
             pytest.fail("no thrift compiler, and CI must have one")
@@ -32,16 +32,16 @@ def compiler() -> str:
 
 @pytest.fixture(scope="module")
 def released() -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(freshness.RECORD.read_text())
+    record: dict[str, Any] = json.loads(idl.RECORD.read_text())
     return record
 
 
 def test_the_committed_code_is_what_the_compiler_makes_of_the_idl(compiler: str) -> None:
-    assert freshness.differences() == []
+    assert idl.differences() == []
 
 
 def test_released_ids_and_types_never_change(compiler: str, released: dict[str, Any]) -> None:
-    assert freshness.broken_promises(released, freshness.ids_of(freshness.describe())) == []
+    assert idl.broken_promises(released, idl.ids_of(idl.describe())) == []
 
 
 @pytest.mark.parametrize("struct", SPECS, ids=lambda struct: str(struct.__name__))
@@ -52,14 +52,14 @@ def test_a_field_that_was_not_sent_shows_its_default(struct: Any) -> None:
     by_compiler = next(value for word, value in vars(module).items() if our_class(word) == name)
     defaults = {entry[2]: entry[4] for entry in filter(None, by_compiler.thrift_spec)}
     for _, _, ours, _, word in filter(None, SPECS[struct]):
-        expected = None if (name, word) in freshness.ABSENT_IS_NONE else defaults[word]
+        expected = None if (name, word) in idl.ABSENT_IS_NONE else defaults[word]
         assert getattr(struct(), ours) == expected, word
 
 
 def test_changes_of_what_was_released_are_seen() -> None:
     was = {"types": {"T": {"1": "required string a", "2": "optional i32 b"}}}
     now = {"types": {"T": {"1": "required string renamed", "3": "optional i32 b"}}, "enums": {}}
-    assert freshness.broken_promises(was, now) == [
+    assert idl.broken_promises(was, now) == [
         "/types/T/1 was 'required string a', is 'required string renamed'",
         "/types/T/2 is gone",
     ]
