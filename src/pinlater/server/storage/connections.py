@@ -10,6 +10,7 @@ from random import Random
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pinlater.domain.errors import TooManyWaiting, Unavailable
+from pinlater.server.storage.database_settings import DatabaseSettings
 
 WRITERS = 4
 # Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
@@ -29,19 +30,6 @@ class PooledConnection(Protocol):
     def alive(self) -> bool: ...
     def close(self) -> None: ...
     async def quit(self) -> None: ...
-
-
-class PoolSettings(Protocol):
-    """The settings of a store that say how many connections and waiting reads there may be, and how long writers pause."""
-
-    @property
-    def reader_connections(self) -> int: ...
-    @property
-    def waiting_reads_max(self) -> int: ...
-    @property
-    def connect_timeout_ms(self) -> int: ...
-    @property
-    def retry_pause_ms(self) -> int: ...
 
 
 T = TypeVar("T")
@@ -69,7 +57,7 @@ class ReaderPool(ABC, Generic[C]):
     """A bounded number of connections for reads; a read that finds none free waits, and the number of waiting reads is bounded."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[C]], where: object, settings: PoolSettings, limit_ms: int
+        self, connect: Callable[[], Awaitable[C]], where: object, settings: DatabaseSettings, limit_ms: int
     ) -> None:
         """`where`: the shard, for errors. `limit_ms`: how long an answer may take."""
         self._connect = connect
@@ -144,7 +132,7 @@ class ReaderPool(ABC, Generic[C]):
 class OneConnection(Generic[C]):
     """The connection of a writer, which makes one change after the other, and its pauses before another try."""
 
-    def __init__(self, connect: Callable[[], Awaitable[C]], settings: PoolSettings) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[C]], settings: DatabaseSettings) -> None:
         self._connect = connect
         self._pause_s = settings.retry_pause_ms / 1000
         self._settle_s = settings.connect_timeout_ms / 1000
