@@ -59,10 +59,12 @@ async def pending(pair: FrontAndStore) -> int:
 
 
 def test_every_operation_that_a_handler_calls_is_forwarded() -> None:
-    subjects = {inspect.getmodule(served.handle) for served in METHODS.values()}
-    functions = [found for subject in subjects for _, found in inspect.getmembers(subject, inspect.isfunction)]
-    handlers = "".join(inspect.getsource(each) for each in functions if "call" in inspect.signature(each).parameters)
-    called = set(re.findall(r"\bservice\.(?:of\((\w+)\)|(\w+))\.(\w+)\(", handlers))
+    handlers = [served.handle for served in METHODS.values()]
+    modules = filter(None, {inspect.getmodule(handle) for handle in handlers})
+    functions = [found for module in modules for _, found in inspect.getmembers(module, inspect.isfunction)]
+    functions = [each for each in functions if "call" in inspect.signature(each).parameters]
+    sources = "".join([*map(inspect.getsource, functions), *map(inspect.getsource, handlers)])
+    called = set(re.findall(r"\bservice\.(?:of\((\w+)\)|(\w+))\.(\w+)\(", sources))
     forwarded = {
         ("" if operation.group.attribute else operation.group.kind.__name__, operation.group.attribute, operation.name)
         for operation in OPERATIONS

@@ -17,13 +17,8 @@ from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.commands import PruneTrail
 from pinlater.server.thrift.methods.record import AnyQueue, ServedMethod
-from pinlater.wire.generated import structs
 
 _PRUNE_MS = 60_000
-
-
-async def _get_audit(service: Service, call: structs.getAudit_args) -> structs.AuditPage:
-    return await service.of(AuditTrail).read(call.request)
 
 
 def _allowed_entries(may: AnyQueue, page: Any) -> Any:
@@ -34,7 +29,7 @@ def _allowed_entries(may: AnyQueue, page: Any) -> Any:
 METHODS = [
     ServedMethod(
         "getAudit",
-        handle=_get_audit,
+        handle=lambda service, call: service.of(AuditTrail).read(call.request),
         queues=lambda call: () if call.request.queue is None else (call.request.queue,),
         allowed_part=_allowed_entries,
     )

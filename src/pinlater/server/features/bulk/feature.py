@@ -74,10 +74,6 @@ def _chosen(call: Any) -> Chosen:
     return Chosen(call.order.queue, call.order.filter.regex, call.order.filter.error_text)
 
 
-async def _stop_bulk_run(service: Service, call: structs.stopBulkRun_args) -> structs.BulkRun:
-    return await service.of(BulkRuns).stop(call.queue, call.run_id)
-
-
 def _stop_asked(call: Any) -> Fields:
     return {"queue": call.queue, "run": call.run_id[:TEXT_MAX]}
 
@@ -85,10 +81,6 @@ def _stop_asked(call: Any) -> Fields:
 # --- look at them -------------------------------------------------------------------------------------------------------------
 async def _get_bulk_runs(service: Service, call: structs.getBulkRuns_args) -> list[structs.BulkRun]:
     return list(await service.of(BulkRuns).runs(call.queues or None))
-
-
-async def _list_bulk_runs(service: Service, call: structs.listBulkRuns_args) -> structs.BulkRunsResponse:
-    return await service.of(BulkRuns).list_runs(call.request.queues or None)
 
 
 def _allowed_runs(may: AnyQueue, answer: Iterable[Any]) -> Any:
@@ -145,7 +137,7 @@ METHODS = [
     ),
     ServedMethod(
         "stopBulkRun",
-        handle=_stop_bulk_run,
+        handle=lambda service, call: service.of(BulkRuns).stop(call.queue, call.run_id),
         queues=queue_of_call,
         mask=_mask_run,
         administrative=Administrative(_stop_asked),
@@ -160,7 +152,7 @@ METHODS = [
     ),
     ServedMethod(
         "listBulkRuns",
-        handle=_list_bulk_runs,
+        handle=lambda service, call: service.of(BulkRuns).list_runs(call.request.queues or None),
         queues=queues_of_request,
         allowed_part=_allowed_listed_runs,
         mask=_mask_listed_runs,

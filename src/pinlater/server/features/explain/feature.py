@@ -11,11 +11,6 @@ from pinlater.server.front.operations import Forwarded
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.masking import Turns, mask_info
 from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call
-from pinlater.wire.generated import structs
-
-
-async def _explain_job(service: Service, call: structs.explainJob_args) -> structs.JobExplanation:
-    return await service.of(Explain).explain(call.queue, call.descriptor)
 
 
 async def _mask(masks: BodyMasks, call: Any, answer: Any) -> None:
@@ -24,7 +19,14 @@ async def _mask(masks: BodyMasks, call: Any, answer: Any) -> None:
         await mask_info(Turns(), masks.of(answer.descriptor.partition(":")[0]), answer.job)
 
 
-METHODS = [ServedMethod("explainJob", handle=_explain_job, queues=queue_of_call, mask=_mask)]
+METHODS = [
+    ServedMethod(
+        "explainJob",
+        handle=lambda service, call: service.of(Explain).explain(call.queue, call.descriptor),
+        queues=queue_of_call,
+        mask=_mask,
+    )
+]
 
 
 def _add(service: Service) -> None:

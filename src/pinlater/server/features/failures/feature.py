@@ -15,13 +15,8 @@ from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.commands import PruneFailures
 from pinlater.server.thrift.administrative import TEXT_MAX, Administrative, Fields, given
 from pinlater.server.thrift.methods.record import ServedMethod, queues_of_request
-from pinlater.wire.generated import structs
 
 _PRUNE_MS = 600_000
-
-
-async def _get_failures(service: Service, call: structs.getFailures_args) -> structs.FailuresResponse:
-    return await service.of(FailureQueries).list_groups(call.request.queues)
 
 
 async def _mask(masks: BodyMasks, call: Any, answer: Any) -> None:
@@ -31,19 +26,22 @@ async def _mask(masks: BodyMasks, call: Any, answer: Any) -> None:
             group.pattern = masked_text(group.pattern)
 
 
-async def _mute_failures(service: Service, call: structs.muteFailures_args) -> None:
-    await service.of(FailureQueries).mute(call.mute.queue, call.mute.name, call.mute.until_ms)
-
-
 def _mute_asked(call: Any) -> Fields:
     return {"queue": call.mute.queue, "group": call.mute.name[:TEXT_MAX], **given(call.mute, "until_ms")}
 
 
 METHODS = [
-    ServedMethod("getFailures", handle=_get_failures, queues=queues_of_request, mask=_mask),
+    ServedMethod(
+        "getFailures",
+        handle=lambda service, call: service.of(FailureQueries).list_groups(call.request.queues),
+        queues=queues_of_request,
+        mask=_mask,
+    ),
     ServedMethod(
         "muteFailures",
-        handle=_mute_failures,
+        handle=lambda service, call: service.of(FailureQueries).mute(
+            call.mute.queue, call.mute.name, call.mute.until_ms
+        ),
         queues=lambda call: (call.mute.queue,),
         administrative=Administrative(_mute_asked),
     ),

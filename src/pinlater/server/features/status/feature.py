@@ -22,11 +22,6 @@ async def _get_server_info(service: Service, call: structs.getServerInfo_args) -
     return info
 
 
-async def _get_cluster(service: Service, call: structs.getCluster_args) -> structs.ClusterStatus:
-    del call
-    return await service.of(Status).cluster()
-
-
 def _without_texts(status: structs.ClusterStatus) -> structs.ClusterStatus:
     """Keeps the kinds of failures, and whether a shard is full."""
     for shard in status.shards:
@@ -36,15 +31,10 @@ def _without_texts(status: structs.ClusterStatus) -> structs.ClusterStatus:
     return status
 
 
-async def _get_queue_owners(service: Service, call: structs.getQueueOwners_args) -> structs.QueueOwners:
-    del call
-    return await service.of(Status).owners()
-
-
 METHODS = [
     ServedMethod("getServerInfo", handle=_get_server_info, wants_known_caller=True),
-    ServedMethod("getCluster", handle=_get_cluster, without_texts=_without_texts),
-    ServedMethod("getQueueOwners", handle=_get_queue_owners),
+    ServedMethod("getCluster", handle=lambda service, call: service.of(Status).cluster(), without_texts=_without_texts),
+    ServedMethod("getQueueOwners", handle=lambda service, call: service.of(Status).owners()),
 ]
 
 

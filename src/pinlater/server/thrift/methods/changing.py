@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.operations.service import Service
 from pinlater.server.thrift.administrative import Administrative, Fields, given
 from pinlater.server.thrift.methods.looking import chosen_by_regex, cost_of_search
 from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call, queue_of_request
-from pinlater.wire.generated import structs
 
 _MOVED_MAX = 5
 STATE_NAMES: Mapping[int, str] = {int(state): state.name for state in JobState}
@@ -24,15 +22,7 @@ def _named_jobs(call: Any) -> Fields:
     return {"queue": call.queue, "named": len(call.descriptors)}
 
 
-async def _cancel_jobs(service: Service, call: structs.cancelJobs_args) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.cancel(call.queue, call.descriptors)
-
-
 # --- retry and run now --------------------------------------------------------------------------------------------------------
-async def _retry_failed_jobs(service: Service, call: structs.retryFailedJobs_args) -> int:
-    return await service.bulk.retry_failed(call.request)
-
-
 def _retry_asked(call: Any) -> Fields:
     request = call.request
     return {
@@ -41,10 +31,6 @@ def _retry_asked(call: Any) -> Fields:
         "limit": request.limit,
         **given(request, "attempts", "run_after_ms", "skip_cancelled"),
     }
-
-
-async def _run_jobs(service: Service, call: structs.runJobs_args) -> Sequence[structs.AckResult]:
-    return await service.bulk.run_jobs(call.request)
 
 
 def _run_asked(call: Any) -> Fields:
@@ -57,10 +43,6 @@ def _run_asked(call: Any) -> Fields:
 
 
 # --- another priority ---------------------------------------------------------------------------------------------------------
-async def _change_priority(service: Service, call: structs.changePriority_args) -> Sequence[structs.MovedJob]:
-    return await service.bulk.change_priority(call.request)
-
-
 def _priority_asked(call: Any) -> Fields:
     request = call.request
     return {"queue": request.queue, "named": len(request.descriptors), "priority": request.priority}
@@ -73,10 +55,6 @@ def _moved(answer: Any) -> Fields:
 
 
 # --- delete -------------------------------------------------------------------------------------------------------------------
-async def _delete_jobs(service: Service, call: structs.deleteJobs_args) -> int:
-    return await service.bulk.delete_jobs(call.request)
-
-
 def _delete_asked(call: Any) -> Fields:
     request = call.request
     return {
@@ -88,38 +66,34 @@ def _delete_asked(call: Any) -> Fields:
     }
 
 
-async def _delete_by_descriptor(service: Service, call: structs.deleteJobsByDescriptor_args) -> int:
-    return await service.bulk.delete_jobs_by_descriptor(call.queue, call.descriptors)
-
-
 METHODS = [
     ServedMethod(
         "cancelJobs",
-        handle=_cancel_jobs,
+        handle=lambda service, call: service.claimed_jobs.cancel(call.queue, call.descriptors),
         queues=queue_of_call,
         administrative=Administrative(_named_jobs, affected=_applied),
     ),
     ServedMethod(
         "retryFailedJobs",
-        handle=_retry_failed_jobs,
+        handle=lambda service, call: service.bulk.retry_failed(call.request),
         queues=queue_of_request,
         administrative=Administrative(_retry_asked, affected=int),
     ),
     ServedMethod(
         "runJobs",
-        handle=_run_jobs,
+        handle=lambda service, call: service.bulk.run_jobs(call.request),
         queues=queue_of_request,
         administrative=Administrative(_run_asked, affected=_applied),
     ),
     ServedMethod(
         "changePriority",
-        handle=_change_priority,
+        handle=lambda service, call: service.bulk.change_priority(call.request),
         queues=queue_of_request,
         administrative=Administrative(_priority_asked, affected=_applied, answered=_moved),
     ),
     ServedMethod(
         "deleteJobs",
-        handle=_delete_jobs,
+        handle=lambda service, call: service.bulk.delete_jobs(call.request),
         queues=queue_of_request,
         chosen=chosen_by_regex,
         cost_bytes=cost_of_search,
@@ -128,7 +102,7 @@ METHODS = [
     ),
     ServedMethod(
         "deleteJobsByDescriptor",
-        handle=_delete_by_descriptor,
+        handle=lambda service, call: service.bulk.delete_jobs_by_descriptor(call.queue, call.descriptors),
         queues=queue_of_call,
         administrative=Administrative(_named_jobs, affected=int),
     ),

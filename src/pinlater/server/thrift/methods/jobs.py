@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection
 from typing import Any
 
 from pinlater.domain.access import DRY_RUN
@@ -43,10 +43,6 @@ def _worker_info(said: structs.WorkerInfo) -> WorkerInfo:
 
 
 # --- enqueue ------------------------------------------------------------------------------------------------------------------
-def _enqueue_jobs(service: Service, call: structs.enqueueJobs_args) -> Awaitable[structs.Enqueued]:
-    return service.enqueuing.enqueue(call.request, call.arrived_s)
-
-
 async def _enqueue_in_span(tracing: Tracing, handle: Handler, service: Service, call: Any) -> Any:
     """The trace travels in the headers of the jobs."""
     request = call.request
@@ -139,33 +135,19 @@ def _ack_dequeued_jobs(service: Service, call: structs.ackDequeuedJobs_args) -> 
     return service.claimed_jobs.acknowledge(_caller(call.context), call.request)
 
 
-def _ack_jobs(service: Service, call: structs.ackJobs_args) -> Awaitable[Sequence[structs.AckResult]]:
-    return service.claimed_jobs.acknowledge(_caller(call.context), call.request)
-
-
 # --- claims that last ---------------------------------------------------------------------------------------------------------
 async def _checkpoint_jobs(service: Service, call: structs.checkpointJobs_args) -> None:
     call.request.per_item_errors = None
     await service.claimed_jobs.checkpoint(_caller(call.context), call.request)
 
 
-async def _checkpoint_jobs_fenced(
-    service: Service, call: structs.checkpointJobsFenced_args
-) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.checkpoint(_caller(call.context), call.request)
-
-
-async def _heartbeat_claims(service: Service, call: structs.heartbeatClaims_args) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.heartbeat(call.request, caller=_worker(call.context, call.request))
-
-
-async def _release_jobs(service: Service, call: structs.releaseJobs_args) -> Sequence[structs.AckResult]:
-    return await service.claimed_jobs.release(call.request, caller=_caller(call.context))
-
-
 METHODS = [
     ServedMethod(
-        "enqueueJobs", handle=_enqueue_jobs, queues=queue_of_request, wants_arrival=True, in_span=_enqueue_in_span
+        "enqueueJobs",
+        handle=lambda service, call: service.enqueuing.enqueue(call.request, call.arrived_s),
+        queues=queue_of_request,
+        wants_arrival=True,
+        in_span=_enqueue_in_span,
     ),
     ServedMethod(
         "dequeueJobs",
@@ -179,9 +161,31 @@ METHODS = [
         in_span=_dequeue_in_span,
     ),
     ServedMethod("ackDequeuedJobs", handle=_ack_dequeued_jobs, queues=queue_of_request, is_report=True),
-    ServedMethod("ackJobs", handle=_ack_jobs, queues=queue_of_request, is_report=True),
+    ServedMethod(
+        "ackJobs",
+        handle=lambda service, call: service.claimed_jobs.acknowledge(_caller(call.context), call.request),
+        queues=queue_of_request,
+        is_report=True,
+    ),
     ServedMethod("checkpointJobs", handle=_checkpoint_jobs, queues=queue_of_request, is_report=True),
-    ServedMethod("checkpointJobsFenced", handle=_checkpoint_jobs_fenced, queues=queue_of_request, is_report=True),
-    ServedMethod("heartbeatClaims", handle=_heartbeat_claims, queues=queue_of_request, is_report=True),
-    ServedMethod("releaseJobs", handle=_release_jobs, queues=queue_of_request, is_report=True),
+    ServedMethod(
+        "checkpointJobsFenced",
+        handle=lambda service, call: service.claimed_jobs.checkpoint(_caller(call.context), call.request),
+        queues=queue_of_request,
+        is_report=True,
+    ),
+    ServedMethod(
+        "heartbeatClaims",
+        handle=lambda service, call: service.claimed_jobs.heartbeat(
+            call.request, caller=_worker(call.context, call.request)
+        ),
+        queues=queue_of_request,
+        is_report=True,
+    ),
+    ServedMethod(
+        "releaseJobs",
+        handle=lambda service, call: service.claimed_jobs.release(call.request, caller=_caller(call.context)),
+        queues=queue_of_request,
+        is_report=True,
+    ),
 ]

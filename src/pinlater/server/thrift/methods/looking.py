@@ -34,10 +34,6 @@ def cost_of_search(bounds: MemoryBounds, call: Any) -> int:
 
 
 # --- by descriptor ------------------------------------------------------------------------------------------------------------
-async def _lookup_jobs(service: Service, call: structs.lookupJobs_args) -> dict[str, structs.JobInfo]:
-    return await service.job_queries.lookup(call.request)
-
-
 def _queues_of_descriptors(call: Any) -> Collection[str]:
     return {descriptor.partition(":")[0] for descriptor in call.request.descriptors}
 
@@ -81,10 +77,6 @@ def _cost_of_holders(bounds: MemoryBounds, call: Any) -> int:
 
 
 # --- scans and counts ---------------------------------------------------------------------------------------------------------
-async def _scan_jobs(service: Service, call: structs.scanJobs_args) -> structs.Scanned:
-    return await service.job_queries.scan(call.request)
-
-
 async def _mask_scanned(masks: BodyMasks, call: Any, answer: Any) -> None:
     turns, mask = Turns(), masks.of(call.request.queue)
     for info in answer.jobs:
@@ -99,18 +91,10 @@ def _cost_of_scan(bounds: MemoryBounds, call: Any) -> int:
     return shown + bounds.read(request.limit) if request.bodies else shown
 
 
-async def _get_job_count(service: Service, call: structs.getJobCount_args) -> int:
-    return await service.job_queries.count(call.request)
-
-
-async def _count_jobs(service: Service, call: structs.countJobs_args) -> structs.JobCount:
-    return await service.job_queries.count_jobs(call.request)
-
-
 METHODS = [
     ServedMethod(
         "lookupJobs",
-        handle=_lookup_jobs,
+        handle=lambda service, call: service.job_queries.lookup(call.request),
         queues=_queues_of_descriptors,
         variant=_with_bodies,
         mask=_mask_looked_up,
@@ -128,7 +112,7 @@ METHODS = [
     ),
     ServedMethod(
         "scanJobs",
-        handle=_scan_jobs,
+        handle=lambda service, call: service.job_queries.scan(call.request),
         queues=queue_of_request,
         chosen=chosen_by_regex,
         mask=_mask_scanned,
@@ -138,11 +122,16 @@ METHODS = [
     ),
     ServedMethod(
         "getJobCount",
-        handle=_get_job_count,
+        handle=lambda service, call: service.job_queries.count(call.request),
         queues=queue_of_request,
         chosen=chosen_by_regex,
         cost_bytes=cost_of_search,
         searches=True,
     ),
-    ServedMethod("countJobs", handle=_count_jobs, queues=queue_of_request, chosen=chosen_by_regex),
+    ServedMethod(
+        "countJobs",
+        handle=lambda service, call: service.job_queries.count_jobs(call.request),
+        queues=queue_of_request,
+        chosen=chosen_by_regex,
+    ),
 ]

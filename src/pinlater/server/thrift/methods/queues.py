@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pinlater.server.operations.service import Service
@@ -31,14 +31,6 @@ def _queue_asked(call: Any) -> Fields:
 
 
 # --- create and delete --------------------------------------------------------------------------------------------------------
-async def _create_queue(service: Service, call: structs.createQueue_args) -> None:
-    await service.queues.create_queue(call.name)
-
-
-async def _ensure_queue(service: Service, call: structs.ensureQueue_args) -> None:
-    await service.queues.create_queue(call.name, for_task=True)
-
-
 async def _delete_queue(service: Service, call: structs.deleteQueue_args) -> None:
     """A caller without the role may know the admin password, which decides as it does without access control."""
     known = known_caller_of(call)
@@ -56,10 +48,6 @@ def _allowed_names(may: AnyQueue, answer: Iterable[str]) -> set[str]:
 
 
 # --- settings -----------------------------------------------------------------------------------------------------------------
-async def _configure_queue(service: Service, call: structs.configureQueue_args) -> None:
-    await service.queues.configure_queue(call.queue, config_of(call.config))
-
-
 def _settings_asked(call: Any) -> Fields:
     """All settings that the queue has from now on. The rate limit is told also where there is none, so that its removal can be seen."""
     limit = {"maxJobsPerSecond": call.config.max_jobs_per_second}
@@ -71,10 +59,6 @@ async def _get_queue_config(service: Service, call: structs.getQueueConfig_args)
     return structs.QueueConfig(**queue.config._asdict(), paused=queue.paused)
 
 
-async def _get_settings_in_force(service: Service, call: structs.getSettingsInForce_args) -> structs.SettingsInForce:
-    return await service.queue_settings.in_force(call.queue)
-
-
 async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
     """Keeps the caller with the pause."""
     known = known_caller_of(call)
@@ -82,20 +66,16 @@ async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
     await service.queues.set_paused(call.queue, True, who)
 
 
-async def _resume_queue(service: Service, call: structs.resumeQueue_args) -> None:
-    await service.queues.set_paused(call.queue, False)
-
-
-# --- statistics ---------------------------------------------------------------------------------------------------------------
-async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -> Sequence[structs.QueueStats]:
-    return await service.queues.queue_stats(call.queues)
-
-
 METHODS = [
-    ServedMethod("createQueue", handle=_create_queue, queues=_queue_named, administrative=Administrative(_name_asked)),
+    ServedMethod(
+        "createQueue",
+        handle=lambda service, call: service.queues.create_queue(call.name),
+        queues=_queue_named,
+        administrative=Administrative(_name_asked),
+    ),
     ServedMethod(
         "ensureQueue",
-        handle=_ensure_queue,
+        handle=lambda service, call: service.queues.create_queue(call.name, for_task=True),
         queues=_queue_named,
         administrative=Administrative(_name_asked, tells_refusals=False),
     ),
@@ -109,10 +89,17 @@ METHODS = [
     ),
     ServedMethod("getQueueNames", handle=_get_queue_names, allowed_part=_allowed_names),
     ServedMethod(
-        "configureQueue", handle=_configure_queue, queues=queue_of_call, administrative=Administrative(_settings_asked)
+        "configureQueue",
+        handle=lambda service, call: service.queues.configure_queue(call.queue, config_of(call.config)),
+        queues=queue_of_call,
+        administrative=Administrative(_settings_asked),
     ),
     ServedMethod("getQueueConfig", handle=_get_queue_config, queues=queue_of_call),
-    ServedMethod("getSettingsInForce", handle=_get_settings_in_force, queues=queue_of_call),
+    ServedMethod(
+        "getSettingsInForce",
+        handle=lambda service, call: service.queue_settings.in_force(call.queue),
+        queues=queue_of_call,
+    ),
     ServedMethod(
         "pauseQueue",
         handle=_pause_queue,
@@ -121,7 +108,15 @@ METHODS = [
         administrative=Administrative(_queue_asked),
     ),
     ServedMethod(
-        "resumeQueue", handle=_resume_queue, queues=queue_of_call, administrative=Administrative(_queue_asked)
+        "resumeQueue",
+        handle=lambda service, call: service.queues.set_paused(call.queue, False),
+        queues=queue_of_call,
+        administrative=Administrative(_queue_asked),
     ),
-    ServedMethod("getQueueStats", handle=_get_queue_stats, queues=queues_of_call, allowed_part=rows_of_queues),
+    ServedMethod(
+        "getQueueStats",
+        handle=lambda service, call: service.queues.queue_stats(call.queues),
+        queues=queues_of_call,
+        allowed_part=rows_of_queues,
+    ),
 ]
