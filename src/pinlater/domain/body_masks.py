@@ -94,7 +94,6 @@ class BodyMasks:
         return bool(self._queues or self._fields) and self._shown_to.isdisjoint(effective(roles))
 
     def of(self, queue: str) -> QueueMask:
-        """The mask of a queue."""
         known = self._known.get(queue)
         if known is None:
             ends = dict.fromkeys(f".{field.path}" for field in self._fields if matches([field.queues], queue))

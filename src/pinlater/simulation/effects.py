@@ -76,8 +76,6 @@ def hosts_cut_off(network: Network, host: str, others: Iterable[str], *, one_way
 
 
 def bad_network(network: Network, trouble: NetworkTrouble) -> Effect:
-    """Trouble of every connection."""
-
     def begin() -> None:
         network.trouble = trouble
 
@@ -88,8 +86,6 @@ def bad_network(network: Network, trouble: NetworkTrouble) -> Effect:
 
 
 def bad_shard(shared: SimulatedStore, trouble: StoreTrouble) -> Effect:
-    """Trouble of the calls to a shard."""
-
     def begin() -> None:
         shared.trouble = trouble
 

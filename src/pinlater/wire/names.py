@@ -63,7 +63,6 @@ _CAPITAL = re.compile("(?<!^)(?=[A-Z])")
 
 
 def our_class(name: str) -> str:
-    """Returns our name of a struct."""
     return OTHER_CLASSES.get(name) or name.removeprefix("PinLater")
 
 

@@ -34,7 +34,6 @@ class ClaimReturns:
 
     @property
     def under_way(self) -> bool:
-        """Whether releases are under way."""
         return bool(self._under_way)
 
     def give_back(self, queue: str, part: FromShard, *, charged: bool) -> None:

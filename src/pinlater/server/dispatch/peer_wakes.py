@@ -29,7 +29,6 @@ class WakeLink(Protocol):
 
     def wake(self, wakes: Sequence[Wake]) -> bool:
         """Tells it of at most `WAKES_MAX` queues, without delay. Returns whether it was written."""
-        ...
 
 
 class PeerWakes:

@@ -388,7 +388,6 @@ class App:
             self.fronts.tell(StoreState(readiness.ok, readiness.reasons))
 
     def server_info(self) -> Mapping[str, object]:
-        """The page /server_info."""
         return {
             "name": "pinlater",
             "version": __version__,

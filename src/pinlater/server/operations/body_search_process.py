@@ -50,7 +50,6 @@ class _Searcher:
         self._compiled: dict[bytes, Any] = {}
 
     def answer(self, order: bytes) -> bytes:
-        """The answer to one order."""
         seconds, pattern_bytes, count = ORDER.unpack_from(order)
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:

@@ -74,11 +74,9 @@ class CopyLog(Protocol):
 
     def check(self, shard: str) -> None:
         """Raises `InvalidArgument` if there is no space for more copies on that shard."""
-        ...
 
     def note(self, shard: str, done: DeletedWithCopies) -> None:
         """Some jobs were deleted."""
-        ...
 
 
 class Bulk:

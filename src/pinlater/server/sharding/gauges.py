@@ -98,7 +98,6 @@ def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
 
 
 def _strays(shards: Shards, counted: Counted) -> Mapping[str, float]:
-    """Returns the number by shard."""
     return {
         name: sum(
             row.counts.pending + row.counts.in_progress for row in found if not shards.is_partition(row.queue, name)

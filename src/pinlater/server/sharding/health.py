@@ -111,7 +111,6 @@ class ShardHealth:
             self._newest.clear()
 
     def probe_failed(self, reason: str, kind: str = CONNECTION) -> None:
-        """Notes a failed probe."""
         self._note(reason, kind)
         if self.healthy:
             self._put_out_of_use(reason)

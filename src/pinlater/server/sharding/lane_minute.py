@@ -34,7 +34,6 @@ class LaneMinute:
         self._samples: deque[Mapping[LaneQueue[Any, Any], _Totals]] = deque([{}], maxlen=_SAMPLES)
 
     def sample(self) -> None:
-        """Takes one."""
         self._samples.append({lane: _totals(lane) for shard in self._shards for lane in shard.lanes})
 
     def of(self, shard: ShardLanes) -> Sequence[ShardLane]:

@@ -32,7 +32,6 @@ class ShardMonitor:
         self._looked_at: float | None = None
 
     async def look(self) -> None:
-        """One look."""
         now = self._shards.clock.monotonic()
         before, self._looked_at = self._looked_at, now
         late_s = 0.0 if before is None else now - before - self._settings.watch_interval_ms / 1000

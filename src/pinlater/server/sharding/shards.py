@@ -123,7 +123,6 @@ class Shards:
         return next((shard.name for shard in self.partitions.order(queue)), "")
 
     def is_partition(self, queue: str, shard: str) -> bool:
-        """Whether the shard is a partition of the queue."""
         return any(partition.name == shard for partition in self.partitions.of(queue))
 
     def _kept_in_mind(self, queue: str, shard: ShardLanes) -> ShardLanes:

@@ -15,18 +15,15 @@ class Store(Protocol):
 
     def submit(self, command: Command[Answer]) -> Coroutine[Any, Any, Answer]:
         """Carries out a command as one transaction."""
-        ...
 
     async def ping(self, now_ms: int | None = None) -> None:
         """Returns if the shard could serve a write now; raises `Unavailable` if not.
 
         `now_ms`: this server's time; a shared store remembers it for servers that start later (`AskShardTime`).
         """
-        ...
 
     async def size(self) -> ShardSize:
         """How much space the store takes, with no `at_ms`. At most two statements; none reads a table of jobs."""
-        ...
 
 
 class Shard(Store, Protocol):
@@ -40,11 +37,9 @@ class Shard(Store, Protocol):
 
         `now_ms`: the time of this machine, by which nothing may be deleted: a server that starts has not agreed with the others upon one.
         """
-        ...
 
     async def close(self) -> None:
         """Finishes what is under way, then lets go. May be called twice."""
-        ...
 
     @property
     def slot(self) -> int:
@@ -53,16 +48,13 @@ class Shard(Store, Protocol):
         It changes if the lease lapsed and another server took the slot. The shard refuses an insert with ids of a lost slot with a
         `ShardConnectionFailed` value. `highest_id` is as of the newest lease.
         """
-        ...
 
     @property
     def highest_id(self) -> int:
         """The highest job id that was in the shard when it was opened; 0 for none."""
-        ...
 
     def figures(self) -> Mapping[str, float]:
         """What the store counts of itself for operators, by the names in `FIGURES`; totals since the start. No I/O."""
-        ...
 
 
 class OfSeveralServers(Protocol):
@@ -83,17 +75,14 @@ class OfSeveralServers(Protocol):
     def register_as(self, address: str) -> None:
         """From now on the shard registers this server with this address, at `open` and whenever it leases another slot. Makes no call: a
         shard that is open is told by `Announce`."""
-        ...
 
     @property
     def changes(self) -> int:
         """Grows with each change that this server makes or tries to make, once it is over: for the other servers. No I/O."""
-        ...
 
     def follow(self, others: Callable[[], Hashable | None]) -> None:
         """`others()`: another value after another server has changed something here; None while that is not known. While it stays the
         same, the store need not ask the database about others' changes more often than twice a minute."""
-        ...
 
 
 class SharedShard(Shard, OfSeveralServers, Protocol):
@@ -130,7 +119,6 @@ class BatchQueue(Protocol):
     def join(self, batch: WaitingBatch) -> None:
         """Carries out what waits in a batch, command after command until none waits: in later turns of the loop, each in one transaction
         with other calls."""
-        ...
 
 
 class InOrderShard(Shard, BatchQueue, Protocol):

@@ -85,7 +85,6 @@ class Guard:
         return _with_proof(named_source(context), f" ({NO_TOKEN})" if self.access.has_tokens else "")
 
     def caller(self, call: DecodedCall) -> NamedCaller:
-        """The caller, by its names."""
         context = call.arguments.context
         try:
             grant = self.access.grant_of(context.auth_token)

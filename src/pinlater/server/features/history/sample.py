@@ -50,7 +50,6 @@ class Total:
         self._runs: dict[int, int] = {}
 
     def add(self, sample: QueueSample) -> None:
-        """Adds one."""
         counts, highest = self._counts, self._highest
         counts[0] += sample.enqueued
         counts[1] += sample.claimed
@@ -65,7 +64,6 @@ class Total:
         _add_buckets(self._runs, sample.runs)
 
     def sample(self) -> QueueSample:
-        """All of them as one."""
         enqueued, claimed, succeeded, failed, timed_out, expired = self._counts
         due, scheduled, running, oldest_ms = self._highest
         return QueueSample(

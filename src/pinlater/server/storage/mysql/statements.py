@@ -70,7 +70,6 @@ def body_bytes_max(packet_bytes: int) -> int:
 
 @cache
 def sql(name: str) -> Template:
-    """The statement of that name."""
     return Template(STATEMENTS[name].text.encode())
 
 

@@ -17,7 +17,6 @@ class RedisQueueCache:
         self.names: Mapping[bytes, str] = {}
 
     def replace(self, queues: Iterable[tuple[str, bytes]]) -> None:
-        """All queues."""
         self.queues = dict(queues)
         self.names = {queue: name for name, queue in self.queues.items()}
 

@@ -156,7 +156,6 @@ class SqliteQueueCache:
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
 
     def begin(self) -> None:
-        """A transaction begins."""
         self._changed.clear()
 
     def reload(self, execute: Execute) -> None:

@@ -50,28 +50,23 @@ class Chosen(NamedTuple):
 
 
 def no_queue(call: Any) -> Collection[str]:
-    """Names no queue."""
     del call
     return ()
 
 
 def queue_of_call(call: Any) -> Collection[str]:
-    """Names the queue of the arguments."""
     return (call.queue,)
 
 
 def queue_of_request(call: Any) -> Collection[str]:
-    """Names the queue of the request."""
     return (call.request.queue,)
 
 
 def queues_of_call(call: Any) -> Collection[str]:
-    """Names the queues of the arguments."""
     return call.queues  # type: ignore[no-any-return]
 
 
 def queues_of_request(call: Any) -> Collection[str]:
-    """Names the queues of the request."""
     return call.request.queues  # type: ignore[no-any-return]
 
 
