@@ -68,9 +68,9 @@ class FileWatch:
     def desired(self) -> Sequence[DesiredShard]:
         """The shards as the files say now."""
         if self._shards is None:
-            return _embedded(self._settings)
+            return embedded(self._settings)
         self._places = self._shards.places
-        return _sharded(self._places, self._settings)
+        return sharded(self._places, self._settings)
 
     def begin(
         self,
@@ -96,14 +96,14 @@ class FileWatch:
                 await self._take_shards()
 
 
-def _embedded(settings: Settings) -> Sequence[DesiredShard]:
+def embedded(settings: Settings) -> Sequence[DesiredShard]:
     """The shard inside the server's process, not opened yet."""
     store = settings.store
     shown = "" if store.path is None else str(store.path)
     return [DesiredShard("1", partial(EMBEDDED[store.kind].make, store.path, settings), shown_address=shown)]
 
 
-def _sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[DesiredShard]:
+def sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[DesiredShard]:
     """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
     return [
         DesiredShard(
