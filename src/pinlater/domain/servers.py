@@ -9,6 +9,8 @@ PEER_VERSION = 10
 """The newest version of the messages between servers that this build speaks."""
 PEER_VERSION_UNTOLD = 9
 """That of a server whose entry in a shard says none, or an older one."""
+STORE_COORDINATOR = "store"
+"""The coordinator of servers whose owners the shards keep."""
 DELETES_QUEUES = "delete-queue"
 """The feature of a server that has an admin password; one without deletes no queue."""
 

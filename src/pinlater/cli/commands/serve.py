@@ -133,6 +133,7 @@ def _run(loaded: Loaded, more: Sequence[type[ExampleProcess]], *, stop_with_stdi
     """Serves with these settings, and with `more` beside a single process; the exit code."""
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
+    from pinlater.server.config.errors import SettingsError
     from pinlater.server.config.files import FileBroken
     from pinlater.server.main.processes.supervisor import serve as serve_many
     from pinlater.server.main.run import serve as serve_alone
@@ -148,3 +149,6 @@ def _run(loaded: Loaded, more: Sequence[type[ExampleProcess]], *, stop_with_stdi
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
         notes.write(f"error: {error}")
         return REFUSED
+    except SettingsError as error:
+        notes.write(f"error: {error}")
+        return exits.SETTINGS

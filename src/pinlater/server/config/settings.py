@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.settings import AccessSettings
+from pinlater.server.cluster.settings import ClusterSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.features.audit.settings import AuditSettings
@@ -130,6 +131,7 @@ class Settings:
     mysql: MysqlSettings = field(default_factory=MysqlSettings)
     redis: RedisSettings = field(default_factory=RedisSettings)
     sharding: ShardingSettings = field(default_factory=ShardingSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)

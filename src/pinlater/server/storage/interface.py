@@ -85,6 +85,10 @@ class OfSeveralServers(Protocol):
         shard that is open is told by `Announce`."""
         ...
 
+    def coordinated_by(self, coordinator: str) -> None:
+        """Registers this server with this coordinator. To be called before `open`."""
+        ...
+
     @property
     def changes(self) -> int:
         """Grows with each change that this server makes or tries to make, once it is over: for the other servers. No I/O."""

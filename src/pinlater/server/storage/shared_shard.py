@@ -31,6 +31,7 @@ class Membership(Protocol[Link]):
 
     lost: set[int]
     address: str
+    coordinator: str
     slot: int
 
     async def announce(self, link: Link, address: str, /) -> str: ...
@@ -107,6 +108,9 @@ class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
 
     def register_as(self, address: str) -> None:
         self._membership.address = address
+
+    def coordinated_by(self, coordinator: str) -> None:
+        self._membership.coordinator = coordinator
 
     async def _announce(self, address: str) -> str:
         return await self._ask(lambda link: self._membership.announce(link, address))
