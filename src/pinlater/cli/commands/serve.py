@@ -39,6 +39,14 @@ NoConsole = Annotated[
         help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
     ),
 ]
+RoleName = Annotated[
+    str | None,
+    typer.Option(
+        "--role",
+        metavar="all|enqueue|dequeue",
+        help="Do all (the default), or keep enqueues or dequeues apart from servers with the other role. Each takes every call.",
+    ),
+]
 ExampleWanted = Annotated[
     bool,
     typer.Option(
@@ -81,6 +89,7 @@ def serve(
     thrift_port: ThriftPort = None,
     http_port: HttpPort = None,
     processes: Processes = None,
+    role: RoleName = None,
     no_console: NoConsole = False,
     example: ExampleWanted = False,
     tokens: TokensFile = None,
@@ -107,6 +116,7 @@ def serve(
         "thrift.port": thrift_port,
         "http.port": http_port,
         "processes": processes,
+        "role": role,
         "console": False if no_console else None,
         "access.tokens_file": tokens,
         "access.insecure": True if insecure else None,

@@ -17,7 +17,7 @@ from pinlater.domain.clock import WallClock
 from pinlater.domain.host_names import checked_name, is_loopback
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import check_hash_form
-from pinlater.domain.servers import STORE_COORDINATOR
+from pinlater.domain.servers import STORE_COORDINATOR, ServerRole
 from pinlater.domain.trusted_proxies import checked_header, network_of
 from pinlater.extras import install_line
 from pinlater.server.config.files import FileBroken, WatchedFile, rate_limits_in, server_count_in, tokens_in
@@ -86,6 +86,13 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():
         yield "host", "is empty"
+    if settings.role not in list(ServerRole):
+        yield "role", f"{settings.role!r} is none of {', '.join(ServerRole)}"
+    elif settings.role != ServerRole.ALL and not settings.store.is_sharded:
+        yield (
+            "role",
+            f"the store {settings.store} is used by one server, which does all; more processes share its connections (processes)",
+        )
     yield from _coordinator_problems(settings)
     if settings.console_user_token_file is not None and not settings.console_trusted_proxies:
         yield "console_user_token_file", "needs console_trusted_proxies, which name the users"

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from pinlater.domain.servers import ServerRole
 from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.cluster.settings import ClusterSettings
@@ -42,6 +43,7 @@ FLAGS: Mapping[str, str] = {
     "thrift.port": "--thrift-port",
     "http.port": "--http-port",
     "processes": "--processes",
+    "role": "--role",
     "console": "--console",
     "access.tokens_file": "--tokens",
     "access.insecure": "--insecure",
@@ -93,6 +95,9 @@ class Settings:
     """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number. Not set: those
     that the store knows."""
 
+    role: str = ServerRole.ALL.value
+    """`enqueue`: owns no queues and stores enqueues by itself; `dequeue`: owns queues for the others; `all`: both. Each server takes every
+    call. For servers that share shards."""
     processes: Annotated[int, Meta(le=256)] = 1
     """Server processes on the same ports, as one server. Not for memory stores. Bounds hold for each of them."""
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
-from pinlater.domain.servers import ServerFacts
+from pinlater.domain.servers import ServerFacts, ServerRole
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.checks import access_of
@@ -243,6 +243,7 @@ class App:
             self.certificate if self.settings.tls.between_servers else None,
             self._thread_cpu_s,
             find_coordinator(self.settings.cluster, self.clock),
+            ServerRole(self.settings.role),
         )
         self.listener_files.show(metrics)
         metrics.labelled_gauge(

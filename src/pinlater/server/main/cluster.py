@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.servers import ServerFacts
+from pinlater.domain.servers import ServerFacts, ServerRole
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
@@ -26,7 +26,7 @@ from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims
 from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
-from pinlater.server.cluster.gauges import show_forwarding, show_owners
+from pinlater.server.cluster.gauges import show_calls_for_others, show_forwarding, show_owners
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.coordinator import Coordinator
 from pinlater.server.cluster.ownership.ownership import Ownership
@@ -79,6 +79,7 @@ class Cluster:
         certificate: CertificateSource | None = None,
         cpu: Callable[[], float] = lambda: 0.0,
         find_coordinator: FindCoordinator | None = None,
+        role: ServerRole = ServerRole.ALL,
     ) -> None:
         """`catch_up`: of the clock of the shards. `certificate`: None leaves calls between servers unencrypted. `find_coordinator`: None
         makes the shards the coordinator."""
@@ -88,6 +89,7 @@ class Cluster:
         self.members_changed: Callable[[], None] = lambda: None
         self.wakes = PeerWakes(dispatcher.wakeups.wake_from_peer)
         self._find_coordinator = find_coordinator
+        self._role = role
         self._coordinator: Coordinator | None = None
         self.ownership: Ownership | None = None
         self.forwarding: Forwarding | None = None
@@ -160,6 +162,7 @@ class Cluster:
             local_path,
             family=self.listener.family,
             tls=self._tls,
+            stores_here=self._role is ServerRole.ENQUEUE,
         )
         self._dispatcher.wakeups.join_others(self.wakes.tell, self._interest.begins)
         self._dispatcher.limits.join_others(self._interest.begins)
@@ -339,6 +342,8 @@ class Cluster:
         """Adds the cluster's metrics. Adds none before `listen`."""
         if self.ownership is not None and self.forwarding is not None:
             show_owners(self.ownership, metrics)
+            if self._role is not ServerRole.ALL:
+                show_calls_for_others(self._role, metrics)
             show_forwarding(self.forwarding, self.listener.taken, metrics)
 
     def status(self) -> ClusterStatus:
@@ -351,8 +356,8 @@ class Cluster:
 
     def owners(self) -> QueueOwners:
         """The servers that own queues, as clients know them: those that this server can send calls to, and itself."""
-        if self.ownership is None or self.forwarding is None:
-            return QueueOwners()
+        if self.ownership is None or self.forwarding is None or self._role is ServerRole.ENQUEUE:
+            return QueueOwners()  # clients of a server for enqueues stay there
         known = {self.ownership.address: KnownServer(self.for_clients, self._is_busy)}
         for address, link in self.forwarding.connections.items():
             if link.usable and link.told is not None:

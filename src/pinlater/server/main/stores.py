@@ -7,6 +7,7 @@ from dataclasses import astuple
 from functools import partial
 from hashlib import sha256
 
+from pinlater.domain.servers import AboutServer, ServerRole
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_entry import ConfiguredShard
@@ -23,7 +24,7 @@ def embedded(settings: Settings) -> Sequence[DesiredShard]:
 
 def _shared_shard(place: ConfiguredShard, settings: Settings) -> SharedShard:
     shard = SHARDED[settings.store.kind].make(place, settings)
-    shard.coordinated_by(settings.cluster.coordinator)
+    shard.introduce(AboutServer(settings.cluster.coordinator, ServerRole(settings.role)))
     return shard
 
 

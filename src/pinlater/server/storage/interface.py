@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from typing import Any, Protocol
 
+from pinlater.domain.servers import AboutServer
 from pinlater.server.storage.commands import Answer, Command
 from pinlater.server.storage.values import Capabilities
 from pinlater.wire.generated.structs import ShardSize
@@ -85,8 +86,8 @@ class OfSeveralServers(Protocol):
         shard that is open is told by `Announce`."""
         ...
 
-    def coordinated_by(self, coordinator: str) -> None:
-        """Registers this server with this coordinator. To be called before `open`."""
+    def introduce(self, about: AboutServer) -> None:
+        """Says what the shard tells the other servers of this one. To be called before `open`."""
         ...
 
     @property

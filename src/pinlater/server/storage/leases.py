@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD, STORE_COORDINATOR
+from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD, USUAL, AboutServer, ServerRole
 from pinlater.server.storage.values import Member, ShardTime
 
 logger = logging.getLogger(__name__)
@@ -40,18 +40,18 @@ class LeasedSlot:
         self._writers = writers
         self.lost: set[int] = set()  # earlier slots of this server: ids were made with them
         self.name = f"{socket.gethostname()}-{os.getpid()}"
-        self.coordinator = STORE_COORDINATOR
+        self.about = USUAL
         self.address = ""
         self.slot = 0
 
     @property
     def entry(self) -> str:
-        """Its name, what it speaks, and its coordinator if that is not the store.
+        """Its name, what it speaks, and its coordinator and role unless they are the usual ones.
 
         Servers of all versions read and write this text: no other place in a shard could hold it without a new schema.
         """
-        more = "" if self.coordinator == STORE_COORDINATOR else f"{_MARK}{self.coordinator}"
-        return f"{self.name}{_MARK}{PEER_VERSION}{more}"
+        more = () if self.about == USUAL else self.about
+        return _MARK.join([self.name, str(PEER_VERSION), *more])
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
@@ -62,9 +62,9 @@ def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
 def member_of(slot: int, entry: str, address: str, started_ms: int, seen_ms: int, now_ms: int) -> Member:
     """Returns the server that is stored as `entry`."""
     name, *told = entry.split(_MARK)
-    version, coordinator = [*told, STORE_COORDINATOR][:2] if told else (PEER_VERSION_UNTOLD, STORE_COORDINATOR)
-    silent_ms = abs(now_ms - seen_ms)
-    return Member(slot, name, address, started_ms, seen_ms, silent_ms, int(version), str(coordinator))
+    version = int(told[0]) if told else PEER_VERSION_UNTOLD
+    about = AboutServer(told[1], ServerRole(told[2])) if len(told) > 2 else USUAL
+    return Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms), version, about)
 
 
 def no_free_slot() -> ShardConnectionFailed:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.servers import STORE_COORDINATOR
+from pinlater.domain.servers import STORE_COORDINATOR, ServerRole
 from pinlater.server.cluster.ownership.coordinator import Coordinator
 from pinlater.server.cluster.ownership.exchange import even_out
 from pinlater.server.cluster.ownership.plan import ShardView, gathered, plan
@@ -62,6 +62,7 @@ class Ownership:
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
         self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
+        self._has_owners = True  # not all servers are for enqueues
         self._outnumbered = False  # by servers with another coordinator
         self._whole = True  # each server uses the same shards, as far as this one sees
         self._planned: Mapping[str, Sequence[str]] = {}  # by shard
@@ -94,7 +95,7 @@ class Ownership:
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Reads the owners of each of these shards, and changes them if it is this server's turn. `members`: by shard that answered."""
         async with self._looking:
-            self._compare_coordinators(members)
+            self._compare(members)
             planned = self._planned = await self._plan(members)
             now_s = self._clock.monotonic()
             wrong = [
@@ -183,11 +184,13 @@ class Ownership:
             if self._lives(member) and self._serves(member.address, shard.name)
         ]
 
-    def _compare_coordinators(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
+    def _compare(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Servers with several coordinators would each share out all slices. So those that are fewer own none; of as many, those that have
-        another than the store."""
-        named = {member.address: member.coordinator for found in members.values() for member in found if member.address}
-        servers = Counter(named.values())
+        another than the store. Servers for enqueues own none either, unless all are."""
+        found = [member for there in members.values() for member in there if member.address]
+        servers = Counter({member.address: member.about.coordinator for member in found}.values())
+        roles = {member.about.role for member in found}
+        self._has_owners = roles != {ServerRole.ENQUEUE}
         own = self._coordinator.name
         most = max(servers, key=lambda name: (servers[name], name == STORE_COORDINATOR), default=own)
         if most != own and not self._outnumbered:
@@ -199,7 +202,9 @@ class Ownership:
 
     def _lives(self, member: Member) -> bool:
         """This server knows of itself that it lives."""
-        if self._outnumbered or member.coordinator != self._coordinator.name:
+        if self._outnumbered or member.about.coordinator != self._coordinator.name:
+            return False
+        if member.about.role is ServerRole.ENQUEUE and self._has_owners:
             return False
         if member.address in {self.address, NO_OWNER}:
             return member.address != NO_OWNER and not self._leaving
