@@ -42,6 +42,7 @@ test: ## set up, lint and run the tests, as CI does
 	@scripts/install all
 	scripts/test-packages
 	scripts/mysql-server
+	scripts/zookeeper-server
 	scripts/install redis-servers
 	$(MAKE) lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(USUAL)" $(ARGS)
@@ -58,6 +59,7 @@ test-all: ## lint and run every test there is: on all server versions, in all la
 	@scripts/install all
 	scripts/test-packages all
 	scripts/mysql-server
+	scripts/zookeeper-server
 	scripts/install redis-servers
 	$(MAKE) lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -120,6 +122,7 @@ faults: ## databases, networks and servers fail under load, on each kind of data
 	@scripts/install all
 	scripts/test-packages
 	scripts/mysql-server
+	scripts/zookeeper-server
 	$(BIN)/python -m tests.faults $(ARGS)
 
 .PHONY: simulate

@@ -14,6 +14,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.ownership.ownership import Ownership
+from pinlater.server.cluster.ownership.store_coordinator import StoreCoordinator
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ChangeOwners, Command, ListOwners
@@ -59,7 +60,8 @@ class OwnershipObserver:
         self.store = store
         self.shards = shards
         self.clock = clock
-        self.ownership = Ownership(shards, ONE, lambda _: clock.monotonic())
+        store_coordinator = StoreCoordinator(shards, ONE, lambda _: True, lambda _address, _shard: True)
+        self.ownership = Ownership(shards, ONE, store_coordinator, lambda _: True)
 
     async def look(self, *addresses: str) -> None:
         rows = [Member(slot, f"host-{slot}", address, 0, 0) for slot, address in enumerate(addresses)]

@@ -27,6 +27,7 @@ from tests.databases.mysql import MySql8
 from tests.databases.redis import RedisServer
 from tests.databases.server_process import DatabaseServerFailed, Option, ServerMissing
 from tests.databases.servers import TEMPLATES_VARIABLE, DatabaseServers
+from tests.databases.zookeeper import ZooKeeperEnsemble
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
@@ -130,6 +131,25 @@ def start_redis(database_servers: DatabaseServers) -> Iterator[Callable[..., Red
     yield start
     for server in started:
         server.remove()
+
+
+@pytest.fixture
+def start_zookeeper(database_servers: DatabaseServers) -> Iterator[Callable[[int], ZooKeeperEnsemble]]:
+    """Starts ensembles of the test's own, with this number of servers."""
+    started: list[ZooKeeperEnsemble] = []
+
+    def start(servers: int) -> ZooKeeperEnsemble:
+        try:
+            started.append(database_servers.make_zookeeper(servers))
+        except ServerMissing as missing:
+            if os.environ.get("CI"):
+                pytest.fail(str(missing))
+            pytest.skip(str(missing))
+        return started[-1].start()
+
+    yield start
+    for ensemble in started:
+        ensemble.remove()
 
 
 # Other servers than Debian's Redis that the store's contract is tested on, as `scripts/install redis-servers` has laid them there.

@@ -40,7 +40,7 @@ class Guard:
 def processes_of(folder: str) -> list[int]:
     """The database servers with their data somewhere in `folder`."""
     inside = os.fsencode(folder) + b"/"
-    wanted = (b"--datadir=" + inside, b"--dir\0" + inside)
+    wanted = (b"--datadir=" + inside, b"--dir\0" + inside, b"-Dfolder=" + inside)
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():

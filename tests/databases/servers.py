@@ -17,6 +17,7 @@ from tests.databases.database import DatabaseServer
 from tests.databases.guard import Guard
 from tests.databases.redis import RedisServer
 from tests.databases.server_process import Option
+from tests.databases.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 if TYPE_CHECKING:
     from tests.databases.certificates import Certificates
@@ -35,7 +36,7 @@ class DatabaseServers:
         self._guard: Guard | None = None
         self._templates: dict[str, Path] = {}
         self._certificates: Certificates | None = None
-        self._servers: list[DatabaseServer | RedisServer] = []
+        self._servers: list[DatabaseServer | RedisServer | ZooKeeperEnsemble] = []
         self._numbers = itertools.count(1)
         self._making = threading.RLock()
 
@@ -94,6 +95,14 @@ class DatabaseServers:
             self._servers.append(replica)
         shutil.copytree(server.data, replica.data, dirs_exist_ok=True)
         return replica
+
+    def make_zookeeper(self, servers: int) -> ZooKeeperEnsemble:
+        """A new, empty ensemble, not yet started. Raises `ServerMissing`."""
+        ZooKeeperServer.command()
+        with self._making:
+            ensemble = ZooKeeperEnsemble(self._home() / f"zookeeper-{next(self._numbers)}", servers)
+            self._servers.append(ensemble)
+        return ensemble
 
     @property
     def certificates(self) -> Certificates:

@@ -61,7 +61,7 @@ def test_the_wheel_carries_types_statements_and_the_idl(wheel: Path) -> None:
 def test_an_extra_is_offered_for_each_part_of_the_server_and_the_console(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"pinlater-{__version__}.dist-info/METADATA").decode()
-    assert {"server", "regex", "mysql", "redis", "otel", "console"} == {
+    assert {"server", "regex", "mysql", "redis", "zookeeper", "otel", "console"} == {
         line.removeprefix("Provides-Extra: ") for line in metadata.splitlines() if line.startswith("Provides-Extra: ")
     }
 

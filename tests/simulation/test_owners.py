@@ -14,7 +14,7 @@ from pinlater.client import Job
 from pinlater.domain.durations import YEAR_MS
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
-from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
+from pinlater.server.cluster.ownership.store_coordinator import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
 from pinlater.server.storage.commands import InsertJobs
 from pinlater.server.storage.values import NO_OWNER

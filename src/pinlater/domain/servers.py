@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple
 
 PEER_VERSION = 10
 """The newest version of the messages between servers that this build speaks."""
 PEER_VERSION_UNTOLD = 9
 """That of a server whose entry in a shard says none, or an older one."""
+STORE_COORDINATOR = "store"
+"""The coordinator of servers whose owners the shards keep."""
+
+
+class ServerRole(str, Enum):  # noqa: UP042 - also the words of the command line and of files
+    """What a server is for. Each takes every call."""
+
+    ALL = "all"
+    ENQUEUE = "enqueue"
+    """Owns no queues, and stores enqueues by itself."""
+    DEQUEUE = "dequeue"
+    """Owns queues for all servers."""
+
+
+class AboutServer(NamedTuple):
+    """What the other servers of its shards must know of a server. `coordinator`: as the setting has it."""
+
+    coordinator: str
+    role: ServerRole
+
+
+USUAL = AboutServer(STORE_COORDINATOR, ServerRole.ALL)
 DELETES_QUEUES = "delete-queue"
 """The feature of a server that has an admin password; one without deletes no queue."""
 

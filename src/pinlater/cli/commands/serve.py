@@ -39,6 +39,14 @@ NoConsole = Annotated[
         help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
     ),
 ]
+RoleName = Annotated[
+    str | None,
+    typer.Option(
+        "--role",
+        metavar="all|enqueue|dequeue",
+        help="Do all (the default), or keep enqueues or dequeues apart from servers with the other role. Each takes every call.",
+    ),
+]
 ExampleWanted = Annotated[
     bool,
     typer.Option(
@@ -81,6 +89,7 @@ def serve(
     thrift_port: ThriftPort = None,
     http_port: HttpPort = None,
     processes: Processes = None,
+    role: RoleName = None,
     no_console: NoConsole = False,
     example: ExampleWanted = False,
     tokens: TokensFile = None,
@@ -107,6 +116,7 @@ def serve(
         "thrift.port": thrift_port,
         "http.port": http_port,
         "processes": processes,
+        "role": role,
         "console": False if no_console else None,
         "access.tokens_file": tokens,
         "access.insecure": True if insecure else None,
@@ -133,6 +143,7 @@ def _run(loaded: Loaded, more: Sequence[type[ExampleProcess]], *, stop_with_stdi
     """Serves with these settings, and with `more` beside a single process; the exit code."""
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
+    from pinlater.server.config.errors import SettingsError
     from pinlater.server.config.files import FileBroken
     from pinlater.server.main.processes.supervisor import serve as serve_many
     from pinlater.server.main.run import serve as serve_alone
@@ -148,3 +159,6 @@ def _run(loaded: Loaded, more: Sequence[type[ExampleProcess]], *, stop_with_stdi
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
         notes.write(f"error: {error}")
         return REFUSED
+    except SettingsError as error:
+        notes.write(f"error: {error}")
+        return exits.SETTINGS

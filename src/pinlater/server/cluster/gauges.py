@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pinlater.domain.access import METHOD_ROLES, Role
+from pinlater.domain.servers import ServerRole
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.ownership.ownership import Ownership
@@ -23,6 +25,18 @@ def show_owners(ownership: Ownership, metrics: Metrics) -> None:
         prometheus="pinlater_slice_moves",
         help="How often a slice got another owner, on all shards",
         join="max",  # all processes see the same
+    )
+
+
+def show_calls_for_others(role: ServerRole, metrics: Metrics) -> None:
+    """A gauge of the calls that a server with the other role is for. Each server takes them all the same."""
+    other, own = (Role.WORK, Role.PRODUCE) if role is ServerRole.ENQUEUE else (Role.PRODUCE, Role.WORK)
+    methods = [name for name, allowed in METHOD_ROLES.items() if other in allowed and own not in allowed]
+    metrics.gauge(
+        "calls-for-the-other-role",
+        lambda: sum(metrics.method(name).requests for name in methods),
+        prometheus="pinlater_calls_for_the_other_role",
+        help="Calls that came to a server for enqueues, and are for one for dequeues, or the other way round",
     )
 
 

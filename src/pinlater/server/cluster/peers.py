@@ -31,7 +31,12 @@ class Peers:
     @property
     def secrets(self) -> list[bytes]:
         """The secrets of all shards: any of them may prove a server."""
-        return [secret for _, secret in self._announced.values()]
+        return [*self.secrets_by_shard.values()]
+
+    @property
+    def secrets_by_shard(self) -> Mapping[str, bytes]:
+        """The secret of each shard, by its name."""
+        return {shard.name: secret for shard, (_, secret) in self._announced.items()}
 
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Announces this server on shards where it isn't yet, and learns of the others. Asks a shard that fails again next time."""

@@ -17,6 +17,7 @@ from pinlater.domain.clock import WallClock
 from pinlater.domain.host_names import checked_name, is_loopback
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import check_hash_form
+from pinlater.domain.servers import STORE_COORDINATOR, ServerRole
 from pinlater.domain.trusted_proxies import checked_header, network_of
 from pinlater.extras import install_line
 from pinlater.server.config.files import FileBroken, WatchedFile, rate_limits_in, server_count_in, tokens_in
@@ -85,8 +86,47 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():
         yield "host", "is empty"
+    if settings.role not in list(ServerRole):
+        yield "role", f"{settings.role!r} is none of {', '.join(ServerRole)}"
+    elif settings.role != ServerRole.ALL and not settings.store.is_sharded:
+        yield (
+            "role",
+            f"the store {settings.store} is used by one server, which does all; more processes share its connections (processes)",
+        )
+    yield from _coordinator_problems(settings)
     if settings.console_user_token_file is not None and not settings.console_trusted_proxies:
         yield "console_user_token_file", "needs console_trusted_proxies, which name the users"
+
+
+def _coordinator_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    cluster = settings.cluster
+    if cluster.coordinator == STORE_COORDINATOR:
+        return
+    if cluster.coordinator != "zookeeper":
+        yield "cluster.coordinator", f"{cluster.coordinator!r} is neither store nor zookeeper"
+        return
+    if not settings.store.is_sharded:
+        yield (
+            "cluster.coordinator",
+            f"zookeeper is for servers that share shards, and the store {settings.store} has one server",
+        )
+    elif find_spec("kazoo") is None:
+        yield "cluster.coordinator", f"zookeeper needs an extra: {install_line('zookeeper')}"
+    hosts, _, path = cluster.zookeeper.partition("/")
+    try:
+        for host in hosts.split(","):
+            _check_address(host)
+    except ValueError as error:
+        yield "cluster.zookeeper", f"{error}; the hosts are divided by commas"
+    if not all(path.split("/")):
+        yield "cluster.zookeeper", f"{cluster.zookeeper!r} names no path; write zk1:2181,zk2:2181/pinlater"
+    if bool(cluster.zookeeper_user) != (cluster.zookeeper_password_file is not None):
+        yield "cluster.zookeeper_user", "needs zookeeper_password_file, and that needs a user"
+    try:
+        if cluster.zookeeper_password_file is not None:
+            WatchedFile(cluster.zookeeper_password_file, parse_password)
+    except FileBroken as error:
+        yield "cluster.zookeeper_password_file", str(error)
 
 
 def _form_problems(settings: Settings) -> Iterator[tuple[str, str]]:

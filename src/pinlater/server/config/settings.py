@@ -14,8 +14,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from pinlater.domain.servers import ServerRole
 from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.settings import AccessSettings
+from pinlater.server.cluster.settings import ClusterSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.features.audit.settings import AuditSettings
@@ -41,6 +43,7 @@ FLAGS: Mapping[str, str] = {
     "thrift.port": "--thrift-port",
     "http.port": "--http-port",
     "processes": "--processes",
+    "role": "--role",
     "console": "--console",
     "access.tokens_file": "--tokens",
     "access.insecure": "--insecure",
@@ -92,6 +95,9 @@ class Settings:
     """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number. Not set: those
     that the store knows."""
 
+    role: str = ServerRole.ALL.value
+    """`enqueue`: owns no queues and stores enqueues by itself; `dequeue`: owns queues for the others; `all`: both. Each server takes every
+    call. For servers that share shards."""
     processes: Annotated[int, Meta(le=256)] = 1
     """Server processes on the same ports, as one server. Not for memory stores. Bounds hold for each of them."""
 
@@ -130,6 +136,7 @@ class Settings:
     mysql: MysqlSettings = field(default_factory=MysqlSettings)
     redis: RedisSettings = field(default_factory=RedisSettings)
     sharding: ShardingSettings = field(default_factory=ShardingSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)

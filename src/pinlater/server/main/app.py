@@ -18,7 +18,7 @@ from typing import Protocol
 
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
-from pinlater.domain.servers import ServerFacts
+from pinlater.domain.servers import ServerFacts, ServerRole
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.checks import access_of
@@ -35,6 +35,7 @@ from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer
 from pinlater.server.http.status import OneServer, Readiness
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
+from pinlater.server.main.coordinator import find_coordinator
 from pinlater.server.main.core import Core
 from pinlater.server.main.file_changes import (
     changed_ms,
@@ -241,6 +242,8 @@ class App:
             self.clock.catch_up,
             self.certificate if self.settings.tls.between_servers else None,
             self._thread_cpu_s,
+            find_coordinator(self.settings.cluster, self.clock),
+            ServerRole(self.settings.role),
         )
         self.listener_files.show(metrics)
         metrics.labelled_gauge(

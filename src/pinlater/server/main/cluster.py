@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from heapq import nlargest
 from itertools import chain
+from typing import TypeAlias
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.servers import ServerFacts
+from pinlater.domain.servers import ServerFacts, ServerRole
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
@@ -25,9 +26,11 @@ from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims
 from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
-from pinlater.server.cluster.gauges import show_forwarding, show_owners
+from pinlater.server.cluster.gauges import show_calls_for_others, show_forwarding, show_owners
 from pinlater.server.cluster.members import ClusterMembers
-from pinlater.server.cluster.ownership.ownership import UNHEARD_S_MAX, Ownership
+from pinlater.server.cluster.ownership.coordinator import Coordinator
+from pinlater.server.cluster.ownership.ownership import Ownership
+from pinlater.server.cluster.ownership.store_coordinator import UNHEARD_S_MAX, StoreCoordinator
 from pinlater.server.cluster.ownership.work import SliceWork, Work
 from pinlater.server.cluster.peers import Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -46,6 +49,9 @@ from pinlater.tls.certificate import CertificateSource
 from pinlater.wire.generated.structs import ClusterStatus, OwningServer, QueueOwners
 
 logger = logging.getLogger(__name__)
+
+FindCoordinator: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[Coordinator]]
+"""Begins with a coordinator, of the address that this server announces and of what it calls when there is something new."""
 
 # How often the other servers are told of queues that no dequeue waits for any more.
 _INTEREST_S = 1.0
@@ -72,13 +78,19 @@ class Cluster:
         catch_up: Callable[[int], None],
         certificate: CertificateSource | None = None,
         cpu: Callable[[], float] = lambda: 0.0,
+        find_coordinator: FindCoordinator | None = None,
+        role: ServerRole = ServerRole.ALL,
     ) -> None:
-        """`catch_up`: of the clock of the shards. `certificate`: None leaves calls between servers unencrypted."""
+        """`catch_up`: of the clock of the shards. `certificate`: None leaves calls between servers unencrypted. `find_coordinator`: None
+        makes the shards the coordinator."""
         self._shards = shards
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
         self.members_changed: Callable[[], None] = lambda: None
         self.wakes = PeerWakes(dispatcher.wakeups.wake_from_peer)
+        self._find_coordinator = find_coordinator
+        self._role = role
+        self._coordinator: Coordinator | None = None
         self.ownership: Ownership | None = None
         self.forwarding: Forwarding | None = None
         self._clock = shards.clock
@@ -126,9 +138,19 @@ class Cluster:
         if local_path is not None:
             await self.listener.open_local(local_path(address))
         self._peers = Peers(address)
+        if self._find_coordinator is None:
+            self._coordinator = StoreCoordinator(self._shards, address, self._hears, self._serves)
+        else:
+            self._coordinator = await self._find_coordinator(address, lambda: self._look_soon(address))
         self._shards.register_as(address)
         self.ownership = Ownership(
-            self._shards, address, self._heard_s, self._serves, self._tell_to_look, self._work_of_all
+            self._shards,
+            address,
+            self._coordinator,
+            self._hears,
+            self._serves,
+            self._tell_to_look,
+            self._work_of_all,
         )
         self.forwarding = Forwarding(
             self._shards,
@@ -140,6 +162,7 @@ class Cluster:
             local_path,
             family=self.listener.family,
             tls=self._tls,
+            stores_here=self._role is ServerRole.ENQUEUE,
         )
         self._dispatcher.wakeups.join_others(self.wakes.tell, self._interest.begins)
         self._dispatcher.limits.join_others(self._interest.begins)
@@ -283,6 +306,10 @@ class Cluster:
         outgoing = -math.inf if self.forwarding is None else self.forwarding.heard_s(address)
         return max(outgoing, self.listener.heard_s(address))
 
+    def _hears(self, address: str) -> bool:
+        """Whether that server said something over a connection within the last moments."""
+        return self._clock.monotonic() - self._heard_s(address) <= UNHEARD_S_MAX
+
     def _was_heard_s(self, address: str) -> float:
         return max(self._heard_s(address), self.listener.was_heard_s(address))
 
@@ -304,6 +331,8 @@ class Cluster:
             await self._peers.look(self.members.by_shard)
             self._secrets = self._peers.secrets
             self.wakes.has_peers = bool(self._peers.secret_of)
+            if self._coordinator is not None:
+                self._coordinator.know_shards(self._peers.secrets_by_shard)
         if self.ownership is not None:
             await self.ownership.look(self.members.by_shard)
         if self.forwarding is not None and self._peers is not None:
@@ -313,6 +342,8 @@ class Cluster:
         """Adds the cluster's metrics. Adds none before `listen`."""
         if self.ownership is not None and self.forwarding is not None:
             show_owners(self.ownership, metrics)
+            if self._role is not ServerRole.ALL:
+                show_calls_for_others(self._role, metrics)
             show_forwarding(self.forwarding, self.listener.taken, metrics)
 
     def status(self) -> ClusterStatus:
@@ -325,8 +356,8 @@ class Cluster:
 
     def owners(self) -> QueueOwners:
         """The servers that own queues, as clients know them: those that this server can send calls to, and itself."""
-        if self.ownership is None or self.forwarding is None:
-            return QueueOwners()
+        if self.ownership is None or self.forwarding is None or self._role is ServerRole.ENQUEUE:
+            return QueueOwners()  # clients of a server for enqueues stay there
         known = {self.ownership.address: KnownServer(self.for_clients, self._is_busy)}
         for address, link in self.forwarding.connections.items():
             if link.usable and link.told is not None:
@@ -406,6 +437,8 @@ class Cluster:
         self._look_no_more()
         if self.forwarding is not None:
             await self.forwarding.close()
+        if self._coordinator is not None:
+            await self._coordinator.close()
         await self.listener.drain(grace_s)
         self.listener.close()
 

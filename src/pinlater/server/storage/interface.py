@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from typing import Any, Protocol
 
+from pinlater.domain.servers import AboutServer
 from pinlater.server.storage.commands import Answer, Command
 from pinlater.server.storage.values import Capabilities
 from pinlater.wire.generated.structs import ShardSize
@@ -75,6 +76,10 @@ class OfSeveralServers(Protocol):
     def register_as(self, address: str) -> None:
         """From now on the shard registers this server with this address, at `open` and whenever it leases another slot. Makes no call: a
         shard that is open is told by `Announce`."""
+
+    def introduce(self, about: AboutServer) -> None:
+        """Says what the shard tells the other servers of this one. To be called before `open`."""
+        ...
 
     @property
     def changes(self) -> int:

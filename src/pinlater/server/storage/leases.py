@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD
+from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD, USUAL, AboutServer, ServerRole
 from pinlater.server.storage.values import Member, ShardTime
 
 logger = logging.getLogger(__name__)
 
-_VERSION_MARK = "/"  # in no name of a host
+_MARK = "/"  # in no name of a host
 COMPARED_WITHIN_MS = 500
 """A heartbeat that takes longer says too little about the difference between the server's clock and the store's."""
 
@@ -40,10 +40,18 @@ class LeasedSlot:
         self._writers = writers
         self.lost: set[int] = set()  # earlier slots of this server: ids were made with them
         self.name = f"{socket.gethostname()}-{os.getpid()}"
-        # Servers of all versions read and write this text: no other place in a shard could hold the version without a new schema.
-        self.entry = f"{self.name}{_VERSION_MARK}{PEER_VERSION}"
+        self.about = USUAL
         self.address = ""
         self.slot = 0
+
+    @property
+    def entry(self) -> str:
+        """Its name, what it speaks, and its coordinator and role unless they are the usual ones.
+
+        Servers of all versions read and write this text: no other place in a shard could hold it without a new schema.
+        """
+        more = () if self.about == USUAL else self.about
+        return _MARK.join([self.name, str(PEER_VERSION), *more])
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
@@ -52,12 +60,11 @@ def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
 
 
 def member_of(slot: int, entry: str, address: str, started_ms: int, seen_ms: int, now_ms: int) -> Member:
-    """Returns the server whose name and version are stored as `entry`."""
-    name, mark, version = entry.rpartition(_VERSION_MARK)
-    silent_ms = abs(now_ms - seen_ms)
-    if not mark:
-        return Member(slot, entry, address, started_ms, seen_ms, silent_ms, PEER_VERSION_UNTOLD)
-    return Member(slot, name, address, started_ms, seen_ms, silent_ms, int(version))
+    """Returns the server that is stored as `entry`."""
+    name, *told = entry.split(_MARK)
+    version = int(told[0]) if told else PEER_VERSION_UNTOLD
+    about = AboutServer(told[1], ServerRole(told[2])) if len(told) > 2 else USUAL
+    return Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms), version, about)
 
 
 def no_free_slot() -> ShardConnectionFailed:

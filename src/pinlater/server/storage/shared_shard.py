@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.servers import AboutServer
 from pinlater.server.storage import commands
 from pinlater.server.storage.connections import Connections, OneConnection, ReaderPool
 from pinlater.server.storage.snapshots import MaintenanceSnapshot, Snapshots
@@ -31,6 +32,7 @@ class Membership(Protocol[Link]):
 
     lost: set[int]
     address: str
+    about: AboutServer
     slot: int
 
     async def announce(self, link: Link, address: str, /) -> str: ...
@@ -107,6 +109,9 @@ class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
 
     def register_as(self, address: str) -> None:
         self._membership.address = address
+
+    def introduce(self, about: AboutServer) -> None:
+        self._membership.about = about
 
     async def _announce(self, address: str) -> str:
         return await self._ask(lambda link: self._membership.announce(link, address))

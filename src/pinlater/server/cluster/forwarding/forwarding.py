@@ -25,6 +25,7 @@ from pinlater.server.cluster.forwarding.peer_tls import connecting_side
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.sharding.lane import Lane
+from pinlater.server.sharding.lane_queue import LaneQueue
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed
 from pinlater.tls.protocol import TlsProtocol
@@ -44,7 +45,7 @@ _ASK_AFTER_S = 0.2
 class ForwardLanes(NamedTuple):
     """The lanes of one shard by way of one server, in the order of `CallKind`."""
 
-    insert: ForwardLane[Any, Any]
+    insert: ForwardLane[Any, Any] | LaneQueue[Any, Any]
     claim: ForwardLane[Any, Any]
     finish: ForwardLane[Any, Any]
     extend: ForwardLane[Any, Any]
@@ -58,7 +59,8 @@ class Forwarding:
     `look(address)` is called when something has changed about that server, `waits_changed(connection)` when it has said which queues
     its dequeues wait for, and when the connection is lost, `queues_changed()` when it may have changed queues. `local_path(address)`: of
     the Unix socket of a server that has the same supervisor; None where this one has no supervisor. All other connections are made over
-    addresses of this `family` (`AF_INET`, `AF_INET6`); with `tls` they are made with TLS, and never without."""
+    addresses of this `family` (`AF_INET`, `AF_INET6`); with `tls` they are made with TLS, and never without. `stores_here`: enqueues go
+    to the shard itself, whoever owns the queue."""
 
     def __init__(
         self,
@@ -72,8 +74,10 @@ class Forwarding:
         *,
         family: int = socket.AF_INET,
         tls: bool = False,
+        stores_here: bool = False,
     ) -> None:
         self._tls = connecting_side() if tls else None
+        self._stores_here = stores_here
         self._shards = shards
         self._own_address = own_address
         self._owners = owners
@@ -139,6 +143,10 @@ class Forwarding:
                 )
 
     def _way(self, shard: ShardLanes, owner: str) -> ForwardLanes | None:
+        lanes = self._lanes_to(shard, owner)
+        return lanes._replace(insert=shard.insert) if self._stores_here and lanes is not None else lanes
+
+    def _lanes_to(self, shard: ShardLanes, owner: str) -> ForwardLanes | None:
         connection = self._connections.get(owner)
         if connection is None or not connection.usable or shard.name in connection.unreachable:
             return None

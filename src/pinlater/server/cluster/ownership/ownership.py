@@ -1,65 +1,51 @@
 """The owners of the slices of the shards: looked up now and then, and changed where servers come and go.
 
-The owners are kept in each shard, so that nothing else has to run. The server with the lowest slot changes them; if it fails to, the next
-one does, a second later each. Two servers that change them at once don't overwrite each other: a shard takes a change only from a
-server that has read what is stored.
+A coordinator says which servers live, whose turn it is to change owners, and who owns what (`coordinator`). By default the shards do
+(`store_coordinator`).
 
-If one server works much more than the others, the server with the lowest slot of the first shard exchanges some of its slices for quieter
+If one server works much more than the others, the server whose turn it is on the first shard exchanges some of its slices for quieter
 ones of others (`exchange`), at most once a minute. After two minutes without a move it gathers slices: plans of one change after the other
 leave shards with more owners than a plan from nothing gives them.
 
-All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
-owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
-the others move back. A shard that no server has reached for a minute does not count. Servers that take back each other's changes all the
-same wait longer each time (`change_backoff`).
-
-Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in
-the shard is old, owns nothing any more. A server that does not hear all others sends heartbeats to the shards every second, so that one
-that only can't be reached keeps what it owns. If a server was only slow, its requests go on: ownership is for speed, and the store's
-transactions decide who has a job.
+If a server without slices was only slow, its requests go on: ownership is for speed, and the store's transactions decide who has a job.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.cluster.ownership.change_backoff import ChangeBackoff
+from pinlater.domain.servers import STORE_COORDINATOR, ServerRole
+from pinlater.server.cluster.ownership.coordinator import Coordinator
 from pinlater.server.cluster.ownership.exchange import even_out
 from pinlater.server.cluster.ownership.plan import ShardView, gathered, plan
 from pinlater.server.cluster.ownership.work import WINDOW_S, Work
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.commands import Announce, ChangeOwners, ListOwners
+from pinlater.server.storage.commands import Announce
 from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 
 logger = logging.getLogger(__name__)
 
-# So long a server may say nothing over its connections, and so old its last heartbeat may be then.
-UNHEARD_S_MAX = 1.5
-SILENT_MS_MAX = 2_500
-_A_TURN_S = 1.0
-# A shard that no server has reached for so long is left out when the others are shared out.
-_BALANCE_WITHOUT_S = 60.0
 # Slices are gathered once none has moved for so long.
 _GATHER_AFTER_S = 120.0
 _LEAVE_TRIES = 3
 
 
 class Ownership:
-    """As of the last look. `address`: as this server announced it to the shards. `heard_s(address)`: when a server was heard last, by the
-    clock of `shards`; `serves(address, shard)`: whether it can work on a shard. `changed()` is called when this server has changed
-    owners. `work()`: of all servers in the last minute, if all are heard."""
+    """As of the last look. `address`: as this server announced it to the shards. `hears(address)`: whether a server said something over a
+    connection within the last moments; `serves(address, shard)`: whether it can work on a shard. `changed()` is called when this server
+    has changed owners. `work()`: of all servers in the last minute, if all are heard."""
 
     def __init__(
         self,
         shards: Shards,
         address: str,
-        heard_s: Callable[[str], float] = lambda _: -math.inf,
+        coordinator: Coordinator,
+        hears: Callable[[str], bool],
         serves: Callable[[str, str], bool] = lambda _address, _shard: True,
         changed: Callable[[], None] = lambda: None,
         work: Callable[[], Sequence[Work] | None] = lambda: None,
@@ -67,19 +53,19 @@ class Ownership:
         self._shards = shards
         self._clock = shards.clock
         self.address = address
-        self._heard_s = heard_s
+        self._coordinator = coordinator
+        self.hears = hears
         self._serves = serves
-        self._missed_since: dict[str, float] = {}  # servers that are not heard
         self._changed = changed
         self._work = work
         self._moved_s = shards.clock.monotonic()
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
         self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
+        self._has_owners = True  # not all servers are for enqueues
+        self._outnumbered = False  # by servers with another coordinator
         self._whole = True  # each server uses the same shards, as far as this one sees
-        self._backoff = ChangeBackoff(shards.clock.monotonic)
         self._planned: Mapping[str, Sequence[str]] = {}  # by shard
-        self._missing_since: Mapping[str, float] = {}  # shards that no server can reach
         self._wrong_since: dict[str, float] = {}  # shards whose owners are not as planned
         self.moves = 0
 
@@ -106,14 +92,10 @@ class Ownership:
         planned = self._planned.get(shard, owners)
         return [index for index, owner in enumerate(owners) if owner != planned[index]]
 
-    def hears(self, address: str) -> bool:
-        """Whether that server said something over a connection within the last moments."""
-        return self._clock.monotonic() - self._heard_s(address) <= UNHEARD_S_MAX
-
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Reads the owners of each of these shards, and changes them if it is this server's turn. `members`: by shard that answered."""
         async with self._looking:
-            self._note_missed(members)
+            self._compare(members)
             planned = self._planned = await self._plan(members)
             now_s = self._clock.monotonic()
             wrong = [
@@ -122,7 +104,9 @@ class Ownership:
                 if shard.name in planned and tuple(planned[shard.name]) != self.owners(shard.name)
             ]
             self._wrong_since = {shard.name: self._wrong_since.get(shard.name, now_s) for shard in wrong}
-            due = [shard for shard in wrong if self._is_due(shard, members[shard], now_s)]
+            due = [
+                shard for shard in wrong if self._leads(shard, members[shard], now_s - self._wrong_since[shard.name])
+            ]
             await asyncio.gather(*(self._change(shard, planned[shard.name]) for shard in due))
             if not wrong and self._whole:
                 await self._improve(members)
@@ -137,7 +121,7 @@ class Ownership:
         if not members or calm_s < WINDOW_S:
             return
         first = min(members, key=lambda shard: shard.name)
-        if [member.address for member in self._able(first, members[first])][:1] != [self.address]:
+        if not self._leads(first, members[first], 0.0):
             return
         owners = {shard.name: self.owners(shard.name) for shard in members}
         if calm_s >= _GATHER_AFTER_S and await self._exchange(
@@ -176,52 +160,21 @@ class Ownership:
 
     async def _plan(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[str, Sequence[str]]:
         """The owners that there should be, of the shards that say which there are now."""
-        answered = await self._read(members)
+        found = await self._coordinator.owners(members)
+        for shard, owners in found.items():
+            self._learn(shard, owners)
         views = {
             shard.name: ShardView(
                 self.owners(shard.name), {member.address for member in self._able(shard, members[shard])}
             )
-            for shard in answered
+            for shard in found
         }
         shared = {shard.name for shard in self._shards if shard.shared is not None}
-        self._whole = self._all_miss(shared - views.keys(), members) and all(
+        self._whole = self._coordinator.sees_all(shared - views.keys(), members) and all(
             view.servers == other.servers for view, other in pairwise(views.values())
         )
         self._owners = {name: owners for name, owners in self._owners.items() if name in shared | views.keys()}
-        self._backoff.keep(shared)
         return plan(views, balance=self._whole)
-
-    def _all_miss(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
-        """Whether no server has used these shards for a while: then the others are shared out as if there were no more."""
-        now_s = self._clock.monotonic()
-        others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
-        since = {
-            name: self._missing_since.get(name, now_s)
-            for name in missing
-            if not any(self._serves(address, name) for address in others)
-        }
-        self._missing_since = since
-        return all(now_s - since.get(name, now_s) >= _BALANCE_WITHOUT_S for name in missing)
-
-    async def _read(self, shards: Iterable[ShardLanes]) -> list[ShardLanes]:
-        """Reads the owners; of those that answered."""
-        stores = {shard: shard.store for shard in shards if shard.shared is not None}
-        answers = await asyncio.gather(
-            *(store.submit(ListOwners()) for store in stores.values()), return_exceptions=True
-        )
-        answered: list[ShardLanes] = []
-        for shard, answer in zip(stores, answers, strict=True):
-            if isinstance(answer, Owners):
-                self._learn(shard, answer)
-                answered.append(shard)
-            elif not isinstance(answer, PinLaterError):
-                raise answer
-        return answered
-
-    def _note_missed(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        now_s = self._clock.monotonic()
-        missed = {member.address for found in members.values() for member in found if not self.hears(member.address)}
-        self._missed_since = {address: self._missed_since.get(address, now_s) for address in missed}
 
     def _able(self, shard: ShardLanes, found: Sequence[Member]) -> list[Member]:
         """The servers that may own slices of the shard, by slot."""
@@ -231,20 +184,36 @@ class Ownership:
             if self._lives(member) and self._serves(member.address, shard.name)
         ]
 
+    def _compare(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
+        """Servers with several coordinators would each share out all slices. So those that are fewer own none; of as many, those that have
+        another than the store. Servers for enqueues own none either, unless all are."""
+        found = [member for there in members.values() for member in there if member.address]
+        servers = Counter({member.address: member.about.coordinator for member in found}.values())
+        roles = {member.about.role for member in found}
+        self._has_owners = roles != {ServerRole.ENQUEUE}
+        own = self._coordinator.name
+        most = max(servers, key=lambda name: (servers[name], name == STORE_COORDINATOR), default=own)
+        if most != own and not self._outnumbered:
+            logger.warning(
+                "most servers of these shards have another coordinator: this one owns nothing until they have the same",
+                extra={"coordinator": own, "others": most},
+            )
+        self._outnumbered = most != own
+
     def _lives(self, member: Member) -> bool:
-        """This server knows of itself that it lives. Another one is heard, or has been missed for a moment only, or sends heartbeats."""
+        """This server knows of itself that it lives."""
+        if self._outnumbered or member.about.coordinator != self._coordinator.name:
+            return False
+        if member.about.role is ServerRole.ENQUEUE and self._has_owners:
+            return False
         if member.address in {self.address, NO_OWNER}:
             return member.address != NO_OWNER and not self._leaving
-        missed_since = self._missed_since.get(member.address)
-        if missed_since is None or member.silent_ms < SILENT_MS_MAX:
-            return True
-        return self._clock.monotonic() - missed_since < UNHEARD_S_MAX
+        return self._coordinator.lives(member)
 
-    def _is_due(self, shard: ShardLanes, found: Sequence[Member], now_s: float) -> bool:
-        addresses = [member.address for member in self._able(shard, found)]
-        if self.address not in addresses or self._backoff.must_wait(shard.name):
-            return False
-        return now_s - self._wrong_since[shard.name] >= _A_TURN_S * addresses.index(self.address)
+    def _leads(self, shard: ShardLanes, found: Sequence[Member], wrong_s: float) -> bool:
+        able = self._able(shard, found)
+        is_able = any(member.address == self.address for member in able)
+        return is_able and self._coordinator.leads(shard, able, wrong_s)
 
     async def _change(self, shard: ShardLanes, planned: Sequence[str]) -> bool:
         """Whether the owners are as planned now."""
@@ -253,12 +222,11 @@ class Ownership:
         if new.by_slice == known.by_slice or shard.shared is None:
             return True
         try:
-            changed = await shard.store.submit(ChangeOwners(known, new))
+            changed = await self._coordinator.assign(shard, known, new)
         except PinLaterError as error:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
             return False
         if changed:
-            self._backoff.changed(shard.name, new.version)
             self._learn(shard, new)
             self._changed()
         return changed
@@ -267,7 +235,6 @@ class Ownership:
         known = shard.name in self._owners
         before = self._owners.get(shard.name, NO_OWNERS)
         self._owners[shard.name] = owners
-        self._backoff.seen(shard.name, owners.version)
         moved = Counter((old, new) for old, new in zip(before.by_slice, owners.by_slice, strict=True) if old != new)
         if not moved:
             return

@@ -1,0 +1,1 @@
+"""A ZooKeeper ensemble as coordinator, where one runs anyway."""

@@ -1,0 +1,139 @@
+"""ZooKeeper as coordinator: it says which servers live and who owns what, and one server, the leader, plans.
+
+While the ensemble has no quorum, or this server is cut off from it, owners stay as they are, and calls for one that is gone go to the
+shard. A server that was cut off for longer than its session may still take itself for an owner, while another one is: that costs speed,
+and breaks nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import make_digest_acl
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import Unavailable
+from pinlater.server.cluster.ownership.coordinator import Coordinator
+from pinlater.server.cluster.settings import ClusterSettings
+from pinlater.server.cluster.zookeeper.session import ZooKeeperSession
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners
+
+logger = logging.getLogger(__name__)
+
+
+class ZooKeeperCoordinator(Coordinator):
+    """As of the last look. `password`: of `zookeeper_user`. `address`: as this server announced it to the shards. `changed()`: the ensemble
+    says something else now."""
+
+    name = "zookeeper"
+
+    def __init__(
+        self, settings: ClusterSettings, password: str, address: str, changed: Callable[[], None], clock: Clock
+    ) -> None:
+        hosts, _, path = settings.zookeeper.partition("/")
+        self._settings = settings
+        self._address = address
+        self._changed = changed
+        self._clock = clock
+        self._said_foreign = False
+        self.unheard_since_s: float | None = None
+        """Since when the ensemble has not answered, by the clock's monotonic time; None while it answers."""
+        self._session = ZooKeeperSession(
+            partial(_make_client, settings, hosts, password),
+            f"/{path}",
+            address,
+            settings.session_timeout_s,
+            self._hear,
+        )
+
+    async def begin(self) -> None:
+        """Waits for the first answer of the ensemble, for the session time-out at most. Raises `Unavailable` if it refuses this server."""
+        try:
+            await self._session.begin()
+        except NoAuthError:
+            user = self._settings.zookeeper_user
+            raise Unavailable(
+                f"ZooKeeper lets {f'the user {user}' if user else 'a client without user'} not read {self._settings.zookeeper}: "
+                "cluster.zookeeper_user and cluster.zookeeper_password_file must be those that made its nodes"
+            ) from None
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    def know_shards(self, secrets: Mapping[str, bytes]) -> None:
+        fingerprints = {shard: sha256(secret).hexdigest()[:16] for shard, secret in secrets.items()}
+        if fingerprints != self._session.shards:
+            self._session.shards = fingerprints
+            self._session.look_again()
+
+    async def owners(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[ShardLanes, Owners]:
+        seen = self._session.seen
+        if not seen.members:  # nothing is known yet
+            return {}
+        return {shard: seen.owners.get(shard.name, NO_OWNERS) for shard in members if shard.shared is not None}
+
+    def lives(self, member: Member) -> bool:
+        return member.address in self._session.seen.members
+
+    def leads(self, shard: ShardLanes, able: Sequence[Member], wrong_s: float) -> bool:
+        seen = self._session.seen
+        return seen.current and seen.leader == self._address
+
+    def sees_all(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
+        return not missing
+
+    async def assign(self, shard: ShardLanes, known: Owners, new: Owners) -> bool:
+        return await self._session.assign(shard.name, known, new)
+
+    def _hear(self) -> None:
+        seen = self._session.seen
+        if seen.foreign and not self._said_foreign:
+            logger.warning(
+                "the path in ZooKeeper is that of servers with other shards: this server owns nothing until they are gone",
+                extra={"zookeeper": self._settings.zookeeper},
+            )
+        self._said_foreign = seen.foreign
+        if seen.current or seen.foreign:
+            if self.unheard_since_s is not None:
+                logger.info("ZooKeeper answers again")
+            self.unheard_since_s = None
+        elif self.unheard_since_s is None:
+            self.unheard_since_s = self._clock.monotonic()
+            logger.warning("ZooKeeper does not answer: the owners of slices stay as they are")
+        self._changed()
+
+
+def _make_client(settings: ClusterSettings, hosts: str, password: str) -> KazooClient:
+    certificate, key = settings.zookeeper_certificate_file, settings.zookeeper_key_file
+    user = settings.zookeeper_user
+    return KazooClient(
+        hosts=hosts,
+        timeout=settings.session_timeout_s,
+        auth_data=[("digest", f"{user}:{password}")] if user else None,
+        default_acl=[make_digest_acl(user, password, all=True)] if user else None,
+        use_ssl=settings.zookeeper_tls,
+        check_hostname=settings.zookeeper_tls,
+        ca=_text(settings.zookeeper_ca_file),
+        certfile=_text(certificate),
+        keyfile=_text(key or certificate),
+        connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
+        logger=_quiet_logger(),
+    )
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _quiet_logger() -> logging.Logger:
+    """The client tells each try to connect; what matters of that is said once by the coordinator."""
+    quiet = logging.getLogger("kazoo")
+    quiet.setLevel(max(quiet.level, logging.CRITICAL))
+    return quiet

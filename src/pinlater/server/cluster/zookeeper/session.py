@@ -1,0 +1,198 @@
+"""One thread that talks to the ensemble, and tells the event loop what it says.
+
+It goes by what it reads, not by events: a watch or a change of the connection only makes it look again. It never waits without a
+time-out, since a call without a connection gets no answer.
+
+A client that was cut off is told of the end of its session only when it is back, and one whose ensemble has lost its data may never be
+taken again. So a client that was not connected for three session time-outs is thrown away, and another one registers the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.cluster.zookeeper.nodes import NOTHING_SEEN, ClusterNodes, SeenNodes
+from pinlater.server.storage.values import Owners
+
+logger = logging.getLogger(__name__)
+
+# How often the thread looks whether the client is connected, and reads all nodes even if nothing told it of a change.
+_TICK_S = 0.5
+_READ_AGAIN_S = 30.0
+# This many session time-outs without a connection are the end of a client.
+_TIMEOUTS_MAX = 3
+_END_S = 1.0
+_FAILURES = (KazooException, KazooTimeoutError)
+
+
+class Assignment:
+    """A change of the owners of a shard that waits for its turn. `done`: whether what was known was what is stored."""
+
+    def __init__(self, shard: str, known: Owners, new: Owners) -> None:
+        self.shard = shard
+        self.known = known
+        self.new = new
+        self.done: Future[bool] = Future()
+
+
+class ZooKeeperSession:
+    """The session of one server. `seen`: as of the last look; `changed()` is called in the event loop when it is another one.
+
+    `shards`: the fingerprint of each shard's secret, by name; without any, the server does not register.
+    """
+
+    def __init__(
+        self,
+        make_client: Callable[[], KazooClient],
+        root: str,
+        address: str,
+        session_timeout_s: float,
+        changed: Callable[[], None],
+    ) -> None:
+        self._make_client = make_client
+        self._root = root
+        self._address = address
+        self._instance = secrets.token_hex(8)
+        self._session_timeout_s = session_timeout_s
+        self._tell = changed
+        self._loop = asyncio.get_running_loop()
+        self._woken = threading.Event()
+        self._ends = False
+        self._changes: SimpleQueue[Assignment] = SimpleQueue()
+        self._first_answer: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
+        self.seen = NOTHING_SEEN
+        self.shards: Mapping[str, str] = {}
+
+    async def begin(self) -> None:
+        """Starts the thread. Returns when the ensemble has answered, or could have.
+
+        Raises `NoAuthError` if the ensemble lets this server read nothing.
+        """
+        self._thread.start()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._first_answer), self._session_timeout_s)
+        except TimeoutError:
+            logger.warning("ZooKeeper does not answer: this server owns nothing until it does")
+
+    def look_again(self) -> None:
+        """Wakes the thread."""
+        self._woken.set()
+
+    async def assign(self, shard: str, known: Owners, new: Owners) -> bool:
+        """`Coordinator.assign`."""
+        change = Assignment(shard, known, new)
+        self._changes.put(change)
+        self._woken.set()
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(change.done), self._session_timeout_s)
+        except (*_FAILURES, TimeoutError) as error:
+            raise ShardConnectionFailed(f"ZooKeeper can't store the owners: {_text_of(error)}") from error
+
+    async def close(self) -> None:
+        """Ends the session, so that the others see that this server is gone. Waits for the ensemble for a moment only."""
+        self._ends = True
+        self._woken.set()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, _END_S)
+
+    # --- the thread -------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ends:
+            client = self._make_client()
+            client.add_listener(lambda _: self._woken.set())
+            client.start_async()
+            try:
+                self._follow(client)
+            except Exception:  # a bug: the next client may do better
+                logger.exception("what ZooKeeper says could not be read")
+                time.sleep(_TICK_S)
+            finally:
+                # In a thread of its own, since it may wait for what never comes.
+                end = threading.Thread(target=_end, args=[client], name="zookeeper-end", daemon=True)
+                end.start()
+                end.join(_END_S)
+
+    def _follow(self, client: KazooClient) -> None:
+        """Returns once another client is needed."""
+        nodes = ClusterNodes(client, self._root, self._address, self._instance, lambda _: self._woken.set())
+        connected_s, read_s = time.monotonic(), 0.0
+        while not self._ends:
+            told = self._woken.wait(_TICK_S)
+            self._woken.clear()
+            now_s = time.monotonic()
+            if client.connected:
+                connected_s = now_s
+                if told or not self.seen.current or now_s - read_s >= _READ_AGAIN_S:
+                    read_s = now_s
+                    self._look(nodes)
+            else:
+                self._publish(self.seen._replace(current=False))
+                if now_s - connected_s > _TIMEOUTS_MAX * self._session_timeout_s:
+                    logger.warning("ZooKeeper was not reached for long: another client tries")
+                    return
+            self._carry_out(nodes)
+
+    def _look(self, nodes: ClusterNodes) -> None:
+        try:
+            nodes.read_root()
+            self._answer(None)
+            if self.shards:
+                self._publish(nodes.look(self.shards))
+        except NoAuthError as error:
+            self._answer(error)
+            self._publish(self.seen._replace(current=False))
+        except _FAILURES as error:
+            logger.info("ZooKeeper could not be read", extra={"reason": _text_of(error)})
+            self._publish(self.seen._replace(current=False))
+
+    def _carry_out(self, nodes: ClusterNodes) -> None:
+        while True:
+            try:
+                change = self._changes.get_nowait()
+            except Empty:
+                return
+            if change.done.set_running_or_notify_cancel():
+                try:
+                    change.done.set_result(nodes.assign(change.shard, change.known, change.new))
+                except _FAILURES as error:
+                    change.done.set_exception(error)
+
+    def _answer(self, error: NoAuthError | None) -> None:
+        def set_answer() -> None:
+            if not self._first_answer.done():
+                self._first_answer.set_result(None) if error is None else self._first_answer.set_exception(error)
+
+        self._on_loop(set_answer)
+
+    def _publish(self, seen: SeenNodes) -> None:
+        if seen != self.seen:
+            self.seen = seen
+            self._on_loop(self._tell)
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(call)
+
+
+def _end(client: KazooClient) -> None:
+    client.stop()
+    client.close()
+
+
+def _text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")

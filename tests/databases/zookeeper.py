@@ -1,0 +1,144 @@
+"""A ZooKeeper ensemble, whose jars `scripts/zookeeper-server` puts into .venv: servers killed and started again as a test pleases."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.databases.ports import free_port
+from tests.databases.server_process import Option, ServerMissing, ServerProcess, program
+
+_JARS = Path(__file__).resolve().parents[2] / ".venv" / "zookeeper-3.9.5"
+_TICK_MS = 200
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+class ZooKeeperServer(ServerProcess):
+    """One server of an ensemble, or the only one."""
+
+    kind = "zookeeper"
+
+    def __init__(self, folder: Path, number: int = 1) -> None:
+        super().__init__(folder, {}, None, logs=["output.log"])
+        self.number = number
+        self.election_ports = free_port(), free_port()
+        self.others: Sequence[ZooKeeperServer] = []
+        self._begin_empty()
+
+    def lose_data(self) -> None:
+        """Everything that was stored is gone; call it while no server of the ensemble runs."""
+        assert not self.running
+        shutil.rmtree(self.data)
+        self._begin_empty()
+
+    def says(self, word: str) -> str:
+        """The answer to one of ZooKeeper's words of four letters; '' if it does not answer."""
+        with suppress(OSError), socket.create_connection((self.host, self.port), timeout=1.0) as connection:
+            connection.settimeout(1.0)
+            connection.sendall(word.encode())
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
+        return ""
+
+    @property
+    def is_leader(self) -> bool:
+        return "Mode: leader" in self.says("srvr")
+
+    def _begin_empty(self) -> None:
+        self.data.mkdir()
+        (self.data / "myid").write_text(str(self.number))
+
+    @classmethod
+    def command(cls) -> list[str]:
+        """The program with the jars. Raises `ServerMissing`."""
+        if not _JARS.exists():
+            raise ServerMissing("no ZooKeeper here (scripts/zookeeper-server fetches one)")
+        return [program("java", "default-jre-headless"), "-cp", f"{_JARS}/*"]
+
+    def _arguments(self) -> Sequence[str]:
+        lines: dict[str, Option] = {
+            "dataDir": str(self.data),
+            "clientPort": self.port,
+            "clientPortAddress": self.host,
+            "tickTime": _TICK_MS,
+            "minSessionTimeout": 1_000,
+            "initLimit": 50,
+            "syncLimit": 25,
+            "admin.enableServer": False,
+            "4lw.commands.whitelist": "srvr,mntr",
+        }
+        for server in self.others:
+            peer, election = server.election_ports
+            lines[f"server.{server.number}"] = f"{self.host}:{peer}:{election}"
+        config = self.folder / "zoo.cfg"
+        config.write_text(
+            "".join(
+                f"{name}={str(value).lower() if isinstance(value, bool) else value}\n" for name, value in lines.items()
+            )
+        )
+        options = [
+            f"-Dfolder={self.folder}/",  # the guard knows its servers by their folder
+            "-Xmx64m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ]
+        return [*self.command(), *options, _MAIN, str(config)]
+
+    def _answers(self) -> bool:
+        return "Mode:" in self.says("srvr")
+
+    def launch(self) -> None:
+        """Runs it without a wait: the servers of an ensemble wait for each other."""
+        self._launch()
+
+    def wait_until_ready(self) -> None:
+        """Waits until it serves."""
+        self._wait_until_ready()
+
+
+class ZooKeeperEnsemble:
+    """Servers that keep the same nodes. Not running until `start`."""
+
+    def __init__(self, folder: Path, servers: int) -> None:
+        self.servers = [ZooKeeperServer(folder / str(number), number) for number in range(1, servers + 1)]
+        for server in self.servers:
+            server.others = self.servers if servers > 1 else []
+
+    @property
+    def address(self) -> str:
+        """`host:port` of all, divided by commas."""
+        return ",".join(server.address for server in self.servers)
+
+    def start(self) -> ZooKeeperEnsemble:
+        """Runs those that don't, and waits until all serve."""
+        stopped = [server for server in self.servers if not server.running]
+        for server in stopped:
+            server.launch()
+        for server in stopped:
+            server.wait_until_ready()
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL for all."""
+        for server in self.servers:
+            server.kill()
+
+    def lose_data(self) -> None:
+        """SIGKILL for all; they are empty when they start again."""
+        self.kill()
+        for server in self.servers:
+            server.lose_data()
+
+    def remove(self) -> None:
+        """Killed, and their folders with them."""
+        for server in self.servers:
+            server.remove()
+
+    def leader(self) -> ZooKeeperServer:
+        """The server that leads now."""
+        [leader] = [server for server in self.servers if server.running and server.is_leader]
+        return leader

@@ -1,0 +1,1 @@
+"""Servers on shards, with a real ZooKeeper ensemble as coordinator."""

@@ -1,0 +1,150 @@
+"""Real servers beside an ensemble of three: killed, cut off, wiped. Enqueues and dequeues go on through all of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pinlater.domain.slices import SLICES
+from pinlater.testing.real_server import RealServer, ServerDidNotStart
+from tests.databases.redis import RedisServer
+from tests.databases.zookeeper import ZooKeeperEnsemble
+from tests.shared_shards.real_cluster import address_among_servers, owners, share_all, until, work
+
+SESSION_S = 2.0
+STORE = ("--set", "cluster.coordinator=store")
+Start = Callable[..., RealServer]
+
+
+@pytest.fixture
+def ensemble(start_zookeeper: Callable[[int], ZooKeeperEnsemble]) -> ZooKeeperEnsemble:
+    return start_zookeeper(3)
+
+
+@pytest.fixture
+def start(start_redis: Callable[..., RedisServer], tmp_path: Path) -> Iterator[Start]:
+    """Starts servers on one Redis."""
+    redis = start_redis()
+    with ExitStack() as running:
+
+        def one(ensemble: ZooKeeperEnsemble, *options: str) -> RealServer:
+            settings = {
+                "cluster.coordinator": "zookeeper",
+                "cluster.zookeeper": f"{ensemble.address}/pinlater",
+                "cluster.session_timeout_s": str(SESSION_S),
+                "console": "false",
+            }
+            words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+            server = RealServer(tmp_path, *words, *options, store=f"redis://{redis.address}/0")
+            return running.enter_context(server)
+
+        yield one
+
+
+def test_the_slices_of_a_killed_server_have_another_owner_soon_after_its_session(
+    start: Start, ensemble: ZooKeeperEnsemble
+) -> None:
+    servers = [start(ensemble) for _ in range(3)]
+    until(lambda: share_all(servers))
+    killed, *others = servers
+    killed.kill()
+    work(others)
+    took_s = until(lambda: share_all(others))
+    print(f"others own after {took_s:.1f} s of a session time-out of {SESSION_S} s")
+
+
+def test_a_suspended_server_loses_its_slices_and_gets_some_back(start: Start, ensemble: ZooKeeperEnsemble) -> None:
+    servers = [start(ensemble) for _ in range(3)]
+    until(lambda: share_all(servers))
+    suspended, *others = servers
+    os.kill(suspended.process_id, signal.SIGSTOP)
+    until(lambda: share_all(others))
+    work(others)
+    os.kill(suspended.process_id, signal.SIGCONT)
+    until(lambda: share_all(servers))
+    work(servers)
+
+
+def test_without_a_quorum_owners_stay_as_they_are_and_all_calls_go_on(
+    start: Start, ensemble: ZooKeeperEnsemble
+) -> None:
+    servers = [start(ensemble) for _ in range(2)]
+    until(lambda: share_all(servers))
+    before = owners(servers[0])
+    ensemble.kill()
+    until(lambda: all("ZooKeeper does not answer" in " ".join(server.said) for server in servers))
+    work(servers)
+    assert owners(servers[0]) == owners(servers[1]) == before
+    late = start(ensemble)
+    work([late])
+    ensemble.start()
+    until(lambda: share_all([*servers, late]))
+
+
+def test_after_the_leader_of_the_ensemble_was_killed_a_new_server_gets_its_share(
+    start: Start, ensemble: ZooKeeperEnsemble
+) -> None:
+    servers = [start(ensemble) for _ in range(2)]
+    until(lambda: share_all(servers))
+    ensemble.leader().kill()
+    servers.append(start(ensemble))
+    until(lambda: share_all(servers))
+    work(servers)
+
+
+def test_all_servers_register_again_with_an_ensemble_that_has_lost_its_data(
+    start: Start, ensemble: ZooKeeperEnsemble
+) -> None:
+    servers = [start(ensemble) for _ in range(3)]
+    until(lambda: share_all(servers))
+    ensemble.lose_data()
+    ensemble.start()
+    work(servers)
+    servers.append(start(ensemble))
+    until(lambda: share_all(servers))
+    work(servers)
+
+
+def test_two_clusters_at_one_path_do_not_share_slices_and_the_second_owns_its_own_once_the_first_is_gone(
+    start: Start, start_redis: Callable[..., RedisServer], ensemble: ZooKeeperEnsemble
+) -> None:
+    first, second = start(ensemble), start(ensemble, "--store", f"redis://{start_redis().address}/0")
+    until(lambda: "is that of servers with other shards" in " ".join(second.said))
+    until(lambda: owners(first) == {address_among_servers(first): SLICES})
+    assert owners(second) == {"": SLICES}
+    work([first, second])
+    first.stop()
+    until(lambda: owners(second) == {address_among_servers(second): SLICES})
+
+
+def test_servers_change_from_one_coordinator_to_the_other_and_back_while_jobs_run(
+    start: Start, ensemble: ZooKeeperEnsemble
+) -> None:
+    servers = [start(ensemble, *STORE) for _ in range(3)]
+    until(lambda: share_all(servers))
+    for options in ((), STORE):
+        for place in range(3):
+            servers[place].stop()
+            servers[place] = start(ensemble, *options)
+            work(servers)
+        until(lambda: share_all(servers))
+
+
+def test_a_server_without_the_right_password_does_not_start_and_says_why(
+    start: Start, ensemble: ZooKeeperEnsemble, tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text("secret")
+    bad.write_text("wrong")
+    start(ensemble, *user(good))
+    with pytest.raises(ServerDidNotStart, match="ZooKeeper lets the user jobs not read"):
+        start(ensemble, *user(bad))
+
+
+def user(password_file: Path) -> Sequence[str]:
+    return ("--set", "cluster.zookeeper_user=jobs", "--set", f"cluster.zookeeper_password_file={password_file}")
