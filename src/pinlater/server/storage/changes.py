@@ -110,6 +110,10 @@ class Changes:
         self._now[job.id] = after
         return after
 
+    def place(self, job: JobRecord) -> None:
+        """A waiting job with another run-after, which its ordering key gives it: no event of its life."""
+        self._now[job.id] = job
+
     def _count_failure(self, job: JobRecord, happening: Happening) -> None:
         """A failed attempt, or a claim that timed out. A client without error fields says what failed in the status."""
         error_type = error_text = ""

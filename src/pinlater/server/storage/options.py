@@ -25,11 +25,22 @@ class Options(Struct, frozen=True, omit_defaults=True):
     unique: UniqueKey | None = None
     timeout_ms: int | None = None
     expires_ms: int | None = None
+    ordering_key: str | None = None
 
 
 NONE = Options()
 _encode = json.Encoder().encode
 _decode = json.Decoder(Options).decode
+
+
+BEHIND_MS = 2**52
+"""Jobs that wait behind others of their ordering key have run-afters above this: their number is added. No time is as late, and a float
+has it exactly."""
+
+
+def is_behind(options: Options, run_after_ms: int) -> bool:
+    """Whether a waiting job waits behind others of its ordering key."""
+    return run_after_ms > BEHIND_MS and options.ordering_key is not None
 
 
 def has_expired(options: Options, now_ms: int) -> bool:

@@ -87,6 +87,9 @@ def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -
         is_barred = order.only_failed
         if job.state is FAILED:
             is_barred = job.id in barred or _has_expired(changes, job)
+        if job.behind:
+            results.append(_held(job))
+            continue
         after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
         if after is not None:
             results.append(_acked(APPLIED, after))
@@ -106,7 +109,7 @@ def move(changes: Changes, keys: Sequence[JobKey], priority: int) -> list[Acked]
             results.append(NOT_FOUND)
         elif job.priority == priority:
             results.append(_there(job))
-        elif job.state is IN_PROGRESS:
+        elif job.state is IN_PROGRESS or job.behind:
             results.append(_held(job))
         elif job.state is FAILED or job.state is PENDING:
             results.append(_there(changes.move(job, priority)))

@@ -29,6 +29,7 @@ class Capabilities(NamedTuple):
     ack_replaces_status: bool = False  # an ack's status takes the place of the old one, an empty one too
     body_bytes_max: int = 2**31 - 1
     body_bytes_bound: str = "its store"  # the name of the limit, for an operator who could raise it
+    ordering_keys: bool = False  # keeps the order of jobs with ordering keys; else it refuses them
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
 
 
@@ -81,6 +82,21 @@ class NewJob(NamedTuple):
     run_after_ms: int
     attempts_allowed: int
     options: Options | None = None
+
+
+def have_keys(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs has a unique key or an ordering key."""
+    return any(
+        [  # noqa: C419 a list is quicker
+            job.options is not None and (job.options.unique is not None or job.options.ordering_key is not None)
+            for job in jobs
+        ]
+    )
+
+
+def have_ordering_keys(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs has an ordering key."""
+    return any(job.options is not None and job.options.ordering_key is not None for job in jobs)
 
 
 def have_unique_keys(jobs: Sequence[NewJob]) -> bool:

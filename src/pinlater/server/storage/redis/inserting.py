@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from struct import Struct
 from typing import Any
 
-from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
+from pinlater.domain.errors import InvalidArgument, PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import UniqueScope
 from pinlater.server.storage.leases import SlotLost
@@ -22,7 +22,15 @@ from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
 from pinlater.server.storage.request_keys import InsertAge
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_unique_keys
+from pinlater.server.storage.values import (
+    Inserted,
+    InsertRequest,
+    KeyHolder,
+    NewJob,
+    have_keys,
+    have_ordering_keys,
+    have_unique_keys,
+)
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)
@@ -30,6 +38,7 @@ _PLAIN = Struct(">IBIqq")  # the length of a record, and its fixed fields
 
 # A longer call is packed in several turns of the event loop: a job with a unique key takes about 5 µs twice.
 _JOBS_A_TURN = 1_000
+_NO_ORDER = "Shards on Redis do not take jobs with an ordering key yet; use a queue on SQLite or MySQL"
 
 # Answers of the script, see there.
 _STORED, _REPEATED, _FULL, _CONFLICT = range(4)
@@ -76,18 +85,20 @@ class _Batch:
         self._open: dict[str, int] = {}  # requests that others may still join
         self._top = 0
 
-    def add(self, request: InsertRequest) -> int:
-        """Where its answer will be."""
+    def add(self, request: InsertRequest) -> int | PinLaterError:
+        """Where its answer will be; the refusal of a request with ordering keys."""
         name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job.id for job in jobs]))
-        if key is None and most is None and not have_unique_keys(jobs):
+        if key is None and most is None and not have_keys(jobs):
             at = self._open.get(name)
             if at is not None:
                 self._requests[at][1].extend(jobs)
                 return at
             self._open[name] = len(self._requests)
             self._requests.append((name, list(jobs)))
+        elif have_ordering_keys(jobs):
+            return InvalidArgument(_NO_ORDER)
         else:
             self._open.clear()
             self._requests.append(self._with_conditions(request))

@@ -16,6 +16,8 @@ from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.rows import Row
 
 Keys = Sequence[tuple[int, ...]]
+OrderingKey = tuple[int, str]
+"""A queue's id, and a key."""
 
 
 class WaitingJob(Protocol):
@@ -188,6 +190,22 @@ class Dialect(Protocol):
 
     def enter_ready(self, jobs: Sequence[JobRecord]) -> None:
         """Rows of jobs that wait again, with their expiries."""
+        ...
+
+    def lock_keys(self, keys: Sequence[OrderingKey]) -> None:
+        """Of two transactions with one of these ordering keys, the second waits here until the first has ended."""
+        ...
+
+    def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
+        """No job has these ordering keys, which are locked."""
+        ...
+
+    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> Sequence[Row]:
+        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds."""
+        ...
+
+    def came_first(self, queue_id: int, due_ms: int) -> None:
+        """A job that waited behind others is ready, from then on."""
         ...
 
     def jobs_deleted(self) -> None:

@@ -18,7 +18,7 @@ from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
-from pinlater.server.storage.relational import sweeping
+from pinlater.server.storage.relational import bulk, sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, SqliteQueueCache
@@ -124,7 +124,7 @@ class _OpenOrder:
         self._share = next(self._open, None)
         self._wanted = sum(map(_LIMIT, wanting))
         self._rows: list[object] = []
-        self._expired: list[int] = []
+        self._expired: list[tuple[int, int, int]] = []  # the rest of their rows of `ready`
         self._ended = 0  # expired jobs that have become FAILED
         self._lost: list[int] = []
         self._call_full_by_bytes = False  # so due jobs may be left
@@ -143,6 +143,7 @@ class _OpenOrder:
             dialect = SqliteDialect(self._transaction)
             dialect.delete("progress", self._lost)
             dialect.count_lost(len(self._lost))
+            at_once(bulk.leave_keys_of_lost(dialect, self._lost))
         a_call_wants_more = self._call_full_by_bytes or self._share is not None
         due_ms = first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else None
         return Claimed(list(map(_JOBS, self._shares)), due_ms, self._ended, self._bytes_ran_out)
@@ -163,14 +164,17 @@ class _OpenOrder:
                 self._store_plain(self._share, counter.priority)
             if last is None:
                 return
-            if self._expired:
-                self._expire()
             self._execute(_DELETE_READY_THROUGH, (counter.queue_id, counter.priority, *last))
+            if self._expired:
+                self._expire(counter)
             more = used == asked
 
-    def _expire(self) -> None:
-        """Ends the expired jobs that were met, which are still in `ready`."""
-        at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
+    def _expire(self, counter: Counter) -> None:
+        """Ends the expired jobs that were met. Their rows of `ready` are put back for that: the next one of an ordering key may become
+        ready where the claim has read, and must not be deleted with what it read."""
+        dialect = SqliteDialect(self._transaction)
+        dialect.insert("insert_ready", [(counter.queue_id, counter.priority, *row) for row in self._expired])
+        at_once(sweeping.expire(dialect, [job_id for _, job_id, _ in self._expired], self._now_ms))
         self._ended += len(self._expired)
         self._expired.clear()
 
@@ -266,7 +270,7 @@ class _OpenOrder:
         run_after_ms, job_id, changed, allowed, created_ms, options_text, body = row
         options = options_of(options_text)
         if has_expired(options, self._now_ms):
-            self._expired.append(job_id)
+            self._expired.append((run_after_ms, job_id, changed))
             return None
         remaining, ended = allowed, 0
         if changed:

@@ -9,19 +9,20 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from pinlater.server.storage.record import JobRecord, record_of
-from pinlater.server.storage.relational.dialect import Keys
+from pinlater.server.storage.relational.dialect import Keys, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
 from pinlater.server.storage.sqlite.queues import SqliteQueueTable
-from pinlater.server.storage.sqlite.statements import Rows, in_order, merged_pages, of_ids, sql, union
+from pinlater.server.storage.sqlite.statements import PairSelect, Rows, in_order, merged_pages, of_ids, sql, union
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import JobKey
 
 T = TypeVar("T")
 
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
-_ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries")}
+_ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries", "insert_ordered")}
+_PAIRS = {name: PairSelect(name) for name in ("last_numbers", "first_of_keys")}
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
@@ -147,6 +148,18 @@ class SqliteDialect:
         self.insert("insert_expiries", expiries)
         for expires_ms, _ in expiries:
             self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, expires_ms)
+
+    def lock_keys(self, keys: Sequence[OrderingKey]) -> None:
+        """There is one writer."""
+
+    def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
+        """Nothing is kept of keys but their jobs."""
+
+    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> list[Row]:
+        return _PAIRS[name].run(self._execute, [value for key in keys for value in key])
+
+    def came_first(self, queue_id: int, due_ms: int) -> None:
+        self._queue_cache.came_first(self._queue_cache.by_id[queue_id].name, due_ms)
 
     def jobs_deleted(self) -> None:
         self._queue_cache.jobs_deleted()

@@ -153,6 +153,8 @@ class SqliteQueueCache:
         self._touched: dict[Counter, None] = {}
         self.claims = 0
         self.lost = LostJobs()
+        self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        """Is told of a job that is ready since those before it under its ordering key have ended."""
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
 
     def begin(self) -> None:
