@@ -202,19 +202,22 @@ class ShardRouter:
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, found: list[StoredPart]
     ) -> Enqueued:
         """Stores the jobs that are not `found`. From here on the request goes by the map as it is now, whatever becomes of it."""
+        request_key = None if request is None else request.key
+        known = {index for stored in found for index in stored.part.indices}
+        order_home = self._home_of_order(queue, jobs)
+        if order_home is not None and not any(job.unique_key for job in jobs):
+            parts = _whole(jobs, request_key, order_home, known, {})
+            return await self._store_all(queue, jobs, now_ms, parts, request, found)
         places = self._shards.unique
         epoch = await places.begin()
         try:
             by_queue = places.by_queue
             homes = {key: self._shards.home_of(queue.name, key).name for job in jobs if (key := job.unique_key)}
-            known = {index for stored in found for index in stored.part.indices}
-            order_home = self._home_of_order(queue, jobs)
             held = await self._held_elsewhere(
                 queue,
                 {index: job.unique_key for index, job in enumerate(jobs) if job.unique_key and index not in known},
                 homes,
             )
-            request_key = None if request is None else request.key
             if order_home is not None:
                 parts = _whole(jobs, request_key, order_home, known, held)
             elif found or held or not by_queue:

@@ -173,6 +173,9 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     async def size(self) -> ShardSize:
         return await self._opened.readers.read(reading.size)
 
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        self._queue_cache.came_first = tell
+
     def figures(self) -> Mapping[str, float]:
         lost = {"jobs_lost": self._queue_cache.lost.jobs}
         return {**self.stats.figures(), **self._queue_cache.ready_memory.figures(), **lost}

@@ -214,6 +214,9 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
     async def size(self) -> ShardSize:
         return await memory_size(self._opened.readers)
 
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        """It takes no ordering keys."""
+
     def figures(self) -> Mapping[str, float]:
         return {**self.stats.figures(), "claims_from_memory": self._nothing_due.claims}
 
