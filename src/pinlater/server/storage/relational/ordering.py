@@ -14,7 +14,7 @@ ends one of them, and the server carries it out again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.transitions import PENDING
@@ -106,20 +106,19 @@ async def leave(dialect: Dialect, changes: Changes, ended: Sequence[EndedJob]) -
         keys = sorted([key for key, job_id in first.items() if job_id in gone])
 
 
-async def _let_go(dialect: Dialect, changes: Changes, ids: Iterable[int]) -> set[int]:
-    """Makes those of these jobs ready that wait behind others. Returns the ids of those that have ended, or whose own rows are gone."""
-    waiting = {
-        job_id: due_ms
-        for job_id, _, _, due_ms, behind in await dialect.select_of("load_ordered", sorted(ids))
-        if behind
-    }
-    jobs, _ = await load(dialect, changes, sorted(waiting))
+async def _let_go(dialect: Dialect, changes: Changes, ids: Collection[int]) -> set[int]:
+    """Makes those of these jobs ready that wait behind others. Returns the ids of those that have ended meanwhile, by another transaction,
+    or whose own rows are gone."""
+    rows = await dialect.select_of("load_ordered", sorted(ids))
+    due_ms = {job_id: own_ms for job_id, _, _, own_ms, behind in rows if behind}
+    jobs, _ = await load(dialect, changes, sorted(due_ms))
     next_ones = [job for job in jobs if job.state is PENDING]
     dialect.for_each("let_go", [(job.id,) for job in next_ones])
     for job in next_ones:
-        changes.place(job.due_at(waiting[job.id], changes.now_ms))
-        dialect.came_first(job.queue_id, waiting[job.id])
-    return waiting.keys() - {job.id for job in next_ones}
+        changes.place(job.due_at(due_ms[job.id], changes.now_ms))
+        dialect.came_first(job.queue_id, due_ms[job.id])
+    ready = {row[0] for row in rows if not row[4]}
+    return {*ids} - ready - {job.id for job in next_ones}
 
 
 async def leave_lost(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> None:
