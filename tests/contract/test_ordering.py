@@ -1,17 +1,12 @@
-"""Jobs with an ordering key run one after the other, in the order in which they were stored; different keys side by side.
-
-A store that does not keep the order yet refuses such jobs.
-"""
+"""Jobs with an ordering key run one after the other, in the order in which they were stored; different keys side by side."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.commands import (
     CancelJobs,
@@ -28,7 +23,6 @@ from pinlater.server.storage.commands import (
     TimeOutClaims,
     create_queues,
 )
-from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.values import (
     ClaimCall,
     ClaimOrder,
@@ -41,7 +35,6 @@ from pinlater.server.storage.values import (
     RestoreOrder,
 )
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob, unique
-from tests.contract.stores import STORES, make_store, needs_server
 
 PENDING, IN_PROGRESS, FAILED, SUCCEEDED = (
     JobState.PENDING,
@@ -53,20 +46,11 @@ LATER_MS = 10_000
 RUN = CopiesOf("0123456789abcdef", 1_000)
 
 
-def keeps_order(shard: Shard) -> bool:
-    return shard.capabilities.ordering_keys
-
-
-@pytest.fixture
-async def desk(store_kind: str, tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = Desk(lambda: make_store(store_kind, tmp_path))
-    if not keeps_order(desk.shard):
-        pytest.skip("it refuses ordering keys")
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE], desk.now))
-    yield desk
+@pytest.fixture(autouse=True)
+async def counters(desk: Desk) -> AsyncIterator[None]:
+    """Whatever a test does, the counters say afterwards what the rows say."""
+    yield
     await desk.assert_counters_exact()
-    await desk.shard.close()
 
 
 async def put(desk: Desk, *names: str, key: str = "a", **about: object) -> list[JobKey]:
@@ -519,23 +503,3 @@ async def test_jobs_of_many_keys_go_as_a_list_for_each_key_says(desk: Desk) -> N
                 await desk.release(held.ref)
                 continue
             expected[key].pop(0)
-
-
-# --- stores that do not keep the order yet --------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kind", list(STORES))
-async def test_a_store_that_keeps_no_order_refuses_the_key(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    needs_server(kind, request)
-    desk = Desk(lambda: make_store(kind, tmp_path))
-    if keeps_order(desk.shard):
-        pytest.skip("it keeps the order")
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE], desk.now))
-    requests = [InsertRequest(QUEUE, [desk.job(ordering_key=key)]) for key in (None, "a")]
-    plain, ordered = await desk.shard.submit(InsertJobs(requests, desk.now))
-    assert isinstance(plain, Inserted)
-    assert isinstance(ordered, InvalidArgument)
-    assert "ordering key" in ordered.message
-    assert (await desk.counts()).pending == 1
-    await desk.shard.close()

@@ -48,8 +48,6 @@ def test_every_field_that_few_jobs_have_is_tried() -> None:
 @pytest.mark.parametrize("deleted", [False, True], ids=["kept", "brought back"])
 @pytest.mark.parametrize("field", RARE)
 async def test_a_job_keeps_the_one_rare_field_that_it_has(desk: Desk, field: str, deleted: bool) -> None:
-    if field == "ordering_key" and not desk.shard.capabilities.ordering_keys:
-        pytest.skip("it refuses ordering keys")
     plain, key = await put(desk, None), await put(desk, field)
     if deleted:
         await undo_of_a_delete(desk, key)

@@ -93,6 +93,4 @@ async def test_two_servers_hand_out_no_expired_job_and_expire_each_once(desks: t
 @pytest.mark.parametrize("seed", range(5))
 async def test_two_servers_keep_the_order_of_ordering_keys(desks: tuple[Desk, Desk], seed: int) -> None:
     """While both store, claim, end and cancel jobs of the same keys."""
-    if not desks[0].shard.capabilities.ordering_keys:
-        pytest.skip("it refuses ordering keys")
     await two_servers.keep_order(desks, seed)

@@ -75,7 +75,7 @@ T = TypeVar("T")
 class Session(CommandTable):
     """Implements `storage.interface.SharedShard`: one server's view of a shared store."""
 
-    capabilities = Capabilities(kind="simulated", shared=True, durable=True, ordering_keys=True)
+    capabilities = Capabilities(kind="simulated", shared=True, durable=True)
 
     def __init__(self, store: SimulatedStore) -> None:
         self.name = store.name

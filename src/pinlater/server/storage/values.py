@@ -29,7 +29,6 @@ class Capabilities(NamedTuple):
     ack_replaces_status: bool = False  # an ack's status takes the place of the old one, an empty one too
     body_bytes_max: int = 2**31 - 1
     body_bytes_bound: str = "its store"  # the name of the limit, for an operator who could raise it
-    ordering_keys: bool = False  # keeps the order of jobs with ordering keys; else it refuses them
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
 
 
@@ -92,16 +91,6 @@ def have_keys(jobs: Sequence[NewJob]) -> bool:
             for job in jobs
         ]
     )
-
-
-def have_ordering_keys(jobs: Sequence[NewJob]) -> bool:
-    """Whether any of these jobs has an ordering key."""
-    return any(job.options is not None and job.options.ordering_key is not None for job in jobs)
-
-
-def have_unique_keys(jobs: Sequence[NewJob]) -> bool:
-    """Whether any of these jobs has a unique key."""
-    return any([job.options is not None and job.options.unique is not None for job in jobs])  # noqa: C419 a list is quicker
 
 
 class InsertRequest(NamedTuple):

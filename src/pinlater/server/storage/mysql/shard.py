@@ -80,7 +80,6 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         kind="mysql",
         shared=True,
         durable=True,
-        ordering_keys=True,
         custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
         body_bytes_bound="its database's max_allowed_packet, which must hold more than two such bodies",
     )

@@ -95,6 +95,12 @@ class Access(NamedTuple):
         if not changes.moves() and not plain and not changes.restores and not changes.writing.commands():
             return [0]
         answer = await self.writer.run("change_jobs", now_ms, I64.pack(now_ms), request)
+        if len(answer) > 1 and answer[0] == 0:
+            for at in range(1, len(answer), 2):
+                name = self.queue_cache.names.get(answer[at])
+                if name is not None:
+                    self.queue_cache.came_first(name, int(answer[at + 1]))
+            return [0]
         if answer != [0]:
             self.stats.conflicts += 1
         return answer

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from struct import Struct
 from typing import Any
 
-from pinlater.domain.errors import InvalidArgument, PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
+from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import UniqueScope
 from pinlater.server.storage.leases import SlotLost
@@ -28,8 +28,6 @@ from pinlater.server.storage.values import (
     KeyHolder,
     NewJob,
     have_keys,
-    have_ordering_keys,
-    have_unique_keys,
 )
 
 _SIZE = Struct(">I")
@@ -38,7 +36,6 @@ _PLAIN = Struct(">IBIqq")  # the length of a record, and its fixed fields
 
 # A longer call is packed in several turns of the event loop: a job with a unique key takes about 5 µs twice.
 _JOBS_A_TURN = 1_000
-_NO_ORDER = "Shards on Redis do not take jobs with an ordering key yet; use a queue on SQLite or MySQL"
 
 # Answers of the script, see there.
 _STORED, _REPEATED, _FULL, _CONFLICT = range(4)
@@ -85,8 +82,8 @@ class _Batch:
         self._open: dict[str, int] = {}  # requests that others may still join
         self._top = 0
 
-    def add(self, request: InsertRequest) -> int | PinLaterError:
-        """Where its answer will be; the refusal of a request with ordering keys."""
+    def add(self, request: InsertRequest) -> int:
+        """Where its answer will be."""
         name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job.id for job in jobs]))
@@ -97,8 +94,6 @@ class _Batch:
                 return at
             self._open[name] = len(self._requests)
             self._requests.append((name, list(jobs)))
-        elif have_ordering_keys(jobs):
-            return InvalidArgument(_NO_ORDER)
         else:
             self._open.clear()
             self._requests.append(self._with_conditions(request))
@@ -124,7 +119,7 @@ class _Batch:
 
     def _with_conditions(self, request: InsertRequest) -> tuple[Any, ...]:
         jobs, queue = request.jobs, self._access.queues[request.queue]
-        plain = not have_unique_keys(jobs)
+        plain = not have_keys(jobs)
         about = (self._front, queue, jobs, self._now_ms)
         parts: tuple[Any, ...] = _plain(*about) if plain else (_careful(*about), (), b"")
         own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
@@ -170,7 +165,7 @@ def _plain(
 
 
 def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) -> list[tuple[Any, ...]]:
-    """Some have unique keys: each job for itself."""
+    """Some have unique keys or ordering keys: each job for itself."""
     packed = []
     for job in jobs:
         options = job.options or NONE
@@ -194,6 +189,7 @@ def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) ->
                 key,
                 held,
                 False if ends_ms is None else b"%d" % ends_ms,
+                False if options.ordering_key is None else options.ordering_key.encode(),
             )
         )
     return packed

@@ -32,6 +32,8 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     b<run>   HASH   copies of the jobs that a run deleted, by the place of the call that did
     l<run>   ZSET   these places, all with score 0
     cr       ZSET   runs with copies, by when the newest was made: run
+    d<queue> ZSET   live jobs with ordering keys, all with score 0: a key's length, key, number, priority, id
+    dn<queue> HASH  priority and id -> number, when the job is due by itself, whether it is behind others, ordering key
     v<queue> HASH   its failures in groups, see `failures.py`
     fb       STRING bytes of finished jobs
     top      STRING the highest id that was stored (8 bytes)

@@ -78,6 +78,8 @@ def pack_job(job: NewJob, now_ms: int) -> bytes:
             key = unique.key.encode()
         elif unique.scope is UniqueScope.UNFINISHED:
             bits |= _NOT_SIMPLE
+    if options.ordering_key is not None:
+        bits |= _NOT_SIMPLE
     return b"".join(
         (
             HEAD.pack(HAS_OPTIONS, job.attempts_allowed, job.run_after_ms, now_ms),
@@ -107,7 +109,9 @@ def is_simple(job: UnpackedJob) -> bool:
     if not job.flags & HAS_OPTIONS:
         return True
     options = options_of(job.options)
-    return not options.status and (options.unique is None or options.unique.scope is not UniqueScope.UNFINISHED)
+    if options.status or options.ordering_key is not None:
+        return False
+    return options.unique is None or options.unique.scope is not UniqueScope.UNFINISHED
 
 
 def pack_holder(token: str, descriptor: str, source: str) -> bytes:

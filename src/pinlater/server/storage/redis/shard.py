@@ -163,6 +163,8 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
         self._nothing_due = NothingDue()
+        self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        self._queue_cache.came_first = self._came_first
         self._finished = OldestFinished()
         self._repair = IndexRepair()
         self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
@@ -215,7 +217,11 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         return await memory_size(self._opened.readers)
 
     def on_came_first(self, tell: Callable[[str, int], None]) -> None:
-        """It takes no ordering keys."""
+        self._tell_came_first = tell
+
+    def _came_first(self, queue: str, due_ms: int) -> None:
+        self._nothing_due.changed([queue])
+        self._tell_came_first(queue, due_ms)
 
     def figures(self) -> Mapping[str, float]:
         return {**self.stats.figures(), "claims_from_memory": self._nothing_due.claims}

@@ -126,7 +126,6 @@ class SqliteShard(RelationalShard):
         durable=True,
         custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
         body_bytes_max=_BODY_BYTES_MAX,
-        ordering_keys=True,
         in_order=True,
     )
     slot = 0  # no other server uses the file

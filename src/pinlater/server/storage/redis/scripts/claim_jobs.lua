@@ -54,6 +54,7 @@ local function fill(order)
     local shares, expired = {}, {}
     local current, picked, bytes_left, share = 0, 0, 0, nil
     local left, cut, short, lost, read = 0, false, false, 0, 0
+    local places = {}
     local cut_short = false
     local read_max = math.max(READ_LEAST, READ_MAX - read_before)
     for i = 1, #calls do
@@ -108,6 +109,7 @@ local function fill(order)
                 local record, id = values[i], found[i]
                 if not record then
                     gone[#gone + 1] = id
+                    places[#places + 1] = priority .. id
                     missing = missing + 1
                     call('ZREM', T .. 'e', line .. id)
                     call('HDEL', T .. 'p', line .. id)
@@ -238,12 +240,16 @@ local function fill(order)
     for i = 1, #calls do
         shares[i] = concat(shares[i])
     end
-    return { shares, (short or cut) and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost }
+    return { shares, (short or cut) and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost }, places
 end
 
 local answers = {}
 for place, order in ipairs(orders) do
-    answers[place] = fill(order)
+    local places
+    answers[place], places = fill(order)
+    if #places > 0 then
+        leave_keys(ids[order[1]], places, {})
+    end
 end
 done(answers)
 return { answers, records }

@@ -66,6 +66,7 @@ local function drop(ref, line, id)
         write('DECRBY', T .. 'fb', string.format('%.0f', unpack_struct('>I4', claim, 3)))
     end
     left = left + write('HDEL', T .. 'h', ref) + write('HDEL', T .. 'p', ref)
+    leave_keys(sub(ref, 1, 4), { sub(ref, 5) })
     if left > 0 then
         lost = lost + 1
         if call('HEXISTS', T .. 'qn', sub(ref, 1, 4)) == 1 then
@@ -92,6 +93,10 @@ local function repair(ref)
             local past = byte(head, 1) >= 2 and call('HGET', T .. 'p', ref)
             if past then
                 due = cmsgpack.unpack(past)[4]
+            end
+            local about = byte(head, 1) % 2 == 1 and call('HGET', T .. 'dn' .. sub(ref, 1, 4), sub(ref, 5))
+            if about and byte(about, 17) == 1 then
+                due = BEHIND_MS + unpack_struct('>i8', about)
             end
             put('r' .. line, due, id)
         end
