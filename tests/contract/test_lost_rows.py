@@ -302,6 +302,31 @@ async def test_claims_pass_over_lost_jobs_and_count_them(
         await desk.shard.close()
 
 
+@pytest.mark.parametrize("in_hand", [False, True])
+@pytest.mark.parametrize("store_kind", STORES)
+async def test_the_next_job_of_an_ordering_key_goes_in_the_place_of_a_lost_one(
+    store_kind: str, in_hand: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if store_kind != "sqlite":
+        needs_server(store_kind, request)
+    desk = Desk(lambda: make_store(store_kind, tmp_path))
+    await desk.open()
+    await desk.shard.submit(create_queues([QUEUE], desk.now))
+    try:
+        first, second, third = [await desk.put(ordering_key="a") for _ in range(3)]
+        if in_hand:
+            await desk.take()
+        await Hand(store_kind, tmp_path).take_away("jobs", [first.id, second.id])
+        await desk.reopen()  # the server has none of them in its memory
+        if in_hand:
+            desk.clock.advance(ms=TIMEOUT_MS + 1)
+            await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+        found = [held.key for _ in range(2) for held in await desk.claim(10)]
+        assert found == [third]
+    finally:
+        await desk.shard.close()
+
+
 @pytest.mark.parametrize("state", list(JobState))
 @pytest.mark.parametrize("store_kind", STORES)
 async def test_lost_jobs_do_not_stand_before_others_that_an_operator_deletes(
