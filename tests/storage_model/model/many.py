@@ -26,7 +26,7 @@ from tests.storage_model.model.queue import ModelQueue
 def claim(queue: ModelQueue, order: ClaimOrder, now_ms: int) -> Claimed:
     """Goes through the due jobs once; the first call is served first."""
     expired = 0
-    due = iter([job for job in queue.waiting() if job.run_after_ms <= now_ms])
+    due = iter([job for job in queue.waiting() if job.sort_ms <= now_ms])
     given: list[list[HandedOutJob]] = []
     for call in order.calls:
         jobs: list[HandedOutJob] = []
@@ -41,13 +41,13 @@ def claim(queue: ModelQueue, order: ClaimOrder, now_ms: int) -> Claimed:
             jobs.append(job.handed_out(deadline_ms))
         given.append(jobs)
     short = any(len(jobs) < call.limit for jobs, call in zip(given, order.calls, strict=True))
-    next_due_ms = min((job.run_after_ms for job in queue.waiting()), default=None)
+    next_due_ms = min((job.sort_ms for job in queue.waiting()), default=None)
     return Claimed(given, next_due_ms if short else None, expired)
 
 
 def peek(queue: ModelQueue, limit: int, now_ms: int) -> list[HandedOutJob]:
     """What `claim` would give to one call."""
-    due = [job for job in queue.waiting() if job.run_after_ms <= now_ms and not job.expired(now_ms)]
+    due = [job for job in queue.waiting() if job.sort_ms <= now_ms and not job.expired(now_ms)]
     return [job.handed_out(0) for job in due[:limit]]
 
 
@@ -74,7 +74,7 @@ def scan(queue: ModelQueue, page: Page, shard: str) -> list[PageRow]:
     """Newest first."""
     jobs = [job for priority in page.priorities for job in queue.in_state(page.state, priority)]
     if page.state is JobState.PENDING:
-        jobs = [job for job in jobs if (job.run_after_ms > page.due_by_ms) == page.future]
+        jobs = [job for job in jobs if (job.sort_ms > page.due_by_ms) == page.future]
     if page.after is not None:
         jobs = [job for job in jobs if (job.sort_ms, job.id) < page.after]
     jobs.sort(key=lambda job: (job.sort_ms, job.id), reverse=True)

@@ -120,7 +120,7 @@ def move(changes: Changes, keys: Sequence[JobKey], priority: int) -> list[Acked]
 
 def _there(job: JobRecord) -> Acked:
     """It has its new priority. No claim was renewed."""
-    return Acked(APPLIED, job.state, job.run_after_ms if job.state is PENDING else None)
+    return Acked(APPLIED, job.state, job.run_after_ms if job.state is PENDING and not job.behind else None)
 
 
 def _token_is(job: JobRecord, ref: ClaimRef) -> bool:
@@ -157,6 +157,7 @@ def _held(job: JobRecord) -> Acked:
 def _acked(outcome: Outcome, job: JobRecord) -> Acked:
     """The outcome with the job as it is now: when it is due, or until when the claim lasts that the event renewed."""
     if job.state is PENDING:
-        return Acked(outcome, PENDING, job.run_after_ms)
+        due = outcome is APPLIED or job.options.ordering_key is None  # else it may wait behind others
+        return Acked(outcome, PENDING, job.run_after_ms if due else None)
     renewed = outcome is APPLIED and job.state is IN_PROGRESS
     return Acked(outcome, job.state, deadline_ms=job.deadline_ms) if renewed else Acked(outcome, job.state)

@@ -105,7 +105,6 @@ class Changes(changes.Changes):
         self._finished_bytes = 0
         self._deleted_waiting: dict[bytes, int] = {}
         self._ended: dict[bytes, list[bytes]] = {}  # by queue, the places among those of their ordering keys
-        self._entering: list[tuple[int, int, LoadedJob, JobRecord]] = []  # behind when they had ended
 
     async def load(
         self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
@@ -211,9 +210,7 @@ class Changes(changes.Changes):
         enter = self.writing.enter
         if found.record.state is not PENDING:
             self.writing.leave("HDEL", b"h", found.ref)
-        if job.options.ordering_key is not None and found.record.finished:
-            self._entering.append((found.record.finished_at_ms or 0, job.id, found, job))
-        else:
+        if job.options.ordering_key is None or not found.record.finished:
             enter("ZADD", b"r" + found.line, job.run_after_ms, packed_id(job.id))
         if job.options.expires_ms is not None:
             enter("ZADD", b"e", job.options.expires_ms, found.ref)
@@ -286,8 +283,9 @@ class Changes(changes.Changes):
 
     def _write_places(self) -> None:
         """Among those of ordering keys: behind all else, as a job whose time has come is put among the waiting ones."""
-        for *_, found, job in sorted(self._entering, key=lambda entering: entering[:2]):
-            self.enter_key(found.queue, job)
+        for before, job in self.decided():
+            if before.finished and not job.finished and job.options.ordering_key is not None:
+                self.enter_key(self.found(job).queue, job)
         for queue, places in self._ended.items():
             self.writing.single("END", queue, *places)
 

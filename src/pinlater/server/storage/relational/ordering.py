@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pinlater.domain.transitions import PENDING
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.options import BEHIND_MS, is_behind, options_of
@@ -63,22 +65,22 @@ async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]
 async def arrange(dialect: Dialect, changes: Changes) -> None:
     """What the changes of a call mean for the keys of its jobs: those that wait again after their end take the last places, and the next
     ones go in the place of those that have ended. To be called before the rows of the jobs are written."""
-    entering: list[tuple[int, int, JobRecord]] = []
-    ended: list[EndedJob] = []
-    for before, after in changes.moves():
-        ordering_key = after.options.ordering_key
-        if ordering_key is None:
-            continue
-        if before.finished and not after.finished:
-            entering.append((before.finished_at_ms or 0, after.id, after))
-        elif after.finished and not before.finished:
-            key = (after.queue_id, ordering_key)
-            ended.append(EndedJob(after.id, key, is_behind(before.options, before.run_after_ms)))
-    if entering:
-        for job in await placed(dialect, [job for *_, job in sorted(entering)], changes.now_ms):
-            changes.place(job)
+    moves = [(before, after) for before, after in changes.decided() if after.options.ordering_key is not None]
+    for job in await placed(
+        dialect, [after for before, after in moves if before.finished and not after.finished], changes.now_ms
+    ):
+        changes.place(job)
+    ended = [(before, after) for before, after in moves if after.finished and not before.finished]
     if ended:
-        await leave(dialect, changes, ended)
+        due_ms = await own_due_ms(dialect, [before for before, _ in ended])
+        for _, job in ended:
+            if job.id in due_ms:  # what is shown of it from now on
+                changes.place(replace(job, run_after_ms=due_ms[job.id], changed=True))
+        await leave(dialect, changes, [_ended(before) for before, _ in ended])
+
+
+def _ended(job: JobRecord) -> EndedJob:
+    return EndedJob(job.id, (job.queue_id, job.options.ordering_key or ""), is_behind(job.options, job.run_after_ms))
 
 
 async def placed(dialect: Dialect, jobs: Sequence[JobRecord], now_ms: int) -> list[JobRecord]:
