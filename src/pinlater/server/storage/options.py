@@ -33,9 +33,9 @@ _encode = json.Encoder().encode
 _decode = json.Decoder(Options).decode
 
 
-BEHIND_MS = 2**52
-"""Jobs that wait behind others of their ordering key have run-afters above this: their number is added. No time is as late, and a float
-has it exactly."""
+BEHIND_MS = 2**46
+"""Jobs that wait behind others of their ordering key have run-afters above this: their number is added. It is in the year 4199, which is
+later than any time that a job with a key can have; SQLite stores it in as many bytes as a time of today, and a float has it exactly."""
 
 
 def is_behind(options: Options, run_after_ms: int) -> bool:

@@ -115,21 +115,17 @@ class _Batch:
         full = {queue.queue_id for queue, request in known if request.max_backlog is not None}
         if full:
             await self._count(full)
-        unique = [
-            (queue.queue_id, job.options.unique.key)
-            for queue, request in known
-            for job in request.jobs
-            if job.options is not None and job.options.unique is not None
-        ]
+        unique: list[tuple[int, str]] = []
+        for queue, request in known:
+            for job in request.jobs:
+                if (options := job.options) is not None:
+                    if options.unique is not None:
+                        unique.append((queue.queue_id, options.unique.key))
+                    if options.ordering_key is not None:
+                        self._ordering_keys.add((queue.queue_id, options.ordering_key))
         if unique:
             self._has_keys = True
             await self._find_holders(unique)
-        self._ordering_keys = {
-            (queue.queue_id, job.options.ordering_key)
-            for queue, request in known
-            for job in request.jobs
-            if job.options is not None and job.options.ordering_key is not None
-        }
         if self._ordering_keys:  # those of all requests together, in order
             self._dialect.lock_keys(sorted(self._ordering_keys))
         if self._transaction.careful or any(

@@ -2,7 +2,7 @@
 -- `relational/ordering.py`. A place is a job's priority and id, 9 bytes.
 --   d<queue>   ZSET, all scores 0: length of the key, key, number (8 bytes), place; so the jobs of a key follow one another
 --   dn<queue>  HASH  place -> number (8 bytes), when the job is due by itself (8 bytes), 1 if it waits behind others or 0, key
-local BEHIND_MS = 4503599627370496
+local BEHIND_MS = 70368744177664
 local NUMBER8 = 8
 
 local function front_of(key)
