@@ -16,7 +16,7 @@ from bench import table
 from bench.backlog import backlog
 from bench.benchmark_run import FULL_BACKLOG, QUICK, BenchmarkRun, Sizes
 from bench.busy_loop import busy_loop
-from bench.cluster import cluster, cluster_owners, forwarded
+from bench.cluster import cluster, cluster_owners, cluster_queues, forwarded
 from bench.console_pages import console_pages
 from bench.garbage import garbage
 from bench.memory import memory
@@ -76,6 +76,7 @@ _MYSQL: dict[str, Row] = {
     "garbage": garbage,
     "two_shards": two_shards,
     "cluster": cluster,
+    "cluster_queues": cluster_queues,
     "cluster_owners": cluster_owners,
     "forwarded": forwarded,
     "idle_shards": idle_shards,
@@ -96,6 +97,7 @@ _REDIS: dict[str, Row] = {
     "backlog": backlog,
     "memory": memory,
     "cluster": cluster,
+    "cluster_queues": cluster_queues,
     "cluster_owners": cluster_owners,
     "forwarded": forwarded,
 }

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from bench.benchmark_run import BODY, LOAD_SECONDS_MAX, QUEUE, BenchmarkRun
-from bench.load import BenchmarkPlan, Report
+from bench.load import BenchmarkPlan, Report, queue_names
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.servers import PinLaterServer, ServerFailed, serve
@@ -26,6 +26,7 @@ from pinlater.domain.slices import slice_of
 
 CONNECTIONS = 128
 SERVERS, SHARDS = 4, 4
+QUEUES = 64
 _SETTLED_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.1
 # Ownership has moved to where it stays when nothing has changed for so long.
@@ -45,14 +46,23 @@ def cluster(place: BenchmarkRun) -> RowResult:
 
     The servers apart show what the machine takes for running four of them at once: a cluster on top of that costs what it forwards.
     """
+    return _spread_evenly(place, "cluster", 1)
+
+
+def cluster_queues(place: BenchmarkRun) -> RowResult:
+    """The same, with the connections spread over 64 queues."""
+    return _spread_evenly(place, "cluster_queues", QUEUES)
+
+
+def _spread_evenly(place: BenchmarkRun, name: str, queues: int) -> RowResult:
     runs: list[dict[str, float]] = []
     for _ in range(max(1, place.sizes.repeats - 2)):
         run: dict[str, float] = {}
         for work in ("enqueue", "claim"):
-            one = _cost(place, work, CONNECTIONS, servers=1, shards=1)
-            apart = _cost(place, work, CONNECTIONS, servers=1, shards=1, clusters=SERVERS)
-            four = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS)
-            more = _cost(place, work, CONNECTIONS * SERVERS, servers=SERVERS, shards=SHARDS)
+            one = _cost(place, work, CONNECTIONS, servers=1, shards=1, queues=queues)
+            apart = _cost(place, work, CONNECTIONS, servers=1, shards=1, clusters=SERVERS, queues=queues)
+            four = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS, queues=queues)
+            more = _cost(place, work, CONNECTIONS * SERVERS, servers=SERVERS, shards=SHARDS, queues=queues)
             run |= {
                 f"{work}_server_us": one.server_us,
                 f"{work}_server_ratio": four.server_us / one.server_us,
@@ -65,8 +75,11 @@ def cluster(place: BenchmarkRun) -> RowResult:
                 f"{work}_jobs_per_call_ratio": more.jobs_per_call / one.jobs_per_call,
             }
         runs.append(run)
-    title = f"{SERVERS} servers on {SHARDS} shards over one on one, {CONNECTIONS} connections, one job a request"
-    return RowResult("cluster", title, place.goals("cluster"), median_of(runs), runs=list(runs))
+    among = "one queue" if queues == 1 else f"{queues} queues"
+    title = (
+        f"{SERVERS} servers on {SHARDS} shards over one on one, {CONNECTIONS} connections, {among}, one job a request"
+    )
+    return RowResult(name, title, place.goals(name), median_of(runs), runs=list(runs))
 
 
 def cluster_owners(place: BenchmarkRun) -> RowResult:
@@ -143,6 +156,7 @@ def _cost(
     clusters: int = 1,
     loads: int | None = None,
     knowing: bool = False,
+    queues: int = 1,
 ) -> Cost:
     """On this many clusters side by side, with the connections shared out over all servers.
 
@@ -151,11 +165,14 @@ def _cost(
     with ExitStack() as stack:
         running: list[PinLaterServer] = []
         for number in range(clusters):
-            running += stack.enter_context(_cluster(place, servers, shards, first=number * shards))
+            running += stack.enter_context(_cluster(place, servers, shards, first=number * shards, queues=queues))
         if work == "claim":
             for server in running:
                 with RawClient(server.port) as client:
-                    client.enqueue_many(QUEUE, BODY, place.sizes.claim_jobs_single // len(running))
+                    for queue in queue_names(QUEUE, queues):
+                        client.enqueue_many(
+                            queue, BODY, max(10, place.sizes.claim_jobs_single // len(running) // queues)
+                        )
         owners = _owner_ports(running) if knowing else {}
         place.stores.rest()
         before = [_carried(server, work) for server in running]
@@ -167,6 +184,7 @@ def _cost(
                 ports=[server.port for server in running] if loads else (),
                 owner_ports=owners,
                 first_connection=number * connections // (loads or len(running)),
+                queues=queues,
             )
             for number in range(loads or len(running))
         ]
@@ -181,31 +199,34 @@ def _cost(
 
 
 def _owner_ports(running: Sequence[PinLaterServer]) -> dict[str, int]:
-    """By shard, where the owner of the queue is, as a client learns it."""
+    """By partition of the queue, where its owner is, as a client learns it."""
     ports: dict[str, int] = {}
     for server in running:
         with Client(f"127.0.0.1:{server.port}") as client:
-            status = client.cluster()
-        owned = [shard.name for shard in status.shards if shard.owners[slice_of(QUEUE)] == status.address]
+            status, [queue] = client.cluster(), client.queue_stats(QUEUE)
+        owners = {shard.name: shard.owners[slice_of(QUEUE)] for shard in status.shards}
+        owned = [shard for shard in queue.partitions if owners[shard] == status.address]
         ports |= dict.fromkeys(owned, server.port)
     return ports
 
 
 @contextmanager
-def _cluster(place: BenchmarkRun, servers: int, shards: int, *, first: int) -> Iterator[list[PinLaterServer]]:
+def _cluster(
+    place: BenchmarkRun, servers: int, shards: int, *, first: int, queues: int = 1
+) -> Iterator[list[PinLaterServer]]:
     """Servers on shards of their own, on the database servers from the one of that number on."""
     store = (
         place.mysql.spread(shards, servers=shards, first=first)
         if place.stores.kind == "mysql"
         else place.redis.spread(shards, first=first)
     )
-    with _servers(place, store.arguments, servers) as running:
+    with _servers(place, store.arguments, servers, queues) as running:
         yield running
     store.remove()
 
 
 @contextmanager
-def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Iterator[list[PinLaterServer]]:
+def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int, queues: int) -> Iterator[list[PinLaterServer]]:
     """Servers on one store that know each other and have shared what they own."""
     profiles = [place.folder / f"profile{n}.txt" for n in range(count)] if place.profile else []
     with ExitStack() as stack:
@@ -223,7 +244,8 @@ def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Itera
             for n in range(count)
         ]
         with RawClient(running[0].port) as client:
-            client.create_queue(QUEUE)
+            for queue in queue_names(QUEUE, queues):
+                client.create_queue(queue)
         _wait_until_settled(running)
         yield running
         for server in running:

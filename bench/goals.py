@@ -46,15 +46,25 @@ _SQLITE = {
     "busy_loop": [Goal("busy_ratio", 0.1, 0.25), Goal("busy_max_ms", 1000, 100, "ms", at_most=True)],
 }
 
+_OVER = ("ratio", "apart_ratio")
+_JOBS_PER_CALL = [Goal("enqueue_jobs_per_call_ratio", 0.9, 1), Goal("claim_jobs_per_call_ratio", 0.9, 1)]
 _CLUSTER = [
     *(
         Goal(f"{work}_{side}_{over}", 1.4, 1.2 if side == "server" else 1.1, at_most=True)
-        for over in ("ratio", "apart_ratio")
+        for over in _OVER
         for side in ("server", "database")
         for work in ("enqueue", "claim")
     ),
-    Goal("enqueue_jobs_per_call_ratio", 0.8, 1),
-    Goal("claim_jobs_per_call_ratio", 0.8, 1),
+    *_JOBS_PER_CALL,
+]
+_CLUSTER_QUEUES = [
+    *(
+        Goal(f"{work}_{side}_{over}", 1.3, 1.15, at_most=True)
+        for over in _OVER
+        for side in ("server", "database")
+        for work in ("enqueue", "claim")
+    ),
+    *_JOBS_PER_CALL,
 ]
 
 _CLUSTER_OWNERS = [
@@ -78,6 +88,7 @@ _MYSQL = {
         Goal(f"{load}_ratio", 1, 1.3) for load in ("enqueue_single", "enqueue_batched", "claim_single", "claim_batched")
     ],
     "cluster": _CLUSTER,
+    "cluster_queues": _CLUSTER_QUEUES,
     "cluster_owners": [*_CLUSTER_OWNERS, *_ONE_SHARD],
     # Below 2, below 1.5.
     "idle_shards": [Goal("statements_per_s_shard", 1.99, 1.49, "/s", at_most=True)],
@@ -102,6 +113,7 @@ _REDIS = {
     "backlog": [Goal("worst_ratio", 0.85, 0.95)],
     "memory": [Goal("bytes_a_waiting_job", 450, 300, "bytes", at_most=True)],
     "cluster": _CLUSTER,
+    "cluster_queues": _CLUSTER_QUEUES,
     "cluster_owners": _CLUSTER_OWNERS,
 }
 

@@ -35,7 +35,8 @@ class BenchmarkPlan:
     failed). `rate` makes it an open loop.
 
     `ports`: of several servers, over which connections are spread instead of `port`. `owner_ports`: by shard, for a load that is one client
-    of ours with many threads, which knows who owns the queue. `first_connection`: its number, if several loads run at once.
+    of ours with many threads, which knows who owns the queue. `first_connection`: its number, if several loads run at once. `queues`: over
+    how many the connections are spread, each of which has a queue for itself.
     """
 
     port: int
@@ -51,10 +52,20 @@ class BenchmarkPlan:
     ports: Sequence[int] = ()
     owner_ports: Mapping[str, int] = field(default_factory=dict)
     first_connection: int = 0
+    queues: int = 1
+
+    def queue_of(self, number: int) -> str:
+        """The queue of connection `number`."""
+        return queue_names(self.queue, self.queues)[(self.first_connection + number) % self.queues]
 
     def port_of(self, number: int) -> int:
         """Where connection `number` goes."""
         return self.ports[number % len(self.ports)] if self.ports else self.port
+
+
+def queue_names(first: str, count: int) -> list[str]:
+    """That many names, of which the first is as given."""
+    return [first, *(f"{first}{number}" for number in range(1, count))]
 
 
 @dataclass(slots=True)
@@ -90,7 +101,7 @@ class Enqueuing:
 
     def __init__(self, plan: BenchmarkPlan, number: int) -> None:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
-        self._frame = frames.enqueue(plan.queue, [body] * plan.jobs_per_request)
+        self._frame = frames.enqueue(plan.queue_of(number), [body] * plan.jobs_per_request)
         self._jobs = plan.jobs_per_request
         self.port = plan.port_of(number)
 
@@ -134,7 +145,7 @@ class KeyedEnqueuing:
 
     def __init__(self, plan: BenchmarkPlan, number: int, owners: OwnerPorts | None) -> None:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
-        self._frames = frames.KeyedEnqueue(plan.queue, [body] * plan.jobs_per_request, f"{number}-")
+        self._frames = frames.KeyedEnqueue(plan.queue_of(number), [body] * plan.jobs_per_request, f"{number}-")
         self._jobs = plan.jobs_per_request
         self.port = plan.port_of(number)
         self._owners = owners
@@ -157,8 +168,8 @@ class Claiming:
         self._owners = owners
         self.port = plan.port_of(number)
         self._limit = plan.jobs_per_request
-        self._frame = frames.dequeue(plan.queue, plan.jobs_per_request)
-        self._acks = frames.AckMaker(plan.queue, FAILURE.format(number) if plan.kind == "fail" else "")
+        self._frame = frames.dequeue(plan.queue_of(number), plan.jobs_per_request)
+        self._acks = frames.AckMaker(plan.queue_of(number), FAILURE.format(number) if plan.kind == "fail" else "")
         self._in_hand = 0
         self.empty = 0
 

@@ -18,7 +18,7 @@ from tests.databases.server_process import ServerMissing
 SERVERS: dict[str, type[MariaDb | RedisServer]] = {"mysql": MariaDb, "redis": RedisServer}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     "store", [store if store == "sqlite" else pytest.param(store, marks=pytest.mark.thorough) for store in ROWS]
 )
@@ -31,7 +31,7 @@ def test_one_iteration_of_everything_measures_every_row(tmp_path: Path, store: s
         capture_output=True,
         text=True,
         check=False,
-        timeout=220,
+        timeout=460,
     )
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     results = read_results(output)

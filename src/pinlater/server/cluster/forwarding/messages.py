@@ -49,9 +49,7 @@ _TOLD_FIELDS_OLDEST = 8
 WAKES_SINCE_VERSION = 7
 _TIMES_SINCE_VERSION = 8  # `WorkerQueue.timed_out_times`
 _QUEUE_FIELDS_BEFORE = 7
-PARTITIONS_SINCE_VERSION = (
-    10  # servers before it store a queue on all shards, and each unique key on a shard of its own
-)
+PARTITIONS_SINCE_VERSION = 10  # before, a queue was on all shards, and each unique key on a shard of its own
 _OPTIONS_SINCE_VERSION = 9  # before, the fields of `NewJob.options` were the last ones of a job
 _FLAT_OPTIONS = 5
 WAITS_BYTES = 32
