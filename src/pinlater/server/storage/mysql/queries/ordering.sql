@@ -9,17 +9,19 @@ ON DUPLICATE KEY UPDATE queue_id = VALUES(queue_id);
 DELETE ordering_keys FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: last_numbers(keys)
--- The highest number of each key; NULL if it has no jobs.
+-- The highest number of each key; NULL if it has no jobs. In the whole order of the index, or MySQL would sort the jobs of the key.
 SELECT queue_id, ordering_key, (
   SELECT jobs.number FROM ordered AS jobs FORCE INDEX (ordered_by_key)
-  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key ORDER BY jobs.number DESC LIMIT 1
+  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key
+  ORDER BY jobs.queue_id DESC, jobs.ordering_key DESC, jobs.number DESC LIMIT 1
 ) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: first_of_keys(keys)
--- The first job of each key; NULL if it has none.
+-- The first job of each key; NULL if it has none. As above.
 SELECT queue_id, ordering_key, (
   SELECT jobs.id FROM ordered AS jobs FORCE INDEX (ordered_by_key)
-  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key ORDER BY jobs.number LIMIT 1
+  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key
+  ORDER BY jobs.queue_id, jobs.ordering_key, jobs.number LIMIT 1
 ) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: load_ordered(ids)

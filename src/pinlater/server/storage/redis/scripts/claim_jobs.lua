@@ -248,7 +248,9 @@ for place, order in ipairs(orders) do
     local places
     answers[place], places = fill(order)
     if #places > 0 then
+        lost_behind = 0
         leave_keys(ids[order[1]], places, {})
+        answers[place][5] = answers[place][5] + lost_behind
     end
 end
 done(answers)

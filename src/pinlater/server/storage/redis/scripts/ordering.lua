@@ -50,6 +50,19 @@ local function move_place(queue, place, moved)
     end
 end
 
+-- How many jobs behind others were met without their records, and removed.
+local lost_behind = 0
+
+local function drop_lost(queue, place)
+    local line, id = queue .. sub(place, 1, 1), sub(place, 2)
+    call('ZREM', T .. 'e', line .. id)
+    call('HDEL', T .. 'p', line .. id)
+    if call('ZREM', T .. 'r' .. line, id) == 1 then
+        call('HINCRBY', T .. 'n' .. line, 'l', 1)
+        lost_behind = lost_behind + 1
+    end
+end
+
 -- Makes the first job of a key ready, unless it is. Returns when it is due; nil if there is none to make ready.
 local function let_go(queue, key)
     local front = front_of(key)
@@ -71,6 +84,7 @@ local function let_go(queue, key)
         end
         call('ZREM', T .. 'd' .. queue, first)
         call('HDEL', T .. 'dn' .. queue, place)
+        drop_lost(queue, place)
     end
 end
 
