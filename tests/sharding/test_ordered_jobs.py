@@ -40,7 +40,7 @@ async def test_a_repeat_stores_nothing_anew(server: ShardedServer) -> None:
 
 
 @on_shards()
-async def test_while_that_shard_is_out_of_reach_they_are_refused_with_its_name(server: ShardedServer) -> None:
+async def test_while_that_shard_is_unreachable_they_are_refused_with_its_name(server: ShardedServer) -> None:
     home = first_of(server)
     server.lanes(home).put_out_of_use("test")
     for key in (None, "r"):
@@ -54,7 +54,7 @@ async def test_while_that_shard_is_out_of_reach_they_are_refused_with_its_name(s
 @on_shards()
 async def test_a_full_shard_refuses_them_and_no_other_takes_them(server: ShardedServer) -> None:
     home = first_of(server)
-    server.store(home).fails(InsertJobs, error=StoreFull("no room"))
+    server.store(home).fails(InsertJobs, error=StoreFull("no space"))
     with pytest.raises(StoreFull, match="the ordering key 'k'"):
         await server.enqueue(b"x", ordering_key="k")
     assert sum([await server.jobs_on(name) for name in server.stores]) == 0

@@ -461,7 +461,9 @@ def _whole(
     known: Collection[int],
     held: Mapping[int, tuple[str, KeyHolder]],
 ) -> list[RequestPart]:
-    """What is left of a request with ordering keys, as one part. `known`, `held`: positions of jobs that are there already.
+    """Returns the jobs of a request with ordering keys that are not stored yet, as one part.
+
+    `known`, `held`: positions of jobs that are there already.
 
     Raises `EnqueueRejected` if a repeat of it could not be recognised.
     """

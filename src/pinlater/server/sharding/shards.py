@@ -125,7 +125,7 @@ class Shards:
         order = self.partitions.order(queue)
         if not order:
             raise _all_draining()
-        return order[0]
+        return next(iter(order))
 
     def _first_of(self, queue: str) -> str:
         return next((shard.name for shard in self.partitions.order(queue)), "")

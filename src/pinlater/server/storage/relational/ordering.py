@@ -132,7 +132,7 @@ async def leave_lost(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> 
 
 
 def ended_of(rows: Iterable[StateRow]) -> list[EndedJob]:
-    """Those of deleted jobs that have a key, and had not ended before."""
+    """Deleted jobs that have a key, and had not ended before."""
     ended: list[EndedJob] = []
     for row in rows:
         if row.options is not None and row.done_state is None:
