@@ -229,6 +229,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "seen_at_ms": 5,
         "since": "0000010050",
         "slot": 0,
+        "program": 10,
         "state": 2,
         "tokens": ["t"],
         "table": Sql(b"jobs"),

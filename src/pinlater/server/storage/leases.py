@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pinlater.domain.clock import CLOCK_JUMP_MS
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.values import Member, ShardTime
 
@@ -40,6 +40,8 @@ class LeasedSlot:
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.address = ""
         self.slot = 0
+        self.keeps_order = False
+        """Whether the shard is known to be one that no server of a version before ordering keys uses."""
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
@@ -50,6 +52,14 @@ def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
 def no_free_slot() -> ShardConnectionFailed:
     """The error of a server that finds every slot leased."""
     return ShardConnectionFailed(f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse")
+
+
+def older_servers(endpoint: object, names: Sequence[str]) -> EnqueueRejected:
+    """Returns the refusal of jobs with ordering keys while these servers use the shard."""
+    return EnqueueRejected(
+        f"{endpoint}: jobs with ordering keys are refused while servers of the version before use this shard ({', '.join(names)}), since "
+        "they would let no next job of a key go; upgrade them"
+    )
 
 
 def each_once(alive: Iterable[Member]) -> list[Member]:

@@ -93,6 +93,11 @@ def have_keys(jobs: Sequence[NewJob]) -> bool:
     )
 
 
+def has_order(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs has an ordering key."""
+    return any(job.options is not None and job.options.ordering_key is not None for job in jobs)
+
+
 class InsertRequest(NamedTuple):
     """The jobs of one enqueue request for this shard: stored together or not at all.
 

@@ -7,7 +7,7 @@ the call runs again `careful`ly, looking first. Unique keys are looked up always
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from pinlater.domain.ids import slot_of
 from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.errors import BodyTooLong
+from pinlater.server.storage.mysql.membership import Membership
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
 from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs, ReadyRow
 from pinlater.server.storage.mysql.statements import (
@@ -34,7 +35,7 @@ from pinlater.server.storage.relational.dialect import OrderingKey
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.relational.ordering import EnteringJob, enter
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_keys
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, has_order, have_keys
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -60,11 +61,11 @@ async def insert(
     requests: Sequence[InsertRequest],
     now_ms: int,
     age: InsertAge,
-    slots_lost: Collection[int] = (),
+    membership: Membership,
 ) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
     queues = await transaction.queues_named([request.queue for request in requests])
-    batch = _Batch(transaction, queues, now_ms, slots_lost)
+    batch = _Batch(transaction, queues, now_ms, membership)
     await batch.look(requests)
     results = []
     for request in requests:
@@ -82,10 +83,12 @@ class _Batch:
     """The rows of one call."""
 
     def __init__(
-        self, transaction: Transaction, queues: Mapping[str, QueueEntry], now_ms: int, slots_lost: Collection[int]
+        self, transaction: Transaction, queues: Mapping[str, QueueEntry], now_ms: int, membership: Membership
     ) -> None:
         self._transaction = transaction
-        self._slots_lost = slots_lost
+        self._membership = membership
+        self._slots_lost = membership.lost
+        self._order_refused: PinLaterError | None = None
         self._row_bytes_max = transaction.row_bytes_max
         self._queues = queues
         self._now_ms = now_ms
@@ -127,6 +130,8 @@ class _Batch:
             self._has_keys = True
             await self._find_holders(unique)
         if self._ordering_keys:  # those of all requests together, in order
+            if not self._membership.keeps_order:
+                self._order_refused = await self._membership.admit_order(self._transaction)
             self._dialect.lock_keys(sorted(self._ordering_keys))
         if self._transaction.careful or any(
             request.max_backlog is not None
@@ -177,6 +182,8 @@ class _Batch:
             return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
             return SlotLost(self._transaction.endpoint, slot_of(request.jobs[0].id))
+        if self._order_refused is not None and has_order(request.jobs):
+            return self._order_refused
         key = request.request_key
         if key is not None:
             kept = self._answers.get((queue.queue_id, key))

@@ -261,8 +261,8 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
     async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        lost, age = self._membership.lost, InsertAge()
-        return await self._opened.inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, lost))
+        membership, age = self._membership, InsertAge()
+        return await self._opened.inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, membership))
 
     async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         try:

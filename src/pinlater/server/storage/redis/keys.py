@@ -3,7 +3,8 @@
 Queues and jobs have short names: a queue is its number (4 bytes), a *line* is a queue and a priority (5 bytes), a *ref* is a line and a
 job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as a Lua number an id would lose digits).
 
-    meta     HASH   schema, last queue number, how many writers there were, secret, shard map and since when
+    meta     HASH   schema, last queue number, how many writers there were, secret, shard map and since when; p<slot> -> lease of a server
+                    and the schema of its program, which servers of schema 1 do not write
     q        HASH   queue's name -> queue
     qn       HASH   queue -> its name
     qc       HASH   queue -> paused ('0' or '1') and settings; nothing if nothing is set

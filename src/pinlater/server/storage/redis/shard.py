@@ -299,13 +299,13 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
 
     async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         await self._check_space()
-        lost, age = self._membership.lost, InsertAge()
+        membership, age = self._membership, InsertAge()
         names = [request.queue for request in requests]
         with self._nothing_due.change(names):
             return await self._with_queues(
                 self._opened.inserting,
                 names,
-                lambda access: inserting.insert(access, self._front, requests, now_ms, age, lost),
+                lambda access: inserting.insert(access, self._front, requests, now_ms, age, membership),
             )
 
     async def _check_space(self) -> None:

@@ -15,3 +15,10 @@ CREATE TABLE IF NOT EXISTS ordering_keys (
   ordering_key VARBINARY(128) NOT NULL,
   PRIMARY KEY (queue_id, ordering_key)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+-- Each server has the schema that its program is written for, those of the schema before 0. Before the first job with an ordering key, 0 goes
+-- from this table: then no such server gets a slot any more.
+CREATE TABLE IF NOT EXISTS programs (
+  program SMALLINT UNSIGNED NOT NULL PRIMARY KEY
+) ENGINE = InnoDB;
+INSERT IGNORE INTO programs (program) VALUES (0);
+ALTER TABLE servers ADD COLUMN program SMALLINT UNSIGNED NOT NULL DEFAULT 0, ADD FOREIGN KEY (program) REFERENCES programs (program);
