@@ -105,7 +105,7 @@ FILL = [
     "INSERT INTO expiries SELECT run_after_ms, id FROM jobs",
     "INSERT INTO unique_keys SELECT queue_id, CONCAT('key', id), 2, id, priority, id FROM jobs",
     "INSERT INTO request_keys SELECT queue_id, CONCAT('key', id), id, 'f', 'a', NULL FROM jobs",
-    "INSERT INTO ordered SELECT id, queue_id, CONCAT('key', id % 97), id, id, 1 FROM jobs",
+    "INSERT INTO ordered SELECT id, queue_id, CONCAT('key', id % 97), id, id FROM jobs",
     "INSERT INTO ordering_keys SELECT queue_id, CONCAT('key', id) FROM jobs",
     "INSERT INTO audit SELECT n + 1, CONCAT('00000', 10000 + n), 'entry' FROM numbers",
     "INSERT INTO failures SELECT 1 + n % 3, n, '', '', '', 1, n, n, 1, n FROM numbers",

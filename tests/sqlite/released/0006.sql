@@ -111,8 +111,7 @@ CREATE TABLE ordered (
   queue_id INTEGER NOT NULL,
   ordering_key TEXT NOT NULL,
   number INTEGER NOT NULL,
-  due_ms INTEGER NOT NULL,
-  behind INTEGER NOT NULL
+  due_ms INTEGER NOT NULL
 );
 CREATE TABLE progress (
   id INTEGER PRIMARY KEY,

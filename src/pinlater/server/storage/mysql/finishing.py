@@ -85,7 +85,7 @@ async def _finish_looking(transaction: Transaction, acks: Sequence[JobAck], now_
     [found] = await transaction.select(_LOCK_CLAIMS(ids=sorted({ack.key.id for ack in acks})))
     claims = {line[0]: line for line in found.rows}
     queues = transaction.queue_cache.queues
-    plain, counts, others = split(acks, claims, queues)
+    plain, counts, others, _ = split(acks, claims, queues)
     for (queue_name, priority), count in counts.items():
         _count_succeeded(transaction, queues[queue_name].queue_id, priority, count)
     if plain:

@@ -37,7 +37,7 @@ class EnteringJob(NamedTuple):
 
 
 class EndedJob(NamedTuple):
-    """A job of a key that has ended. `behind`: it waited behind others."""
+    """A job of a key that has ended. `behind`: it is known to have waited behind others."""
 
     id: int
     key: OrderingKey
@@ -49,14 +49,13 @@ async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]
     keys = sorted({job.key for job in jobs})
     dialect.lock_keys(keys)
     found = await dialect.select_keys("last_numbers", keys)
-    last = {(queue_id, text_of(key)): number for queue_id, key, number in found}
+    last = {(queue_id, text_of(key)): number for queue_id, key, number in found if number is not None}
     rows: list[tuple[object, ...]] = []
     run_after_ms: dict[int, int] = {}
     for job_id, key, due_ms in jobs:
-        before = last.get(key)
-        number = last[key] = (before or 0) + 1
-        rows.append((job_id, *key, number, due_ms, int(before is not None)))
-        if before is not None:
+        number = last[key] = last.get(key, 0) + 1
+        rows.append((job_id, *key, number, due_ms))
+        if number > 1:
             run_after_ms[job_id] = BEHIND_MS + number
     dialect.insert("insert_ordered", rows)
     return run_after_ms
@@ -112,21 +111,19 @@ async def _let_go(dialect: Dialect, changes: Changes, ids: Collection[int]) -> s
     """Makes those of these jobs ready that wait behind others. Returns the ids of those that have ended meanwhile, by another transaction,
     or whose own rows are gone."""
     rows = await dialect.select_of("load_ordered", sorted(ids))
-    due_ms = {job_id: own_ms for job_id, _, _, own_ms, behind in rows if behind}
+    due_ms = {job_id: own_ms for job_id, _, _, own_ms in rows}
     jobs, _ = await load(dialect, changes, sorted(due_ms))
-    next_ones = [job for job in jobs if job.state is PENDING]
-    dialect.for_each("let_go", [(job.id,) for job in next_ones])
-    for job in next_ones:
-        changes.place(job.due_at(due_ms[job.id], changes.now_ms))
-        dialect.came_first(job.queue_id, due_ms[job.id])
-    ready = {row[0] for row in rows if not row[4]}
-    return {*ids} - ready - {job.id for job in next_ones}
+    for job in jobs:
+        if job.state is PENDING and is_behind(job.options, job.run_after_ms):
+            changes.place(job.due_at(due_ms[job.id], changes.now_ms))
+            dialect.came_first(job.queue_id, due_ms[job.id])
+    return {*ids} - {job.id for job in jobs if not job.finished}
 
 
 async def leave_lost(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> None:
     """Does what `leave` does for jobs whose own rows are gone."""
     found = await dialect.select_of("load_ordered", sorted(ids))
-    ended = [EndedJob(job_id, (queue_id, text_of(key)), bool(behind)) for job_id, queue_id, key, _, behind in found]
+    ended = [EndedJob(job_id, (queue_id, text_of(key)), behind=False) for job_id, queue_id, key, _ in found]
     if ended:
         await leave(dialect, changes, ended)
 
@@ -146,4 +143,4 @@ def ended_of(rows: Iterable[StateRow]) -> list[EndedJob]:
 async def own_due_ms(dialect: Dialect, jobs: Sequence[JobRecord]) -> dict[int, int]:
     """When those of these jobs are due that wait behind others, once they are first, by id."""
     behind = sorted([job.id for job in jobs if is_behind(job.options, job.run_after_ms)])
-    return {job_id: due_ms for job_id, _, _, due_ms, _ in await dialect.select_of("load_ordered", behind)}
+    return {job_id: due_ms for job_id, _, _, due_ms in await dialect.select_of("load_ordered", behind)}

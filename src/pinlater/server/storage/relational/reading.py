@@ -140,7 +140,7 @@ async def _show_due(reader: Reader, jobs: Mapping[int, JobInfo]) -> None:
     """Jobs that wait behind others of their ordering key are shown with the run-afters that they have of their own."""
     behind = [job_id for job_id, job in jobs.items() if (job.run_after_ms or 0) > BEHIND_MS]
     if behind:
-        for job_id, _, _, due_ms, _ in await reader.select("load_ordered", ids=behind):
+        for job_id, _, _, due_ms in await reader.select("load_ordered", ids=behind):
             jobs[job_id].run_after_ms = due_ms
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
-from pinlater.server.storage.options import has_expired, options_of
-from pinlater.server.storage.record import later
+from pinlater.server.storage.options import NONE, Options, has_expired, options_of
+from pinlater.server.storage.record import HAS_ORDER, later
 from pinlater.server.storage.relational import bulk, sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
@@ -30,7 +30,7 @@ from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 # An order reads at most this many expired or lost jobs on its way; the caller comes again, as the next due time is then in the past.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
-# From here on the plain jobs of one call go in by one statement over a list of ids.
+# From here on the jobs of one call whose claims have the same flags go in by one statement over a list of ids.
 _LIST_MIN = 6
 
 _LIMIT, _JOBS = attrgetter("limit"), attrgetter("jobs")
@@ -98,12 +98,13 @@ def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
 class _Share:
     """What one dequeue call gets."""
 
-    __slots__ = ("bytes_left", "holder", "jobs", "limit", "plain")
+    __slots__ = ("bytes_left", "holder", "jobs", "limit", "ordered", "plain")
 
     def __init__(self, call: ClaimCall) -> None:
         self.limit, self.holder, self.bytes_left = call
         self.jobs: list[HandedOutJob] = []
         self.plain: list[int] = []
+        self.ordered: list[int] = []  # plain but for their ordering keys
 
 
 class _OpenOrder:
@@ -192,6 +193,7 @@ class _OpenOrder:
         claimed = used = 0
         bytes_together = self._together.left
         run_after_ms = job_id = 0
+        options = NONE
         for row in rows:
             if bytes_together <= 0:
                 self._bytes_ran_out = True
@@ -203,7 +205,8 @@ class _OpenOrder:
                 used += 1
                 continue
             if row[2] or row[5] is not None:  # changed before, or with options
-                job = self._special(priority, row)
+                options = options_of(row[5])
+                job = self._special(priority, row, options)
                 if job is None:
                     run_after_ms, job_id = row[0], row[1]
                     used += 1
@@ -228,7 +231,7 @@ class _OpenOrder:
                     (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
                 )
             else:
-                self._store_special(share, job, row)
+                self._store_special(share, job, options, has_progress=bool(row[2]))
             share.bytes_left -= size
             bytes_together -= size
             share.jobs.append(job)
@@ -253,22 +256,25 @@ class _OpenOrder:
 
     def _store_plain(self, share: _Share, priority: int) -> None:
         """The claims of one call's plain jobs of one priority."""
-        ids = share.plain
-        if not ids:
-            return
+        if share.plain:
+            self._store_claims(share, priority, share.plain, 0)
+            share.plain = []
+        if share.ordered:
+            self._store_claims(share, priority, share.ordered, HAS_ORDER)
+            share.ordered = []
+
+    def _store_claims(self, share: _Share, priority: int, ids: Sequence[int], flags: int) -> None:
         descriptor, source, token = share.holder
-        about = (self._queue.queue_id, priority, self._now_ms, self._until_ms, self._timeout_ms)
+        about = (self._queue.queue_id, priority, self._now_ms, self._until_ms, self._timeout_ms, flags, token, source)
         if len(ids) >= _LIST_MIN:
-            self._execute(_INSERT_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
+            self._execute(_INSERT_CLAIMS_OF, (*about, descriptor, str(ids)))
         else:
             for job_id in ids:
-                self._rows.extend((job_id, *about, 0, token, source, descriptor))
-        share.plain = []
+                self._rows.extend((job_id, *about, descriptor))
 
-    def _special(self, priority: int, row: tuple[Any, ...]) -> HandedOutJob | None:
+    def _special(self, priority: int, row: tuple[Any, ...], options: Options) -> HandedOutJob | None:
         """A job with options or a past; None if it is past its expiry, which ends it instead."""
-        run_after_ms, job_id, changed, allowed, created_ms, options_text, body = row
-        options = options_of(options_text)
+        run_after_ms, job_id, changed, allowed, created_ms, _, body = row
         if has_expired(options, self._now_ms):
             self._expired.append((run_after_ms, job_id, changed))
             return None
@@ -283,13 +289,15 @@ class _OpenOrder:
             job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
 
-    def _store_special(self, share: _Share, job: HandedOutJob, row: tuple[Any, ...]) -> None:
+    def _store_special(self, share: _Share, job: HandedOutJob, options: Options, *, has_progress: bool) -> None:
         """Its claim; a key of scope PENDING ends with the first claim."""
-        options = options_of(row[5])
-        flags = claim_flags(options, has_progress=bool(row[2]))
+        flags = claim_flags(options, has_progress=has_progress)
         freed = freed_by_claim(options)
         if freed is not None:
             self._execute(_FREE_UNIQUE_KEY, (self._queue.queue_id, freed, job.id))
+        if flags in (0, HAS_ORDER) and options.timeout_ms is None:
+            (share.ordered if flags else share.plain).append(job.id)
+            return
         descriptor, source, token = share.holder
         until_ms = job.claim_deadline_ms
         about = (self._queue.queue_id, job.priority, self._now_ms, until_ms, until_ms - self._now_ms)

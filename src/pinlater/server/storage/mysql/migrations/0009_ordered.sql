@@ -1,12 +1,11 @@
--- Jobs with an ordering key that have not ended, by the number that says their places. due_ms: when the job is due by itself; behind: 1
--- for one that waits behind others of its key (`relational/ordering.py`).
+-- Jobs with an ordering key that have not ended, by the number that says their places. due_ms: when the job is due by itself
+-- (`relational/ordering.py`).
 CREATE TABLE IF NOT EXISTS ordered (
   id BIGINT NOT NULL PRIMARY KEY,
   queue_id INT UNSIGNED NOT NULL,
   ordering_key VARBINARY(128) NOT NULL,
   number BIGINT NOT NULL,
   due_ms BIGINT NOT NULL,
-  behind TINYINT UNSIGNED NOT NULL,
   UNIQUE KEY ordered_by_key (queue_id, ordering_key, number)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 -- A transaction that changes which job of a key is first locks the row of the key. There is one while the key has jobs.

@@ -25,16 +25,10 @@ SELECT queue_id, ordering_key, (
 ) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: load_ordered(ids)
-SELECT id, queue_id, ordering_key, due_ms, behind FROM ordered FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+SELECT id, queue_id, ordering_key, due_ms FROM ordered FORCE INDEX (PRIMARY) WHERE id IN (:ids);
 
 -- name: insert_ordered(rows)
-INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms, behind) VALUES :rows;
-
--- name: let_go(keys)
--- Jobs that are ready from now on.
-UPDATE JSON_TABLE(:keys, '$[*]' COLUMNS (id BIGINT PATH '$[0]')) AS ready_jobs
-STRAIGHT_JOIN ordered FORCE INDEX (PRIMARY) ON ordered.id = ready_jobs.id
-SET ordered.behind = 0;
+INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms) VALUES :rows;
 
 -- name: delete_ordered_of(queue_id, limit)
 -- Of a dropped queue.
