@@ -52,6 +52,7 @@ plain_jobs = st.builds(
     unique=st.none(),
     claim_timeout_ms=st.none(),
     expires_in_ms=st.none(),
+    ordering_key=st.none(),
 )
 rich_jobs = st.builds(
     JobAbout,
@@ -64,6 +65,7 @@ rich_jobs = st.builds(
     unique=st.one_of(st.none(), unique_keys, unique_keys),
     claim_timeout_ms=st.sampled_from([None, 1, 1_000]),
     expires_in_ms=st.sampled_from([None, None, None, None, -1, 0, 450]),
+    ordering_key=st.none(),
 )
 ordered_jobs = st.builds(
     JobAbout,

@@ -23,6 +23,7 @@ from pinlater.server.storage.redis.loading import load_jobs, record_of
 from pinlater.server.storage.redis.packing import (
     HAD_HOLDER,
     HAS_PAST,
+    ORDERED,
     SIMPLE,
     UnpackedClaim,
     is_simple,
@@ -246,7 +247,9 @@ class Changes(changes.Changes):
     def _renew(self, found: LoadedJob, job: JobRecord) -> None:
         claim = UnpackedClaim(
             IN_PROGRESS,
-            HAD_HOLDER | (SIMPLE if found.plain and not job.changed else 0),
+            HAD_HOLDER
+            | (SIMPLE if found.plain and not job.changed else 0)
+            | (ORDERED if job.options.ordering_key is not None else 0),
             _size(found, job),
             job.claimed_at_ms,
             job.timeout_ms or 0,

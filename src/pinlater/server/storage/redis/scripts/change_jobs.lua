@@ -57,8 +57,9 @@ end
 if not unchanged() then
     return { 2 }
 end
+local odd, ended
 if plain then
-    local odd = finish_plain(refs_of(plain[1]), strings(plain[2]), ARGV[3], ARGV[4])
+    odd, ended = finish_plain(refs_of(plain[1]), strings(plain[2]), ARGV[3], ARGV[4])
     if odd then
         return { 1, odd }
     end
@@ -138,5 +139,8 @@ for _, command in ipairs(commands) do
     else
         spread(name, T .. key, values)
     end
+end
+if ended then
+    leave_ended(ended, answer)
 end
 return done(answer)

@@ -117,7 +117,7 @@ local function fill(order)
                     local size = #record
                     size_sum = size_sum + size
                     local flags = byte(record, 1)
-                    local content, simple, past = size - 21, SIMPLE, nil
+                    local content, simple, ordered, past = size - 21, SIMPLE, 0, nil
                     local own8, deadline = timeout8, plain_deadline
                     local expires, key = nil, nil
                     if flags % 2 == 1 then
@@ -131,8 +131,11 @@ local function fill(order)
                         if bits % 4 >= 2 then
                             expires = ends
                         end
-                        if bits >= 4 then
+                        if bits % 8 >= 4 then
                             simple = 0
+                        end
+                        if bits >= 8 then
+                            ordered = ORDERED
                         end
                         if key_size > 0 then
                             key = sub(record, 47 + text, 46 + text + key_size)
@@ -166,7 +169,7 @@ local function fill(order)
                                 heads[size] = head
                             end
                         else
-                            head = CLAIMED .. char(simple + HOLDER) .. pack('>I4', size) .. now8 .. own8 .. now8
+                            head = CLAIMED .. char(simple + HOLDER + ordered) .. pack('>I4', size) .. now8 .. own8 .. now8
                             if expires then
                                 call('ZREM', T .. 'e', line .. id)
                             end

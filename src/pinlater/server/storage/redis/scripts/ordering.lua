@@ -107,3 +107,10 @@ local function leave_keys(queue, places, came)
         end
     end
 end
+
+-- As `leave_keys`, of several queues.
+local function leave_ended(places_by_queue, came)
+    for queue, places in pairs(places_by_queue) do
+        leave_keys(queue, places, came)
+    end
+end
