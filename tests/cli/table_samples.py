@@ -65,7 +65,7 @@ from pinlater.client import (
 from pinlater.client.failures import FailureGroup, FailureGroups
 from pinlater.client.jobs import JobCount
 from pinlater.client.queues import SettingsInForce
-from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
+from pinlater.client.values import PartitionNumber, PriorityCounts, QueueInfo, QueueStats
 from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts
 from pinlater.client.workers import JobInHand, KnownWorker, Trouble, WorkersFound
 from pinlater.domain.access import Role
@@ -215,6 +215,7 @@ CLUSTER = ClusterStatus(
     ],
     [ClusterShard("12", in_reach=True, version=7, owners=OWNERS, details=REMEMBERING)],
     moves=123,
+    partitions={QUEUE: PartitionNumber(2, True, AT_MS), "orders": PartitionNumber(16, False)},
 )
 SHARD = ConfiguredShard("12", "thumbnails_of_large_pictures", f"{HOST}/{QUEUE}")
 COUNTS = QueueCounts(QUEUE, PriorityCounts(1, 123_456, succeeded=40_021_000))

@@ -7,9 +7,17 @@ import re
 import pytest
 
 from pinlater.cli import options
-from pinlater.cli.cluster_answers import ServerAnswer, as_json, memories_of, problems, servers_of, shards_of
+from pinlater.cli.cluster_answers import (
+    ServerAnswer,
+    as_json,
+    memories_of,
+    partitions_of,
+    problems,
+    servers_of,
+    shards_of,
+)
 from pinlater.cli.commands import cluster
-from pinlater.client import ClusterServer, ClusterShard, ClusterStatus, ShardDetails, ShardMemory
+from pinlater.client import ClusterServer, ClusterShard, ClusterStatus, PartitionNumber, ShardDetails, ShardMemory
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.version import __version__
 from tests.cli.conftest import Pinlater
@@ -92,6 +100,16 @@ def test_servers_that_know_the_same_agree() -> None:
     assert {
         (server.heard, server.heard_ms, server.items_sent, server.items_taken) for server in servers_of(answers)
     } == {(True, 90, 3, 4)}
+
+
+def test_of_two_numbers_of_partitions_the_one_that_was_chosen_last_is_shown() -> None:
+    old, new, other = PartitionNumber(2, True, 1), PartitionNumber(4, True, 2), PartitionNumber(3, False)
+    answers = [
+        ServerAnswer("a:9010", ClusterStatus(ONE, [], [], partitions={"q": old, "p": other})),
+        ServerAnswer("b:9010", ClusterStatus(TWO, [], [], partitions={"q": new})),
+    ]
+    assert partitions_of(answers) == partitions_of(answers[::-1]) == {"p": other, "q": new}
+    assert as_json(answers, None)["partitions"] == {"p": other._asdict(), "q": new._asdict()}
 
 
 def test_servers_that_know_different_owners_do_not_agree_and_the_newest_are_shown() -> None:

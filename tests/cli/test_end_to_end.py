@@ -471,6 +471,7 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     ("words", "says"),
     [
         (["queue", "config", "q", "--max-backlog", "1.5"], "--max-backlog: '1.5' is not a whole number or `default`"),
+        (["queue", "config", "q", "--partitions", "many"], "--partitions: 'many' is not a whole number or `auto`"),
         (
             ["queue", "config", "q", "--max-jobs-per-second", "no"],
             "--max-jobs-per-second: 'no' is not a number or `default`",
@@ -694,6 +695,28 @@ def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: s
     assert (refused.code, "has no admin password" in refused.err) == (1, True)
     assert (without.code, "without a password, the token" in without.err) == (1, False)
     assert unasked.startswith("error: This server has no admin password, so it deletes queues only for a token ")
+
+
+def test_a_queue_that_the_token_is_not_for_is_not_called_absent(
+    pinlater: Pinlater, offline: Pinlater, queue: str, tmp_path: Path
+) -> None:
+    """The list of queues, which `queue delete` reads, leaves it out."""
+    tokens = str(tmp_path / "tokens.json")
+    for name, pattern in (("all", "*"), ("mails", "mail*")):
+        made = ("token", "create", name, "--role", "admin", "--queue", pattern, "--tokens", tokens)
+        offline.ok(*made, "--output", str(tmp_path / name))
+    address, process = start_server(tmp_path, "--tokens", tokens)
+    try:
+        pinlater.ok("queue", "create", queue, "--server", address, "--token-file", str(tmp_path / "all"))
+        delete = ("queue", "delete", "--no-password", "--server", address, "--token-file", str(tmp_path / "mails"))
+        refused = pinlater(*delete, queue)
+        absent = pinlater(*delete, "mails")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"token mails is not for queue {queue!r}" in refused.err
+    assert (absent.code, absent.out) == (0, "absent mails\n")
 
 
 def test_a_terminal_is_asked_for_no_password_for_a_queue_that_does_not_exist(pinlater: Pinlater) -> None:

@@ -24,6 +24,8 @@ sys.stdout.write(open("/proc/self/cmdline").read().replace("\\0", "\\n") + "|" +
         (["--set", "store=MySQL://u:word@db"], ["--set", "store=MySQL://u:xxxx@db"]),
         (["--set", "mysql.password=word"], ["--set", "mysql.password=xxxx"]),
         (["--set=mysql-password=wörd"], ["--set=mysql-password=xxxxx"]),
+        (["--set", " mysql.password = word"], ["--set", " mysql.password =xxxxx"]),
+        (["--mysql-password=word"], ["--mysql-password=xxxx"]),
         (["--store", "mysql://u@db/x", "--set", "mysql.user=word"], None),
         (["--store", "mysql:shards.json"], None),
         ([], None),

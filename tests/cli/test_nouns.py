@@ -67,6 +67,12 @@ def test_a_command_without_arguments_is_answered_without_any(offline: Pinlater) 
     assert offline("jobs", "list").err == "error: No such command 'jobs'. Write: pinlater job list\n"
 
 
+def test_a_wrong_noun_with_an_earlier_spelling_is_answered_in_one_step(offline: Pinlater) -> None:
+    assert written_instead(offline("jobs", "scan", "emails").err) == ["pinlater", "job", "list", "emails"]
+    assert written_instead(offline("queues", "purge", "emails").err) == ["pinlater", "job", "delete", "emails"]
+    assert written_instead(offline("servers", "run").err) == ["pinlater", "serve"]
+
+
 def test_the_answer_is_a_document_for_a_caller_that_reads_json(offline: Pinlater) -> None:
     assert '"error": "No such command \'scan\'. Write: pinlater job list --json"' in offline("scan", "--json").err
 
@@ -76,6 +82,7 @@ def test_the_answer_is_a_document_for_a_caller_that_reads_json(offline: Pinlater
     [
         ("--store", "mysql://root:sesame@db/jobs"),
         ("--set", "redis.password=sesame"),
+        ("--set", "redis.password = sesame"),
         ("--config", "two\nlines"),
     ],
 )
@@ -104,5 +111,22 @@ def test_a_worker_is_run_with_and_without_the_word(
     monkeypatch.chdir(tmp_path)
     for arguments in (("no_such:worker",), ("--concurrency", "2", "no_such:worker")):
         assert offline(*words, *arguments).err == "error: no module 'no_such' here or installed\n"
+    assert offline(*words, "--queues", "list", "no_such:worker").err == "error: no module 'no_such' here or installed\n"
+
+
+def test_an_option_before_a_command_of_workers_is_answered_as_before_any_other(offline: Pinlater) -> None:
+    """`pinlater worker` alone takes options of `worker run`."""
+    for group, arguments in (
+        ("worker", ("--watch", "list")),
+        ("worker", ("--server", "127.0.0.1:9010", "list")),
+        ("job", ("--server", "127.0.0.1:9010", "list")),
+    ):
+        told = (
+            f"error: No such option: {arguments[0]}. Write the options of a command behind it: pinlater {group} COMMAND"
+        )
+        assert offline(group, *arguments).err.startswith(told)
+
+
+def test_help_and_mistakes_of_the_noun_worker_are_its_own(offline: Pinlater) -> None:
     assert "Did you mean 'list'?" in offline("worker", "lst").err
     assert "Usage: pinlater worker" in offline("worker", "--help").out

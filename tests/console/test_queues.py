@@ -50,6 +50,18 @@ async def test_settings_are_replaced_and_changed(caller: Caller) -> None:
     assert await caller.ok("GET", f"{MAIL}/settings") == changed
 
 
+async def test_the_number_of_partitions_is_set_and_left_to_the_servers(caller: Caller) -> None:
+    """There is one shard, so no number is shown with the counts."""
+    assert (await caller.ok("PATCH", f"{MAIL}/settings", {"partitions": 1}))["settings"]["partitions"] == 1
+    for bad in (0, -1, "many"):
+        problem = await caller.refused("PATCH", f"{MAIL}/settings", {"partitions": bad})
+        assert problem["status"] == 400
+    assert (await caller.ok("PATCH", f"{MAIL}/settings", {"partitions": None}))["settings"]["partitions"] is None
+    stats = await caller.ok("GET", f"{MAIL}/stats")
+    assert (stats["partition_number"], stats["partitions"]) == (None, [])
+    assert (await caller.ok("GET", "/v1/cluster"))["partitions"] == {}
+
+
 async def test_a_queue_is_paused_and_resumed(caller: Caller) -> None:
     await caller.send("POST", f"{MAIL}/jobs", b"x")
     assert await caller.ok("POST", f"{MAIL}/pause") == {"name": "mail", "paused": True}

@@ -188,10 +188,12 @@ class Desk:
         queue: str = QUEUE,
         timeout_ms: int = TIMEOUT_MS,
         owned: bool = True,
+        through: int | None = None,
     ) -> list[DeskJob]:
         """One dequeue. `owned`: by a server that owns the queue."""
         holder = self.holder(source)
-        claimed = await self.order(ClaimOrder(queue, [ClaimCall(limit, holder)], timeout_ms, from_memory=owned))
+        call = ClaimCall(limit, holder)
+        claimed = await self.order(ClaimOrder(queue, [call], timeout_ms, from_memory=owned, through_priority=through))
         [jobs] = claimed.jobs
         return [DeskJob(job, queue, holder) for job in jobs]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from pinlater.domain.errors import QueueNotFound
@@ -51,6 +53,62 @@ async def test_higher_priorities_go_first_then_due_time_then_order_of_enqueue(de
     held = await desk.claim(10)
 
     assert [one.key for one in held] == [early, late, late_too, middle, low]
+
+
+async def test_a_claim_through_a_priority_hands_out_no_job_of_a_later_one(desk: Desk) -> None:
+    low = await desk.put(priority=3, delay_ms=-500)
+    high = await desk.put(priority=1)
+    middle = await desk.put(priority=2, delay_ms=-900)
+
+    assert [one.key for one in await desk.claim(10, through=1)] == [high]
+    assert await desk.claim(10, through=1) == []
+    assert [one.key for one in await desk.claim(10, through=2)] == [middle]
+    assert [one.key for one in await desk.claim(10, through=3)] == [low]
+
+
+@pytest.mark.parametrize("owned", [True, False])
+async def test_a_short_claim_through_a_priority_says_which_job_is_the_best_of_those_that_stay(
+    desk: Desk, owned: bool
+) -> None:
+    async def left(through: int | None) -> tuple[tuple[int, int] | None, int | None]:
+        calls = [ClaimCall(1, desk.holder()), ClaimCall(2, desk.holder())]
+        claimed = await desk.order(ClaimOrder(QUEUE, calls, TIMEOUT_MS, from_memory=owned, through_priority=through))
+        return claimed.head, claimed.next_due_ms
+
+    now_ms = desk.now
+    assert await left(1) == (None, None)
+    await desk.put(priority=1, delay_ms=9_000)
+    assert await left(1) == (None, now_ms + 9_000)
+    for _ in range(2):
+        await desk.put(priority=1)
+    await desk.put(priority=2, delay_ms=-500)
+    await desk.put(priority=3, delay_ms=-800)
+    head, next_due_ms = await left(1)
+    assert head == (2, now_ms - 500)
+    assert next_due_ms is not None
+    assert next_due_ms <= now_ms
+    assert (await left(2))[0] == (3, now_ms - 800)
+    assert await left(None) == (None, now_ms + 9_000)
+
+
+@pytest.mark.parametrize("owned", [True, False])
+async def test_claims_through_priorities_beside_new_jobs_take_each_job_once_and_in_order(
+    desk: Desk, owned: bool
+) -> None:
+    """Also while a store remembers jobs: a claim of fewer priorities leaves nothing out of what it remembers of the others."""
+    waiting: list[tuple[int, int]] = []
+    dice = Random(7)
+    for _ in range(150):
+        if dice.random() < 0.5:
+            key = await desk.put(priority=dice.randrange(1, 4), delay_ms=-dice.randrange(2))
+            waiting.append((key.priority, key.id))
+        through, limit = dice.choice([None, 1, 2, 3]), dice.choice([1, 2, 5])
+        got = [(one.key.priority, one.key.id) for one in await desk.claim(limit, owned=owned, through=through)]
+        may = [job for job in waiting if through is None or job[0] <= through]
+        assert len(got) == min(limit, len(may))
+        assert sorted(priority for priority, _ in got) == sorted(priority for priority, _ in may)[:limit]
+        waiting = [job for job in waiting if job not in got]
+        desk.clock.advance(ms=dice.choice([1, 1, 300, 1_100]))
 
 
 async def test_a_job_is_handed_out_from_the_millisecond_on_that_it_is_due(desk: Desk) -> None:

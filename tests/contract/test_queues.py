@@ -103,6 +103,21 @@ async def test_who_paused_a_queue_is_kept_until_it_goes_on(desk: Desk) -> None:
     assert (found.paused_by, found.paused_at_ms) == ("", None)
 
 
+async def test_the_newest_automatic_number_of_partitions_is_kept_and_the_settings_beside_it(desk: Desk) -> None:
+    await desk.shard.submit(ConfigureQueue(QUEUE, config=CONFIG, version="0000000000009.1"))
+    [before] = await desk.shard.submit(ListQueues())
+    for version, number, kept in (("4.1", 2, 2), ("3.1", 8, 2), ("5.1", 4, 4), ("5.1", 1, 4)):
+        given = Queue(QUEUE, life=before.life).changed(None, None, f"000000000000{version}", auto_partitions=number)
+        [answer] = await desk.shard.submit(MergeQueues([given], desk.now))
+        [queue] = await desk.shard.submit(ListQueues())
+        assert queue == answer
+        assert (queue.config, queue.auto_partitions) == (CONFIG, kept)
+    await desk.shard.submit(ConfigureQueue(QUEUE, config=CONFIG._replace(partitions=3), version="0000000000010.1"))
+    await desk.shard.submit(ConfigureQueue(QUEUE, paused=True, version="0000000000011.1"))
+    [queue] = await desk.shard.submit(ListQueues())
+    assert (queue.config.partitions, queue.auto_partitions, queue.paused) == (3, 4, True)
+
+
 async def test_settings_and_the_pause_switch_are_kept_apart(desk: Desk) -> None:
     await desk.shard.submit(ConfigureQueue(QUEUE, paused=True))
     await desk.shard.submit(ConfigureQueue(QUEUE, config=CONFIG))

@@ -13,6 +13,7 @@ from pinlater.domain.errors import ErrorCode, QueueNameInvalid, QueueNameTooLong
 from pinlater.domain.queue import (
     QUEUE_NAME_CHARS_MAX,
     Life,
+    PartitionNumber,
     Queue,
     QueueConfig,
     Versions,
@@ -64,7 +65,7 @@ _LIVES = st.builds(Life, st.integers(0, 3), st.integers(0, 3))
 _QUEUES = st.builds(
     lambda life, versions: Queue("q", QueueConfig(), False, versions).with_life(life),
     _LIVES,
-    st.builds(Versions, _VERSIONS, _VERSIONS),
+    st.builds(Versions, _VERSIONS, _VERSIONS, _VERSIONS),
 )
 
 
@@ -75,6 +76,7 @@ def test_a_change_is_later_than_what_it_replaces_whatever_the_clocks_say(first: 
     assert before > ""
     assert Versions("", before).following(second, 0) > before
     assert Versions(before, "").following(second, 0) > before
+    assert Versions("", "", before).following(second, 0) > before
 
 
 @given(st.lists(_QUEUES, min_size=1, max_size=4), st.randoms())
@@ -92,16 +94,56 @@ def test_nothing_is_set_that_was_set_before_the_newest_deletion(one: Queue, othe
     for version in newest.versions:
         assert not version or int(version) > newest.life.deleted_ms
     if newest.life.deleted_ms:
-        assert newest.changed(QueueConfig(max_backlog=9), True, f"{newest.life.deleted_ms}") == newest
+        version = f"{newest.life.deleted_ms}"
+        assert newest.changed(QueueConfig(max_backlog=9), True, version, auto_partitions=9) == newest
+
+
+def test_the_number_of_an_operator_and_that_of_the_servers_never_replace_each_other() -> None:
+    """The operator's is in force while it is set."""
+    grown = Queue("q").changed(None, None, "0000000000002.2", auto_partitions=4)
+    assert grown.partitions == PartitionNumber(4, True, 2)
+    set_by_one = grown.changed(QueueConfig(partitions=3), None, "0000000000001.1")
+    assert set_by_one.partitions == PartitionNumber(3, False, 1)
+    assert set_by_one.changed(None, None, "0000000000003.3", auto_partitions=2).partitions.number == 3
+    again = set_by_one.changed(QueueConfig(max_backlog=7), None, "0000000000004.4")
+    assert again.partitions == PartitionNumber(4, True, 2)
+    older = Queue("q").changed(None, None, "0000000000001.9", auto_partitions=8)
+    assert grown.newest(older).partitions == older.newest(grown).partitions == grown.partitions
+    deleted = grown.newest(Queue("q", life=Life(5, 2)))
+    assert (deleted.partitions, deleted.auto_changed_ms) == (PartitionNumber(1, True), 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (PartitionNumber(1, True), "1 partition (automatic)"),
+        (PartitionNumber(2, True, 1_000), "2 partitions (automatic, for 5s)"),
+        (PartitionNumber(3, False, 1_000), "3 partitions (set by an operator, settings changed 5s ago)"),
+    ],
+)
+def test_a_number_of_partitions_is_told_with_its_author(number: PartitionNumber, told: str) -> None:
+    assert number.told(6_000) == told
 
 
 def test_settings_come_back_as_they_were_stored_with_and_without_versions() -> None:
     """Also those that an older program stored, and those that a newer one added something to."""
     config = QueueConfig(max_jobs_per_second=0.1, max_backlog=0)
     lives = (Life(), Life(1_767_225_600_000), Life(2, 1), Life(0, 1))
-    rows = (Queue("q"), Queue("q", config, True), Queue("q", config, False, Versions("1", "2")))
+    rows = (
+        Queue("q"),
+        Queue("q", config, True),
+        Queue("q", config, False, Versions("1", "2")),
+        Queue("q", config, False, Versions("1", "", "2"), auto_partitions=4),
+    )
     for queue in (row._replace(life=life) for row in rows for life in lives):
         assert queue_of("q", settings_text(queue), queue.paused) == queue
-    assert queue_of("q", '{"max_backlog": 3, "colour": "red", "versions": ["1", "2", "3"]}', True) == Queue(
-        "q", QueueConfig(max_backlog=3), True, Versions("1", "2")
+    assert queue_of("q", '{"max_backlog": 3, "colour": "red", "versions": ["1", "2", "3", "4"]}', True) == Queue(
+        "q", QueueConfig(max_backlog=3), True, Versions("1", "2", "3")
     )
+
+
+def test_a_queue_that_never_grew_is_stored_as_before_there_was_an_automatic_number() -> None:
+    queue = Queue("q", QueueConfig(partitions=2), False, Versions("1", "2"))
+    assert settings_text(queue) == '{"partitions": 2, "versions": ["1", "2"]}'
+    grown = queue.changed(None, None, "3", auto_partitions=4)
+    assert settings_text(grown) == '{"partitions": 2, "versions": ["1", "2", "3"], "auto_partitions": 4}'

@@ -145,7 +145,9 @@ async def connected(tap: Tap, clock: ManualClock) -> AsyncIterator[PeerConnectio
 async def conversation() -> Sequence[str]:
     """Each kind of call and of message once."""
     clock, asked = ManualClock(), Asked()
-    told = Told(["2"], {"1": 7}, 3, "server", "host:9010", True, ServerFacts(), {"1": {4: 5}}, {"emails": 70})
+    told = Told(
+        ["2"], {"1": 7}, 3, "server", "host:9010", True, ServerFacts(), {"1": {4: 5}}, {"emails": 70}, 0.5, {"1": 0.25}
+    )
     listener = PeerListener(
         asked.carry_out,
         lambda *_: None,

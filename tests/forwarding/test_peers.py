@@ -23,6 +23,7 @@ from pinlater.server.link.messages import Part, PartAnswer, frame, part_answers_
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest, NewJob
+from tests.forwarding.test_refused_calls import OwnLane, lane_over
 from tests.forwarding.two_servers import (
     SECRET,
     Asker,
@@ -281,7 +282,7 @@ async def test_an_answer_that_can_not_be_read_fails_its_callers_and_those_after_
     asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unreadable = encoded_items([["no", "Inserted"]])
-    monkeypatch.setattr(messages, "answer", lambda number, _: PartAnswer(number, unreadable, {}))
+    monkeypatch.setattr(messages, "answer", lambda number, *_: PartAnswer(number, unreadable, {}))
     asked = [asker.insert(request(number), str(number)) for number in range(2)]
     for future in asked:
         with pytest.raises(OutcomeUnknown):
@@ -522,6 +523,31 @@ async def test_the_owner_gets_jobs_as_they_are_in_each_version(
     await asker.insert(sent)
     [(_, _, received)] = owner.asked
     assert received == [sent]
+    asker.link.abort()
+
+
+@pytest.mark.parametrize("version", range(messages.OLDEST_VERSION, messages.VERSION + 1))
+async def test_a_claim_through_a_priority_goes_past_an_owner_that_would_hand_out_all(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """Others bring the best job that is left there."""
+    monkeypatch.setattr(handshake, "VERSION", version)
+    knows = version >= messages.HEADS_SINCE_VERSION
+    owner.at_once = False
+    asker, own = Asker(), OwnLane()
+    own.go.set()
+    await asker.connect(owner)
+    lane = lane_over(asker, own, CallKind.CLAIM)
+    plain, capped = wish("a"), wish("b")._replace(through_priority=2)
+    answers = [lane.submit(plain), lane.submit(capped)]
+    await until(lambda: owner.asked)
+    assert owner.asked == [(CallKind.CLAIM, "1", [plain, capped] if knows else [plain])]
+    assert own.began == ([] if knows else [capped])
+    found = claimed(1)._replace(head=(3, 5))
+    owner.answers[0].set_result([found] * (2 if knows else 1))
+    first, second = await asyncio.gather(*answers)
+    assert first.head == ((3, 5) if knows else None)
+    assert second == (first if knows else "done 1")
     asker.link.abort()
 
 

@@ -138,11 +138,11 @@ async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_cla
 ) -> None:
     encode, calls = messages.answer, list[int]()
 
-    def broken_once(number: int, answers: Sequence[object]) -> PartAnswer:
+    def broken_once(number: int, answers: Sequence[object], version: int) -> PartAnswer:
         calls.append(number)
         if len(calls) == 1:
             raise UnicodeEncodeError("utf-8", "", 0, 1, "no such text")
-        return encode(number, answers)
+        return encode(number, answers, version)
 
     monkeypatch.setattr(messages, "answer", broken_once)
     owner.at_once = False
@@ -162,7 +162,7 @@ async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_cla
 async def test_an_answer_that_can_not_be_read_does_not_count_as_taken(
     asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "answer", lambda number, _: PartAnswer(number, NOTHING, {}))
+    monkeypatch.setattr(messages, "answer", lambda number, *_: PartAnswer(number, NOTHING, {}))
     owner.at_once = False
     asked = claim_lane(asker).submit(wish("a"))
     await answer(owner, 0, 1)

@@ -52,7 +52,8 @@ class ClaimHistory:
         self._claims: dict[int, ClaimRef] = {}
         self._expires_ms: dict[int, int] = {}
         self._changing: set[int] = set()  # jobs that the step under way changes: what claims get of these is not judged
-        self._answers: list[tuple[list[HandedOutJob], bool]] = []  # of the step: jobs, and whether there were too few
+        # Of the step: jobs; whether there were too few; through which priority; which due job was left, as the claim said.
+        self._answers: list[tuple[list[HandedOutJob], bool, int | None, tuple[int, int] | None]] = []
         self._number = 0
         self.lines = [f"claims from memory by: {self._claims_from_memory}"]
 
@@ -68,8 +69,10 @@ class ClaimHistory:
         calls: list[Callable[[Desk], Awaitable[None]]] = [self._put, self._claim, self._finish, self._maintain]
         some = dice.choices(calls, [30, 35, 25, 10], k=dice.choice([1, 1, 2]))
         await asyncio.gather(*(call(dice.choice(self._desks)) for call in some))
-        for got, lacks_jobs in self._answers:
-            self._judge_passed_over(got, lacks_jobs=lacks_jobs)
+        for got, lacks_jobs, through, head in self._answers:
+            self._judge_passed_over(got, through, lacks_jobs=lacks_jobs)
+            if lacks_jobs:
+                self._judge_head(head)
         await self._look()
 
     async def _put(self, desk: Desk) -> None:
@@ -108,19 +111,24 @@ class ClaimHistory:
         }[self._claims_from_memory]
         calls = [ClaimCall(dice.choice([1, 1, 2, 3, 10]), desk.holder()) for _ in range(dice.choice([1, 1, 2]))]
         timeout_ms = dice.choice([300, 2_000, 20_000])
-        claimed = await desk.order(ClaimOrder(QUEUE, calls, timeout_ms, from_memory=from_memory))
+        through = dice.choice([None, None, 1, 2])
+        order = ClaimOrder(QUEUE, calls, timeout_ms, from_memory=from_memory, through_priority=through)
+        claimed = await desk.order(order)
         got = [job for jobs in claimed.jobs for job in jobs]
-        self.lines.append(f"{desk.now} server {number} claims {[call.limit for call in calls]} {from_memory=}: {got}")
+        self.lines.append(
+            f"{desk.now} server {number} claims {[call.limit for call in calls]} {from_memory=} {through=}: {got}"
+        )
+        assert through is None or all(job.priority <= through for job in got)
         for call, jobs in zip(calls, claimed.jobs, strict=True):
             for job in jobs:
                 self._judge(job)
                 self._claims[job.id] = ClaimRef(self._keys[job.id], call.holder.token)
-        self._answers.append((got, len(got) < sum(call.limit for call in calls)))
+        self._answers.append((got, len(got) < sum(call.limit for call in calls), through, claimed.head))
         self._changing |= {job.id for job in got}
 
     def _judge(self, job: HandedOutJob) -> None:
         now_ms, stored = self._clock.now_ms(), self._stored.get(job.id)
-        assert job.id not in {other.id for others, _ in self._answers for other in others}, f"handed out twice: {job}"
+        assert job.id not in {other.id for others, *_ in self._answers for other in others}, f"handed out twice: {job}"
         assert job.run_after_ms <= now_ms < self._expires_ms.get(job.id, now_ms + 1), f"not due: {job}"
         if job.id in self._changing or stored is None:
             return
@@ -133,16 +141,29 @@ class ClaimHistory:
         )
         assert (job.headers or {}) == (stored.headers or {})
 
-    def _judge_passed_over(self, got: list[HandedOutJob], *, lacks_jobs: bool) -> None:
+    def _judge_passed_over(self, got: list[HandedOutJob], through: int | None, *, lacks_jobs: bool) -> None:
         """No job waits that should have been handed out before, or instead of nothing."""
-        now_ms = self._clock.now_ms()
         last = max(((job.priority, job.run_after_ms, job.id) for job in got), default=(0, 0, 0))
-        for job_id, since_ms in self._claimable_since_ms.items():
-            if job_id in self._changing or now_ms >= self._expires_ms.get(job_id, now_ms + 1):
-                continue
-            place = (self._keys[job_id].priority, self._stored[job_id].run_after_ms, job_id)
-            if now_ms - since_ms > _PASSED_OVER_MS and (lacks_jobs or place < last):
-                raise AssertionError(f"passed over for {now_ms - since_ms} ms: {self._stored[job_id]}")
+        for place in self._places_that_are_known():
+            if (lacks_jobs and (through is None or place[0] <= through)) or place < last:
+                raise AssertionError(f"passed over: {self._stored[place[2]]}")
+
+    def _judge_head(self, head: tuple[int, int] | None) -> None:
+        """No job waits that is better than the one which a claim said was left."""
+        for place in self._places_that_are_known():
+            if head is None or place[:2] < head:
+                raise AssertionError(f"not said to be left: {self._stored[place[2]]}, but {head}")
+
+    def _places_that_are_known(self) -> list[tuple[int, int, int]]:
+        """The due jobs that every server must know, and that no call of this step changes."""
+        now_ms = self._clock.now_ms()
+        return [
+            (self._keys[job_id].priority, self._stored[job_id].run_after_ms or 0, job_id)
+            for job_id, since_ms in self._claimable_since_ms.items()
+            if now_ms - since_ms > _PASSED_OVER_MS
+            and job_id not in self._changing
+            and now_ms < self._expires_ms.get(job_id, now_ms + 1)
+        ]
 
     async def _finish(self, desk: Desk) -> None:
         """The holder of a job ends its attempt, gives it back or changes it."""

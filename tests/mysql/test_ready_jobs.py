@@ -33,12 +33,14 @@ from tests.shared_shards.proxied_database import QUEUE, stats_of
 MOST = 16 * 1024 * 1024
 
 
-async def claim(desk: Desk, *limits: int, from_memory: bool = True, max_bytes: int = 2**24) -> Claimed:
+async def claim(
+    desk: Desk, *limits: int, from_memory: bool = True, max_bytes: int = 2**24, through: int | None = None
+) -> Claimed:
     calls = [
         ClaimCall(limit, Holder(f"call {place}", "source", f"{place}"), max_bytes) for place, limit in enumerate(limits)
     ]
     [claimed] = await desk.shard.submit(
-        ClaimJobs([ClaimOrder(QUEUE, calls, 60_000, from_memory=from_memory)], desk.now)
+        ClaimJobs([ClaimOrder(QUEUE, calls, 60_000, from_memory=from_memory, through_priority=through)], desk.now)
     )
     assert not isinstance(claimed, PinLaterError)
     return claimed
@@ -66,6 +68,29 @@ async def test_jobs_that_this_server_stored_take_one_round_trip_and_an_empty_que
     took = round_trips(desk)
     assert bodies(await claim(desk, 1, 5)) == [b"1", b"2", b"3"]
     assert took() == 1
+    await desk.assert_counters_exact()
+    await database.assert_consistent()
+
+
+async def test_claims_through_a_priority_go_by_memory_and_leave_there_what_they_do_not_take(
+    database: ProxiedMysql,
+) -> None:
+    """Those that find too few jobs with a search, too: the search reads on."""
+    desk, there = await database.desk(direct=True), await database.desk(direct=True)
+    for priority in (1, 2, 3, 3):
+        await there.put(b"%d" % priority, priority=priority)
+    assert bodies(await claim(desk, 5, through=1)) == [b"1"]
+    took = round_trips(desk)
+    found = await claim(desk, 5, through=1)
+    assert (bodies(found), found.head) == ([], (2, desk.now))
+    assert took() == 0
+    await desk.put(b"new", priority=1)
+    took = round_trips(desk)
+    assert bodies(await claim(desk, 5, through=2)) == [b"new", b"2"]
+    assert bodies(await claim(desk, 1, through=3)) == [b"3"]
+    found = await claim(desk, 5)
+    assert (bodies(found), found.head) == ([b"3"], None)
+    assert took() == 3
     await desk.assert_counters_exact()
     await database.assert_consistent()
 

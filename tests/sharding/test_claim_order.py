@@ -17,6 +17,7 @@ from pinlater.server.sharding.heads import SEEN_S_MAX
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.sharding.strays import COUNTED_S_MAX
 from pinlater.server.storage.sqlite.memory import MemoryShard
+from pinlater.server.storage.values import Claimed
 
 NAMES = ("own", "2", "3")
 
@@ -51,7 +52,12 @@ def claimed(shards: Shards, name: str, *, priority: int = 1, due_for_ms: int = 0
     """A claim there gave a job such as this."""
     now_ms = shards.clock.now_ms()
     job = HandedOutJob(1, priority, b"", 1, 1, 1, None, now_ms, now_ms - due_for_ms, now_ms)
-    shards.heads.claimed("q", name, [job])
+    shards.heads.claimed("q", name, 1, Claimed([[job]]), shards.clock.monotonic())
+
+
+def empty(shards: Shards, name: str) -> None:
+    """A claim there found no job."""
+    shards.heads.claimed("q", name, 1, Claimed([[]]), shards.clock.monotonic())
 
 
 async def count(shards: Shards, **queues: set[str]) -> None:
@@ -110,17 +116,17 @@ async def test_older_and_more_urgent_jobs_of_other_shards_go_first(
     """None: the last claim there found no job. Heads that became due at about the same time are equally good."""
     shards.clock.advance(ms=500 - shards.clock.now_ms() % 512)  # type: ignore[attr-defined]
     if own is None:
-        shards.heads.claimed("q", "own", [])
+        empty(shards, "own")
     else:
         claimed(shards, "own", **own)
     claimed(shards, "2", **other)
-    shards.heads.claimed("q", "3", [])
+    empty(shards, "3")
     assert await begins(shards) == {first: 200}
 
 
 async def test_a_shard_whose_head_is_not_known_any_more_is_asked_first(shards: Shards) -> None:
     claimed(shards, "own")
-    shards.heads.claimed("q", "2", [])
+    empty(shards, "2")
     claimed(shards, "3", priority=5)
     assert asked(shards) == ["own", "3", "2"]
     await asyncio.sleep(0)
@@ -128,14 +134,14 @@ async def test_a_shard_whose_head_is_not_known_any_more_is_asked_first(shards: S
     assert asked(shards) == ["2", "own", "3"]
     await asyncio.sleep(0)
     shards.clock.advance(ms=int(SEEN_S_MAX * 1000))  # type: ignore[attr-defined]
-    shards.heads.claimed("q", "own", [])
+    empty(shards, "own")
     assert asked(shards)[2] == "own"
 
 
 async def test_a_dequeue_does_not_ask_an_unreachable_shard_even_if_its_jobs_are_older(shards: Shards) -> None:
     claimed(shards, "own")
     claimed(shards, "2", due_for_ms=60_000)
-    shards.heads.claimed("q", "3", [])
+    empty(shards, "3")
     lost = shards.get("2")
     assert lost is not None
     lost.put_out_of_use("gone")
@@ -187,7 +193,8 @@ async def test_a_claim_that_finds_none_ends_what_was_heard_and_not_what_was_coun
     for name in (second, third):
         lanes = shards.get(name)
         assert lanes is not None
-        shards.note_claim("q", lanes, [], waiting=False)
+        shards.clock.advance(ms=1)  # type: ignore[attr-defined]
+        shards.note_claim("q", lanes, [], shards.clock.monotonic(), waiting=False)
     assert set(asked(shards)) == {first, second}
 
 
@@ -198,6 +205,19 @@ async def test_a_shard_that_comes_back_into_the_map_may_have_jobs_of_every_queue
     shards.take_over_map(lanes[:2])
     shards.take_over_map(lanes)
     assert "3" in asked(shards)
+
+
+async def test_a_count_that_began_before_a_shard_ceased_to_take_enqueues_does_not_count(shards: Shards) -> None:
+    """It was a partition then, and may have got jobs meanwhile that nothing told of as strays."""
+    shards.partitions.number_of = lambda _: 1
+    former = shards.partitions.order("q")[0]
+    began_s = shards.clock.monotonic()
+    shards.clock.advance(ms=1)  # type: ignore[attr-defined]
+    shards.change_enqueues(former, takes=False)
+    shards.strays.counted(former.name, set(), began_s)
+    assert former.name in asked(shards)
+    await count(shards)
+    assert former.name not in asked(shards)
 
 
 async def test_a_queue_whose_partition_is_unreachable_is_asked_for_on_one_shard_at_least(shards: Shards) -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pinlater.domain.errors import ShardConnectionFailed, StoreFull
+from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed, StoreFull
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.sharding.heads import SEEN_S_MAX
 from pinlater.server.sharding.strays import COUNTED_S_MAX
@@ -159,6 +159,26 @@ async def test_a_stray_that_is_stored_while_a_claim_looks_there_is_found_by_the_
     assert [job.descriptor for job in (await server.dequeue()).jobs] == storing.result().descriptors
 
 
+@on_shards(partitions=1)
+async def test_a_stray_that_this_server_is_told_of_while_a_claim_looks_there_is_found_by_the_next(
+    server: ShardedServer,
+) -> None:
+    second = order(server)[1]
+    await server.count()
+    other = await another_server(server)
+    server.core.dispatcher.wakeups.wake_from_peer("q", 1, True)
+    fault = server.store(second).hangs(ClaimJobs, done_first=True)
+    looking = asyncio.ensure_future(server.dequeue())
+    await server.turns()
+    stray = await other.place(second)
+    server.core.dispatcher.wakeups.wake_from_peer("q", 1, True)
+    fault.release()
+    await server.turns()
+    assert looking.result().jobs == []
+    assert [job.descriptor for job in (await server.dequeue()).jobs] == [stray]
+    await other.close()
+
+
 # --- where they are looked for ---------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +270,21 @@ async def test_no_job_is_lost_when_the_number_of_partitions_is_raised_and_lowere
     assert sorted(found) == sorted(stored)
 
 
+@on_shards(partitions=2)
+async def test_jobs_on_a_former_partition_are_handed_out_at_once_though_it_had_none_when_it_was_counted(
+    server: ShardedServer,
+) -> None:
+    other = await another_server(server)
+    await server.count()
+    second = order(server)[1]
+    jobs = {await server.place(second), await server.place(second)}
+    for each in (server, other):
+        await each.service.queues.configure_queue("q", QueueConfig(partitions=1))
+    found = {job.descriptor for each in (server, other) for job in (await each.dequeue(1)).jobs}
+    assert found == jobs
+    await other.close()
+
+
 @on_shards(partitions=1)
 async def test_jobs_of_a_queue_whose_shard_drains_are_handed_out_there_and_new_ones_on_the_next(
     server: ShardedServer,
@@ -272,6 +307,19 @@ async def test_jobs_of_a_queue_whose_shard_drains_are_handed_out_there_and_new_o
     assert asked(server) == {second}
 
 
+@on_shards(partitions=3)
+async def test_other_settings_are_changed_while_fewer_shards_take_enqueues_than_the_queue_is_to_have(
+    server: ShardedServer,
+) -> None:
+    await server.replace(*[server.desired(name, takes_enqueues=name != "2") for name in NAMES])
+    queues = server.service.queues
+    changed = QueueConfig(claim_timeout_ms=7_000, partitions=3)
+    await queues.configure_queue("q", changed)
+    assert (await queues.queue_config("q")).config == changed
+    with pytest.raises(InvalidArgument, match="at most 2, the number of shards that take enqueues, not 4"):
+        await queues.configure_queue("q", QueueConfig(partitions=4))
+
+
 @on_shards(partitions=1, shards=("1", "2"))
 async def test_a_new_shard_that_becomes_the_partition_leaves_the_old_jobs_where_they_are(server: ShardedServer) -> None:
     former = order(server)[0]
@@ -282,6 +330,24 @@ async def test_a_new_shard_that_becomes_the_partition_leaves_the_old_jobs_where_
     new = (await server.enqueue(b"y")).descriptors
     assert [shard_of(each) for each in (*old, *new)] == [former, "3"]
     assert sorted(job.descriptor for job in (await server.dequeue()).jobs) == sorted([*old, *new])
+
+
+@pytest.mark.parametrize("change", ["a shard is added", "a shard drains"])
+def test_jobs_on_a_former_partition_are_handed_out_at_once_though_it_had_none_before_the_map_changed(
+    change: str,
+) -> None:
+    """The last count of the former partition is older than the jobs."""
+
+    async def scenario(server: ShardedServer) -> None:
+        await server.count()
+        former = order(server)[0]
+        old = (await server.enqueue(b"x")).descriptors
+        added = change == "a shard is added"
+        await server.replace(*[server.desired(name, takes_enqueues=added or name != former) for name in NAMES])
+        assert order(server)[0] != former
+        assert [job.descriptor for job in (await server.dequeue()).jobs] == old
+
+    run_on_shards(scenario, partitions=1, shards=("1", "2") if change == "a shard is added" else NAMES)
 
 
 @on_shards(partitions=3)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, RequestTooOld
 from pinlater.domain.queue import Life, Queue, QueueConfig
 from pinlater.server.storage.commands import ConfigureQueue, DeleteQueues, ListQueues, MergeQueues, create_queues
 from tests.sharding.faulty import CallFault, FaultyShard, Kind
@@ -101,6 +101,23 @@ async def test_old_settings_that_a_server_has_in_hand_do_not_reach_a_queue_that_
     for _ in range(3):
         await server.service.queue_cache.refresh()
     assert [row.paused for row in await rows(server)] == [False] * 3
+    await close(other)
+
+
+@on_shards(shards=NAMES)
+async def test_a_task_brings_back_no_deleted_queue_at_a_server_that_lacks_a_shard_and_has_not_heard_of_the_deletion(
+    server: ShardedServer,
+) -> None:
+    """A program that asks for the queue at that moment gets it, since a shard that is away might have deleted it before."""
+    other = await another_server(server)
+    other.lanes("3").put_out_of_use("test")
+    await server.service.queues.delete_queue("q", PASSWORD)
+    server.clock.advance(ms=10)
+    with pytest.raises(QueueNotFound, match="deleted within the last day"):
+        await other.service.queues.create_queue("q", for_task=True)
+    assert await rows(server) == []
+    await other.service.queues.create_queue("q")
+    assert len(await rows(server)) == 2
     await close(other)
 
 

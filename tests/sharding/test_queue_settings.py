@@ -172,7 +172,7 @@ def test_of_two_changes_at_once_all_shards_keep_the_same(seed: int) -> None:
         await asyncio.gather(*changes)
         settings = {await kept(server, name) for name in NAMES}
         assert len(settings) == 1, settings
-        assert all(settings.pop().versions)
+        assert all(settings.pop().versions[:2])
         await other.close()
 
     run_on_shards(scenario, shards=NAMES)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar, cast
 
 from pinlater.client import Ack, QueueConfig
+from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState
 from pinlater.server.config.settings import Settings
 from pinlater.server.maintenance.settings import MaintenanceSettings
@@ -42,6 +44,8 @@ _SETTLE_S = 1.5
 _CHANGES = 6
 # A waiting dequeue learns of a job at any server within about a second, wake or no wake.
 _WAKE_S_MAX = 2.5
+# How often servers look at the queues if no other server tells of a change: the last one of a call that was given up may come late.
+_TOLD_LOOK_S = 30.0
 
 
 class SimulationPlan(NamedTuple):
@@ -57,6 +61,7 @@ class SimulationPlan(NamedTuple):
     owned: bool  # whether the load begins only once the servers own all slices and forward to each other
     split: bool  # whether two servers do not reach each other for a while
     wide: bool  # whether the queue begins with as many partitions as there are shards
+    grown: bool  # whether servers change the automatic number of partitions meanwhile
     load: Workload
     settings: Settings
     lease_s: float
@@ -92,6 +97,7 @@ class Scale(NamedTuple):
     owned: float = 0.8  # share of the runs that begin with all slices owned
     split: float = 0.3  # share of the runs in which two servers do not reach each other for a while
     wide: float = 0.5  # share of the runs whose queue begins with several partitions
+    grown: float = 0.5  # share of the runs in which servers change the automatic number
     client_timeout_ms: Sequence[int] = (500, 2_000, 10_000)
     call_timeout_ms: Sequence[int] = (500, 5_000)
     work_timeout_ms: Sequence[int] = (1_000, 10_000)
@@ -196,6 +202,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
         more.random() < scale.owned,
         more.random() < scale.split,
         more.random() < scale.wide,
+        more.random() < scale.grown,
         load,
         settings,
         scale.lease_s,
@@ -304,6 +311,8 @@ class SimulationRun:
             producing.append(self._admin.start(self._admin.recreate(3, plan.busy_s / 4)))
         if plan.operated:
             producing.append(self._operator.start(self._operator.operate(QUEUE, _CHANGES, plan.busy_s / _CHANGES)))
+        if plan.grown and plan.stores > 1:
+            self._grow(Random(f"{plan.seed} growth"))
         await self._let_things_go_wrong()
         await self._until(lambda: all(_ended(task) for task in producing), 150.0)
         settled = await self._settle() if plan.operated else None
@@ -318,6 +327,8 @@ class SimulationRun:
             if settled is not None:
                 self._hold(settled)
                 await self._pause()
+            if not await self._until(self._numbers_agree, _TOLD_LOOK_S + 4 * self._learning_s):
+                self.broken.append("DIVIDED shards have different automatic numbers of partitions")
 
     async def _settle(self) -> QueueConfig:
         """No pause and no limit holds any more, and every server has had the time to learn of it.
@@ -341,6 +352,23 @@ class SimulationRun:
         for process in self._workers:
             process.finish()
         await self._until(lambda: all(_ended(task) for task in working), 30.0)
+
+    def _grow(self, dice: Random) -> None:
+        """Servers change the automatic number of partitions at random moments, as if they had decided so."""
+
+        async def change(server: SimulatedServer, number: int) -> None:
+            if server.app is not None and server.ready:
+                self.trace.note(f"{server.name} gives the queue {number} partitions")
+                with contextlib.suppress(PinLaterError):
+                    await server.app.core.service.queues.set_auto_partitions(QUEUE, number)
+
+        def begin() -> None:
+            server, number = dice.choice(self.cluster.servers), dice.randint(1, self.plan.stores)
+            if server.loop is not None and server.loop.state is ProcessState.RUNNING:
+                server.loop.create_task(change(server, number))
+
+        for _ in range(_CHANGES):
+            self._driver.call_later(dice.uniform(0.0, self.plan.busy_s), begin)
 
     async def _let_things_go_wrong(self) -> None:
         """Faults begin and end; then all is well again, and every server is back."""
@@ -430,6 +458,18 @@ class SimulationRun:
             [queue] = [each for each in at_once(store.data.submit(ListQueues())) if each.name == QUEUE]
             if queue.paused or queue.config != settled:
                 self.broken.append(f"UNSETTLED shard {store.name} has {queue}, and {settled} was answered")
+
+    def _numbers_agree(self) -> bool:
+        """Whether all shards and all servers have the same automatic number, of the same version."""
+        rows = [
+            each
+            for store in self.cluster.stores
+            for each in at_once(store.data.submit(ListQueues()))
+            if each.name == QUEUE
+        ]
+        known = [server.app.core.service.queue_cache.queues.get(QUEUE) for server in self.cluster.servers if server.app]
+        numbers = {queue and (queue.auto_partitions, queue.versions.auto_partitions) for queue in (*rows, *known)}
+        return len(numbers) == 1
 
     async def _pause(self) -> None:
         """While a queue is paused, and every server has had the time to learn of it, no job is handed out; then it is."""

@@ -250,7 +250,7 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
 
 
 def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Queue, "changed", lambda self, *_: self)
+    monkeypatch.setattr(Queue, "changed", lambda self, *_, **__: self)
     assert caught() >= {"UNSETTLED", "UNPAUSED"}
 
 

@@ -160,10 +160,11 @@ class ShardMachine(RuleBasedStateMachine):
         queue=drawn.queues,
         limits=st.lists(drawn.limits, min_size=1, max_size=3),
         source=st.sampled_from(["w", ""]),
+        through=st.sampled_from([None, 1, 2, 3]),
     )
-    def claim(self, queue: str, limits: list[int], source: str) -> None:
+    def claim(self, queue: str, limits: list[int], source: str, through: int | None = None) -> None:
         calls = [ClaimCall(limit, self.holder(source), MAX_BYTES) for limit in limits]
-        order = ClaimOrder(queue, calls, TIMEOUT_MS, from_memory=True)
+        order = ClaimOrder(queue, calls, TIMEOUT_MS, from_memory=True, through_priority=through)
         [claimed] = self.pair.both(lambda shard: shard.submit(ClaimJobs([order], self.now)))
         if hasattr(claimed, "jobs"):
             for call, jobs in zip(calls, claimed.jobs, strict=True):

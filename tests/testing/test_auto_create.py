@@ -172,7 +172,7 @@ async def test_a_server_with_as_many_queues_as_may_be_says_so() -> None:
             at.service.client.ensure_queue("mails")
         at.service.clock.advance(seconds=1)
         with pytest.raises(
-            QueueNotFound, match=r"; it can't be created: Queue mails was not made: .*setting max_queues"
+            QueueNotFound, match=r"; it can't be created: Queue mails was not made: .*setting jobs.max_queues"
         ):
             await at.send.enqueue_async()
 
@@ -186,6 +186,18 @@ async def test_a_failed_creation_leaves_all_jobs_in_the_rest() -> None:
         assert (len(part.placed), part.may_be_stored) == (0, 0)
         at.service.client.create_queue("mails")
         assert len(await at.send.enqueue_many_async(part.rest)) == 3
+
+
+async def test_each_of_several_enqueues_to_a_queue_that_can_not_be_created_has_its_own_rest() -> None:
+    """A refusal counts for a minute, and its error was one object for all enqueues in it."""
+    with office(JobSettings(auto_create=False)) as at:
+        errors = []
+        for number in (3, 5):
+            with pytest.raises(QueueNotFound) as error:
+                await at.send.enqueue_many_async([at.send.job() for _ in range(number)])
+            errors.append(error.value)
+        parts = [partly_enqueued(error) for error in errors]
+        assert [part and len([*part.rest]) for part in parts] == [3, 5]
 
 
 def test_many_threads_that_enqueue_first_create_the_queue_together() -> None:

@@ -78,6 +78,14 @@ async def test_other_values_are_results_of_a_success(pinlater_service: InProcess
         assert ended == [(Kind.SUCCEEDED, 0)]
 
 
+async def test_one_value_that_all_jobs_return_keeps_nothing_of_them(pinlater_service: InProcessService) -> None:
+    """Each raise of an exception adds its frames to it: a constant would keep the body of every job."""
+    gone = Reject("gone")
+    for ended, _ in await ends_of(pinlater_service, gone):
+        assert ended == [(Kind.GIVEN_UP, 0)]
+    assert gone.__traceback__ is None
+
+
 async def test_a_task_in_a_process_returns_a_snooze_too(pinlater_service: InProcessService) -> None:
     with pinlater_service.serving(process_tasks.worker):
         await process_tasks.put_off.enqueue_async(30)

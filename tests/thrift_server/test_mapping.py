@@ -318,6 +318,7 @@ ANSWERED: dict[str, Any] = {
             "max_jobs_per_second": 2.5,
             "partitions": None,
             "strays": None,
+            "partition_number": None,
         }
     ],
     "changePriority": [
@@ -442,6 +443,7 @@ ANSWERED: dict[str, Any] = {
             "last_dequeue_at_ms": 7,
             "server_started_at_ms": 8,
             "servers": 10,
+            "partition_number": None,
         },
         "jobs_ahead": {"jobs": 2**40, "at_least": True, "incomplete": True},
     },
@@ -582,6 +584,7 @@ ANSWERED: dict[str, Any] = {
         "front_processes": [
             {"number": 1, "calls_taken": 2**46, "calls_under_way": 3, "waiting_calls": 2, "untaken_bytes": 2**47}
         ],
+        "partitions": None,
     },
     "getQueueOwners": {
         "servers": [{"id": "1-2-3", "address": "a:9010"}, {"id": "2-2-3", "address": None}],

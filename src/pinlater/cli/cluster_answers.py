@@ -9,6 +9,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess, ServerFacts, ShardMemory
+from pinlater.domain.queue import PartitionNumber
 from pinlater.domain.servers import addresses_by_name
 from pinlater.domain.slices import slice_of
 
@@ -108,6 +109,15 @@ def owners_of_queue(queue: str, answers: Sequence[ServerAnswer]) -> dict[str, st
     return {shard.name: shard.owners[slice_of(queue)] for shard in shards_of(answers)}
 
 
+def partitions_of(answers: Sequence[ServerAnswer]) -> dict[str, PartitionNumber]:
+    """The queues with several partitions, by name; of two answers, the number that was chosen last."""
+    found: dict[str, PartitionNumber] = {}
+    for status in _distinct(answers):
+        for queue, number in status.partitions.items():
+            found[queue] = max(number, found.get(queue, number), key=lambda each: each.since_ms or 0)
+    return dict(sorted(found.items()))
+
+
 def problems(answers: Sequence[ServerAnswer]) -> Iterator[str]:
     """A sentence for each contradiction, and for each server that does not answer or that another one can't send calls to."""
     for answer in answers:
@@ -157,6 +167,7 @@ def as_json(answers: Sequence[ServerAnswer], queue: str | None) -> dict[str, Any
         "problems": found,
         "servers": _plain(servers_of(answers)),
         "shards": _plain(shards_of(answers)),
+        "partitions": _plain(partitions_of(answers)),
         "queue": None
         if queue is None
         else {"queue": queue, "slice": slice_of(queue), "owners": owners_of_queue(queue, answers)},

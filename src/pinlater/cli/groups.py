@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -23,6 +24,8 @@ from pinlater.cli.hide_passwords import holds_password
 from pinlater.cli.queue_argument import accept_queue_option
 from pinlater.cli.tree import COMMANDS, INSTEAD, Group, Leaf
 from pinlater.cli.usage_errors import name_in_errors
+
+_MODULE_AND_NAME = re.compile(r":[^\W\d]")  # not HOST:PORT
 
 
 class Commands(typer.core.TyperGroup):
@@ -43,7 +46,7 @@ class Commands(typer.core.TyperGroup):
         return _group(words, found) if isinstance(found, Group) else _load(words, found)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        if self.default and args and args[0] not in ctx.help_option_names and not self._answers(args[0]):
+        if self.default and args and args[0] not in ctx.help_option_names and not self._is_answered(args):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -56,9 +59,13 @@ class Commands(typer.core.TyperGroup):
                 ctx.fail(f"No such command {name!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
-    def _answers(self, name: str) -> bool:
-        """Whether the word is a command of the group, or a spelling of one rather than an argument of the default command."""
-        return name in self.below or self._words_of(name) in INSTEAD or (":" not in name and bool(self._near(name)))
+    def _is_answered(self, args: Sequence[str]) -> bool:
+        """Whether these arguments are of the group, and not of its default command: the first is a command or a spelling of one, or an
+        option in front of one."""
+        first, *more = args
+        if first.startswith("-"):
+            return any(arg in self.below for arg in more) and not any(map(_MODULE_AND_NAME.search, more))
+        return first in self.below or self._words_of(first) in INSTEAD or (":" not in first and bool(self._near(first)))
 
     def _near(self, name: str) -> list[str]:
         return get_close_matches(name, self.below, n=1)
@@ -75,6 +82,8 @@ class Root(Commands):
 
 def _say_instead(words: str, instead: str, arguments: Sequence[str]) -> NoReturn:
     """Ends with the command to write, with these arguments unless one may be a password or can't be shown in one line."""
+    while arguments and (further := INSTEAD.get(f"{instead} {arguments[0]}")) is not None:
+        instead, arguments = further, arguments[1:]
     shown = [shlex.join(arguments)] if arguments else []
     if words == "hash-password" or holds_password(arguments) or not all(map(str.isprintable, arguments)):
         shown = ["..."] * bool(arguments)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 _SECRETS = (
     re.compile(rb"(?<![^\0=])(?:mysql|rediss?)://[^\0@:/]*:(?P<secret>[^\0]*)@", re.IGNORECASE),
-    re.compile(rb"(?<=[\0=])(?:(?:mysql|redis)[._-](?:sentinel[._-])?password)=(?P<secret>[^\0]+)"),
+    re.compile(rb"(?<=[\0=])\s*(?:--)?(?:(?:mysql|redis)[._-](?:sentinel[._-])?password)\s*=(?P<secret>[^\0]+)"),
 )
 # In /proc/self/stat, counted behind the name, which is in brackets: where the arguments begin and end.
 _ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46

@@ -191,6 +191,7 @@ def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
             queue.last_dequeue_at_ms,
             queue.server_started_at_ms,
             queue.servers,
+            partition_number=_partition_number(queue.partition_number),
         ),
         None if ahead is None else values.JobsAhead(ahead.jobs, ahead.at_least, ahead.incomplete),
     )
@@ -345,8 +346,13 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
         values.FrontProcess(each.number, each.calls_taken, each.calls_under_way, each.waiting_calls, each.untaken_bytes)
         for each in status.front_processes or ()
     )
+    partitions = {
+        queue: values.PartitionNumber(each.number, each.automatic, each.since_ms)
+        for queue, each in (status.partitions or {}).items()
+    }
+    incomplete = bool(status.incomplete)
     return values.ClusterStatus(
-        status.address, servers, shards, forwarded, status.moves, status.answers_lost, bool(status.incomplete), fronts
+        status.address, servers, shards, forwarded, status.moves, status.answers_lost, incomplete, fronts, partitions
     )
 
 
@@ -471,7 +477,12 @@ def queue_stats(stats: types.QueueStats) -> values.QueueStats:
         stats.max_jobs_per_second,
         tuple(stats.partitions or ()),
         stats.strays or {},
+        _partition_number(stats.partition_number),
     )
+
+
+def _partition_number(found: types.PartitionNumber | None) -> values.PartitionNumber | None:
+    return None if found is None else values.PartitionNumber(found.number, found.automatic, found.since_ms)
 
 
 def _counts(counts: types.QueueCounts) -> values.PriorityCounts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.domain.queue import PartitionNumber
 from pinlater.domain.servers import ServerFacts
 
 
@@ -178,7 +179,8 @@ class ClusterStatus(NamedTuple):
     """What the server that answers, `address`, knows of the servers of its shards. A server that shares no shards owns everything.
 
     `moves`: how often a slice got another owner, as this server has seen since its start. `answers_lost`: requests that it sent to
-    other servers, and whose answer did not come. `incomplete`: there are more servers or shards than an answer holds.
+    other servers, and whose answer did not come. `incomplete`: there are more servers or shards than an answer holds. `partitions`: the
+    queues with several, of more than 200 those with the most.
     """
 
     address: str
@@ -189,6 +191,7 @@ class ClusterStatus(NamedTuple):
     answers_lost: int = 0
     incomplete: bool = False
     front_processes: Sequence[FrontProcess] = ()
+    partitions: Mapping[str, PartitionNumber] = {}
 
     @property
     def members(self) -> int:

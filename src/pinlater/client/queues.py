@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.domain.queue import PriorityCounts, QueueConfig, Rates
+from pinlater.domain.queue import PartitionNumber, PriorityCounts, QueueConfig, Rates
 
 
 class QueueStats(NamedTuple):
@@ -13,7 +13,8 @@ class QueueStats(NamedTuple):
 
     `waiting_dequeues`: at all servers of the shards that the one which answers hears. `incomplete`: a shard was unreachable, and its jobs
     are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any. `partitions`: the shards on which the queue is stored;
-    empty where there is one shard only. `strays`: unfinished jobs on other shards in reach, by shard.
+    empty where there is one shard only. `strays`: unfinished jobs on other shards in reach, by shard. `partition_number`: how many
+    partitions the queue is to have, and who chose that; None where there is one shard only, or if the server does not say it.
     """
 
     queue: str
@@ -26,6 +27,7 @@ class QueueStats(NamedTuple):
     max_jobs_per_second: float | None = None
     partitions: Sequence[str] = ()
     strays: Mapping[str, int] = {}
+    partition_number: PartitionNumber | None = None
 
     def total(self, field: str) -> int:
         """The sum of a count over all priorities, by its name in `PriorityCounts`."""

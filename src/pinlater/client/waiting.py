@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pinlater.client.jobs import JobInfo
 from pinlater.domain.job import QUARANTINED, TIMED_OUT, JobState, source_of_claim
+from pinlater.domain.queue import PartitionNumber
 from pinlater.domain.transitions import STATUS_CANCELLED, given_up
 from pinlater.domain.wording import counted, moment, span
 
@@ -57,7 +58,8 @@ class QueueFacts(NamedTuple):
     `max_jobs_per_second`: the limit of all servers together; `next_slot_ms`: how long until this server may hand out a job, None if it
     may now, or if only a change of settings helps. `claimed_per_second`: in the last minute, of all servers together. `running`: jobs in
     progress. `waiting_dequeues`, `last_dequeue_at_ms`: at this server; None if none came since its start. `servers`: that share the shards;
-    `servers_asked`: whose requests are counted.
+    `servers_asked`: whose requests are counted. `partition_number`: how many partitions the queue is to have, and who chose that; None
+    where there is one shard only.
     """
 
     paused: bool = False
@@ -72,6 +74,7 @@ class QueueFacts(NamedTuple):
     server_started_at_ms: int = 0
     servers: int = 1
     servers_asked: int = 1
+    partition_number: PartitionNumber | None = None
 
     def joined(self, others: Sequence[QueueFacts]) -> QueueFacts:
         """With the requests of workers that other servers know of."""

@@ -169,7 +169,8 @@ class TooManyQueues(CallerError):
     @classmethod
     def of(cls, name: str, limit: int) -> Self:
         return cls(
-            f"Queue {name} was not made: there are {limit} queues, as many as may be (setting max_queues); delete some that are not used"
+            f"Queue {name} was not made: there are {limit} queues, as many as may be (setting jobs.max_queues); "
+            "delete some that are not used"
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
+from pinlater.domain.wording import counted, span
 
 QUEUE_NAME_CHARS_MAX = 64
 QUEUE_NAME_RULE = f"a queue's name is 1 to {QUEUE_NAME_CHARS_MAX} ASCII letters, digits and underscores"
@@ -48,14 +49,15 @@ _NOTHING_SET = QueueConfig()
 
 
 class Versions(NamedTuple):
-    """Which change a queue's settings and its pause switch come from. Later ones are greater as texts; '' is before all: never changed,
-    or by a server that kept no versions."""
+    """Which change a queue's settings, its pause switch and its automatic number of partitions come from. Later ones are greater as
+    texts; '' is before all: never changed, or by a server that kept no versions."""
 
     config: str = ""
     paused: str = ""
+    auto_partitions: str = ""
 
     def following(self, now_ms: int, random_bits: int) -> str:
-        """The version of a change that is made now, later than both. Two servers' changes never have the same."""
+        """The version of a change that is made now, later than all of them. Two servers' changes never have the same."""
         return f"{max(now_ms, _ms(max(self)) + 1):013d}.{random_bits:016x}"
 
 
@@ -86,8 +88,33 @@ class Life(NamedTuple):
 LIFE_UNKNOWN = Life()
 
 
+class PartitionNumber(NamedTuple):
+    """How many partitions a queue is to have.
+
+    `automatic`: the servers chose the number, and no operator.
+    `since_ms`: when they chose it, or when an operator last changed the settings; None if that is not known, or never was.
+    """
+
+    number: int
+    automatic: bool
+    since_ms: int | None = None
+
+    def told(self, now_ms: int) -> str:
+        """Returns `2 partitions (automatic, for 5m)`, for example. An operator may have changed another setting since."""
+        by = "automatic" if self.automatic else "set by an operator"
+        if self.automatic and self.since_ms is not None:
+            by += f", for {span(now_ms - self.since_ms)}"
+        elif self.since_ms is not None:
+            by += f", settings changed {span(now_ms - self.since_ms)} ago"
+        return f"{counted(self.number, 'partition')} ({by})"
+
+
 class Queue(NamedTuple):
-    """A queue as the store knows it. `paused_by`: the source of the caller that paused it; '' if it is not known, or not paused."""
+    """A queue as the store knows it.
+
+    `paused_by`: the source of the caller that paused it; '' if it is not known, or not paused.
+    `auto_partitions`: how many partitions it is to have, as the servers have chosen; in force while its settings say no number.
+    """
 
     name: str
     config: QueueConfig = QueueConfig()
@@ -95,6 +122,15 @@ class Queue(NamedTuple):
     versions: Versions = Versions()
     life: Life = Life()
     paused_by: str = ""
+    auto_partitions: int = 1
+
+    @property
+    def partitions(self) -> PartitionNumber:
+        """The number in force."""
+        number, versions = self.config.partitions, self.versions
+        if number is None:
+            return PartitionNumber(self.auto_partitions, True, self.auto_changed_ms or None)
+        return PartitionNumber(number, False, _ms(versions.config) or None)
 
     @property
     def paused_at_ms(self) -> int | None:
@@ -102,14 +138,27 @@ class Queue(NamedTuple):
         return (_ms(self.versions.paused) or None) if self.paused else None
 
     @property
+    def auto_changed_ms(self) -> int:
+        """When the automatic number of partitions was changed last; 0 for never."""
+        return _ms(self.versions.auto_partitions)
+
+    @property
     def newest_ms(self) -> int:
         """The newest time that the queue carries."""
         return max(*self.life, _ms(max(self.versions)))
 
-    def changed(self, config: QueueConfig | None, paused: bool | None, version: str, by: str = "") -> Queue:
-        """With other settings and/or the pause switch (None leaves as is). What has a later version, or the same, stays as it is, and a
-        change from before the last deletion does nothing; '' is a change by a server that keeps no versions, and always counts.
-        `by`: who pauses the queue."""
+    def changed(
+        self,
+        config: QueueConfig | None,
+        paused: bool | None,
+        version: str,
+        by: str = "",
+        *,
+        auto_partitions: int | None = None,
+    ) -> Queue:
+        """With other settings, the pause switch and/or the automatic number of partitions (None leaves as is). What has a later version,
+        or the same, stays as it is, and a change from before the last deletion does nothing; '' is a change by a server that keeps no
+        versions, and always counts. `by`: who pauses the queue."""
         if version and self.life.deleted_ms and _ms(version) <= self.life.deleted_ms:
             return self
         queue = self
@@ -118,11 +167,14 @@ class Queue(NamedTuple):
         if paused is not None and (not version or version > queue.versions.paused):
             versions = queue.versions._replace(paused=version)
             queue = queue._replace(paused=paused, versions=versions, paused_by=by if paused else "")
+        if auto_partitions is not None and version > queue.versions.auto_partitions:
+            versions = queue.versions._replace(auto_partitions=version)
+            queue = queue._replace(auto_partitions=auto_partitions, versions=versions)
         return queue
 
     def newest(self, other: Queue) -> Queue:
-        """Two shards' rows of one queue as one: the newer settings and the newer pause switch, this one's if neither is newer; nothing
-        that was set before the last deletion that either knows of."""
+        """Two shards' rows of one queue as one: the newest settings, pause switch and automatic number of partitions, this one's if
+        neither is newer; nothing that was set before the last deletion that either knows of."""
         queue = self
         if self.life != other.life:
             life = self.life.joined(other.life)
@@ -131,6 +183,9 @@ class Queue(NamedTuple):
             queue = queue.changed(other.config, None, other.versions.config)
         if other.versions.paused > queue.versions.paused:
             queue = queue.changed(None, other.paused, other.versions.paused, other.paused_by)
+        if other.versions.auto_partitions > queue.versions.auto_partitions:
+            version = other.versions.auto_partitions
+            queue = queue.changed(None, None, version, auto_partitions=other.auto_partitions)
         return queue
 
     def with_life(self, life: Life) -> Queue:
@@ -141,6 +196,8 @@ class Queue(NamedTuple):
                 queue = queue._replace(config=_NOTHING_SET, versions=queue.versions._replace(config=""))
             if _ms(queue.versions.paused) <= life.deleted_ms:
                 queue = queue._replace(paused=False, versions=queue.versions._replace(paused=""), paused_by="")
+            if _ms(queue.versions.auto_partitions) <= life.deleted_ms:
+                queue = queue._replace(auto_partitions=1, versions=queue.versions._replace(auto_partitions=""))
         return queue
 
     def made_after(self, deleted_ms: int) -> Queue:
@@ -158,26 +215,30 @@ def queue_of(name: str, text: str, paused: bool) -> Queue:
         return Queue(name, _NOTHING_SET, paused, _NO_VERSIONS, Life(int(unchanged[1]), int(unchanged[2])))
     found = json.loads(text)
     config = QueueConfig(**{field: found[field] for field in QueueConfig._fields if field in found})
-    versions, life = Versions(*found.get(_VERSIONS_KEY, ())[:2]), Life(*found.get(_LIFE_KEY, ())[:2])
-    return Queue(name, config, paused, versions, life, str(found.get(_PAUSED_BY_KEY, "")) if paused else "")
+    versions = Versions(*found.get(_VERSIONS_KEY, ())[: len(Versions._fields)])
+    life = Life(*found.get(_LIFE_KEY, ())[: len(Life._fields)])
+    by = str(found.get(_PAUSED_BY_KEY, "")) if paused else ""
+    return Queue(name, config, paused, versions, life, by, found.get(_AUTO_PARTITIONS_KEY, 1))
 
 
 def settings_text(queue: Queue) -> str:
-    """What is stored of a queue beside its name and switch; only what is set. An older program passes versions and life over, and drops
-    them with the next change that it makes."""
+    """What is stored of a queue beside its name and switch; only what is set. An older program passes over what it does not know, and
+    drops that with the next change that it makes: so the automatic number of partitions is 1 again then."""
     settings: dict[str, object] = {}
     if any(queue.life):
         settings[_LIFE_KEY] = list(queue.life)
     settings |= {field: value for field, value in queue.config._asdict().items() if value is not None}
     if any(queue.versions):
-        settings[_VERSIONS_KEY] = list(queue.versions)
+        settings[_VERSIONS_KEY] = list(queue.versions if queue.versions.auto_partitions else queue.versions[:2])
     if queue.paused_by:
         settings[_PAUSED_BY_KEY] = queue.paused_by
+    if queue.versions.auto_partitions:
+        settings[_AUTO_PARTITIONS_KEY] = queue.auto_partitions
     return json.dumps(settings)
 
 
 _NO_VERSIONS = Versions()
-_VERSIONS_KEY, _LIFE_KEY, _PAUSED_BY_KEY = "versions", "life", "paused_by"
+_VERSIONS_KEY, _LIFE_KEY, _PAUSED_BY_KEY, _AUTO_PARTITIONS_KEY = "versions", "life", "paused_by", "auto_partitions"
 _UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)\]\}')
 
 

@@ -436,7 +436,7 @@ struct QueueConfig {
   8: optional bool paused
   // The most jobs that a limited queue saves up while it is quiet, and then hands out at once. Absent: those of a second, at least one.
   100: optional i32 burst
-  // On how many shards the queue is stored. Absent: one.
+  // On how many shards the queue is stored. Absent: as many as the servers choose, which begins with one.
   101: optional i32 partitions
 }
 
@@ -468,6 +468,15 @@ struct QueueRates {
   5: required double retried
 }
 
+// On how many shards a queue is to be stored. It is on fewer if fewer take enqueues.
+struct PartitionNumber {
+  1: required i32 number
+  // The servers chose it, and no operator.
+  2: required bool automatic
+  // When they chose it, or when an operator last changed the settings of the queue. Absent: never, or not known.
+  3: optional i64 sinceMillis
+}
+
 struct QueueStats {
   1: required string queueName
   2: required bool paused
@@ -485,6 +494,8 @@ struct QueueStats {
   9: optional list<string> partitions
   // Unfinished jobs on other shards in reach, by shard.
   10: optional map<string, i64> strays
+  // Absent where there is one shard only.
+  11: optional PartitionNumber partitionNumber
 }
 
 // Failed attempts of a queue that look alike: of one task, with one type of error, and one text but for numbers, names in quotes and addresses.
@@ -979,6 +990,8 @@ struct ClusterStatus {
   7: optional bool incomplete
   // Absent if there are none.
   8: optional list<FrontProcess> frontProcesses
+  // Queues with several partitions, of more than 200 those with the most. Absent if there are none.
+  9: optional map<string, PartitionNumber> partitions
 }
 
 // What a server with access control lets the caller do.
@@ -1024,6 +1037,8 @@ struct QueueFacts {
   10: required i64 serverStartedAtMillis
   // That share the shards.
   11: required i32 servers
+  // Absent where there is one shard only.
+  12: optional PartitionNumber partitionNumber
 }
 
 struct ShardFacts {

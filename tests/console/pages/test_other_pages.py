@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import AsyncClient, ClusterStatus, FrontProcess
+from pinlater.client import AsyncClient, ClusterStatus, FrontProcess, PartitionNumber
+from pinlater.domain.clock import ManualClock
 from pinlater.server.features.status.status import Status
 from pinlater.server.main.core import Core
 from pinlater.version import __version__
@@ -55,6 +56,21 @@ async def test_front_processes_are_shown_if_there_are_any(
     page = await visitor.page("/servers")
     for words in ("Front processes", "5", "1,234,567", "89", "67", "4,321"):
         assert words in page.text
+
+
+async def test_queues_with_several_partitions_are_shown_if_there_are_any(
+    visitor: PageVisitor, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "several partitions" not in (await visitor.page("/servers")).text
+    plain = AsyncClient.cluster
+    numbers = {"mail": PartitionNumber(4, True, clock.now_ms() - 300_000), "orders": PartitionNumber(2, False)}
+
+    async def cluster(self: AsyncClient) -> ClusterStatus:
+        return (await plain(self))._replace(partitions=numbers)
+
+    monkeypatch.setattr(AsyncClient, "cluster", cluster)
+    text = " ".join((await visitor.page("/servers")).text.split())
+    assert "mail 4 servers 5 min ago orders 2 operator –" in text
 
 
 async def test_an_error_says_that_nothing_was_changed_only_where_a_change_was_asked_for(visitor: PageVisitor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, Job
+from pinlater.client import Ack, AsyncClient, Job, PartitionNumber, QueueStats
 from pinlater.client._job_scan import PAGE_JOBS, ScanBounds
 from pinlater.console.endpoints import jobs
 from pinlater.console.pages.page import job_path
@@ -228,6 +228,35 @@ async def test_settings_are_changed_and_only_those_that_were_edited(visitor: Pag
     await visitor.does(f"{PAGE}/settings", **{"was-max_backlog": "7", "max_backlog": ""})
     assert (await client.queue_config("mail")).config.max_backlog is None
     assert await visitor.does(f"{PAGE}/settings") == "No setting was changed."
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (PartitionNumber(2, True, 0), "Stored on shards a, b: 2 partitions, chosen by the servers"),
+        (PartitionNumber(2, False, 0), "Stored on shards a, b: 2 partitions, set by an operator."),
+        (None, "Stored on shards a, b."),
+    ],
+)
+async def test_the_shards_of_a_queue_and_who_chose_their_number_are_shown(
+    visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch, number: PartitionNumber | None, told: str
+) -> None:
+    plain = AsyncClient.queue_stats
+
+    async def queue_stats(self: AsyncClient, *names: str) -> list[QueueStats]:
+        found = await plain(self, *names)
+        return [each._replace(partitions=("a", "b"), partition_number=number) for each in found]
+
+    monkeypatch.setattr(AsyncClient, "queue_stats", queue_stats)
+    assert told in " ".join((await visitor.page(PAGE)).text.split())
+
+
+async def test_the_number_of_partitions_may_be_left_to_the_servers(visitor: PageVisitor, client: AsyncClient) -> None:
+    await visitor.does(f"{PAGE}/settings", partitions="1")
+    assert (await client.queue_config("mail")).config.partitions == 1
+    await visitor.does(f"{PAGE}/settings", **{"was-partitions": "1", "partitions": "auto"})
+    assert (await client.queue_config("mail")).config.partitions is None
+    assert (await visitor.submit(f"{PAGE}/settings", {"partitions": "0"})).status == 400
 
 
 async def test_a_wrong_setting_is_refused_with_its_reason(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -26,7 +26,8 @@ from tests.storage_model.model.queue import ModelQueue
 def claim(queue: ModelQueue, order: ClaimOrder, now_ms: int) -> Claimed:
     """Goes through the due jobs once; the first call is served first."""
     expired = 0
-    due = iter([job for job in queue.waiting() if job.sort_ms <= now_ms])
+    last = order.through_priority
+    due = iter([job for job in _due(queue, now_ms) if last is None or job.priority <= last])
     given: list[list[HandedOutJob]] = []
     for call in order.calls:
         jobs: list[HandedOutJob] = []
@@ -41,8 +42,15 @@ def claim(queue: ModelQueue, order: ClaimOrder, now_ms: int) -> Claimed:
             jobs.append(job.handed_out(deadline_ms))
         given.append(jobs)
     short = any(len(jobs) < call.limit for jobs, call in zip(given, order.calls, strict=True))
+    if not short:
+        return Claimed(given, None, expired)
     next_due_ms = min((job.sort_ms for job in queue.waiting()), default=None)
-    return Claimed(given, next_due_ms if short else None, expired)
+    head = next(((job.priority, job.run_after_ms) for job in _due(queue, now_ms)), None)
+    return Claimed(given, next_due_ms, expired, head=head)
+
+
+def _due(queue: ModelQueue, now_ms: int) -> list[ModelJob]:
+    return [job for job in queue.waiting() if job.sort_ms <= now_ms]
 
 
 def peek(queue: ModelQueue, limit: int, now_ms: int) -> list[HandedOutJob]:

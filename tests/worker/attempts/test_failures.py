@@ -115,9 +115,17 @@ async def test_a_forked_child_that_returns_from_the_task_exits(client: AsyncClie
 
 
 # --- what has not run -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("made", "told"), [("coroutine", "write the task as `async def`"), ("generator", "generator")])
+@pytest.mark.parametrize(
+    ("on_loop", "made", "told"),
+    [
+        (False, "coroutine", "write the task as `async def`"),
+        (False, "generator", "call it in a loop"),
+        (True, "coroutine", "which no worker awaits: await it there"),
+        (True, "generator", "call it in a loop"),
+    ],
+)
 async def test_a_job_whose_task_returns_what_has_not_run_has_not_succeeded(
-    client: AsyncClient, made: str, told: str
+    client: AsyncClient, on_loop: bool, made: str, told: str
 ) -> None:
     async def work() -> None: ...
 
@@ -126,11 +134,14 @@ async def test_a_job_whose_task_returns_what_has_not_run_has_not_succeeded(
 
     worker = Worker(client, settings=ONE)
 
-    @worker.task("q", attempts=1)
     def start() -> object:
         return work() if made == "coroutine" else steps()
 
-    placed = await start.enqueue_async()
+    async def start_on_loop() -> object:
+        return start()
+
+    task = worker.task("q", name="start", attempts=1)(start_on_loop if on_loop else start)
+    placed = await task.enqueue_async()
     async with running(worker):
         await eventually(lambda: state_of(client, placed.descriptor, JobState.FAILED))
     info = (await client.lookup([placed.descriptor]))[placed.descriptor]

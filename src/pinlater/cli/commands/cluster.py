@@ -17,6 +17,7 @@ from pinlater.cli.cluster_answers import (
     fronts_of,
     memories_of,
     owners_of_queue,
+    partitions_of,
     problems,
     servers_of,
     shards_of,
@@ -25,6 +26,7 @@ from pinlater.cli.queue_notes import say_if_missing
 from pinlater.client import AsyncClient, ClusterShard, FrontProcess, ShardMemory
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.queue import PartitionNumber
 from pinlater.domain.slices import slice_of
 
 _NO_OWNER = "none"
@@ -46,8 +48,9 @@ def status(
 ) -> None:
     """Show which servers share the shards, and who owns what. Asks each server of --server which servers it knows, their versions and
     client connections, how many slices of which shards they own, how often slices moved, and how many requests it forwarded to each and
-    took from each. Shows the due jobs that servers on MySQL remember, and the front processes of a server with several processes on
-    SQLite. Warns if the servers do not agree, or if one can't send calls to another. Exit code 3 if a server does not answer.
+    took from each. Shows the due jobs that servers on MySQL remember, the front processes of a server with several processes on
+    SQLite, and the queues with several partitions. Warns if the servers do not agree, or if one can't send calls to another. Exit code 3
+    if a server does not answer.
 
     Example: pinlater cluster status emails --server a:9010,b:9010
     """
@@ -70,6 +73,7 @@ def status(
         _print_shards(shards_of(answers))
         _print_memories(memories_of(answers))
         _print_fronts(fronts_of(answers))
+        _print_partitions(partitions_of(answers))
         if queue is not None:
             output.print_lines([""])
             rows = [
@@ -123,6 +127,22 @@ def _print_memories(memories: Mapping[str, ShardMemory]) -> None:
             for name, memory in memories.items()
         ]
         output.print_blocks(columns, rows, head="shard ")
+
+
+def _print_partitions(partitions: Mapping[str, PartitionNumber]) -> None:
+    if partitions:
+        output.print_lines([""])
+        now_ms = SystemClock().now_ms()
+        rows = [
+            (
+                queue,
+                number.number,
+                "servers" if number.automatic else "operator",
+                None if number.since_ms is None else output.age(max(0, now_ms - number.since_ms)),
+            )
+            for queue, number in partitions.items()
+        ]
+        output.print_blocks(["queue", "partitions", "chosen by", "for"], rows, head="queue ")
 
 
 def _print_fronts(fronts: Sequence[tuple[str, FrontProcess]]) -> None:

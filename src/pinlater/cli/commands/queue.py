@@ -13,7 +13,15 @@ from pinlater.cli import exits, notes, options, output
 from pinlater.cli.queue_notes import say_missing
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
+from pinlater.client.errors import (
+    AccessDenied,
+    CallerError,
+    PasswordInvalid,
+    QueueNotFound,
+    UnknownMethod,
+    WorldError,
+)
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
 from pinlater.domain.queue import check_queue_name
@@ -100,11 +108,15 @@ async def _delete(client: AsyncClient, name: str, password: str) -> None:
 
 async def _can_delete(client: AsyncClient, name: str, *, needs_password: bool) -> bool:
     """Whether there is such a queue, before the operator is asked for a password. Raises `PasswordInvalid` if one is needed and the server
-    has none."""
+    has none, and `AccessDenied` if the token is not for the queue."""
     check_queue_name(name)
+    names = None
     with contextlib.suppress(AccessDenied):  # callers with the password may lack the role to list queues
-        if name not in await client.queue_names():
-            return False
+        names = await client.queue_names()
+    if names is not None and name not in names:
+        with contextlib.suppress(QueueNotFound, UnknownMethod):
+            await client.queue_config(name)  # the list leaves out queues that the token is not for
+        return False
     try:
         info = await client.server_info()
     except UnknownMethod:  # an original server
@@ -192,11 +204,24 @@ def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -
     rows = [_stats_row(queue)[:shown] for queue in found]
     output.print_narrow_table(columns[:shown], rows, shorter=_SHORTER, without_rows=_NO_QUEUES)
     for queue in found:
-        if queue.strays:
-            on = ", ".join(f"{jobs:,} on shard {shard}" for shard, jobs in sorted(queue.strays.items()))
-            notes.note(f"{queue.queue} is stored on {' and '.join(queue.partitions)}; unfinished jobs elsewhere: {on}")
+        _note_partitions(queue)
     if incomplete:
         output.warn_incomplete()
+
+
+def _note_partitions(queue: QueueStats) -> None:
+    """On standard error, unless the queue has one partition and all of its jobs are there."""
+    number, strays = queue.partition_number, queue.strays
+    several = number is not None and number.number > 1
+    if not several and not strays:
+        return
+    text = f"{queue.queue} is stored on {' and '.join(queue.partitions)}"
+    if number is not None:
+        text += f": {number.told(SystemClock().now_ms())}"
+    if strays:
+        on = ", ".join(f"{jobs:,} on shard {shard}" for shard, jobs in sorted(strays.items()))
+        text += f"; unfinished jobs elsewhere: {on}"
+    notes.note(text)
 
 
 def _stats_row(queue: QueueStats) -> tuple[object, ...]:
@@ -225,6 +250,7 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
         "incomplete": queue.incomplete,
         "partitions": queue.partitions,
         "strays": queue.strays,
+        "partition_number": queue.partition_number and queue.partition_number._asdict(),
         "priorities": [counts._asdict() for counts in queue.counts],
     }
 
@@ -324,7 +350,7 @@ def config(
     default_attempts: Annotated[str | None, typer.Option(help="Attempts of jobs that set none.")] = None,
     default_expiry: Annotated[str | None, typer.Option(help="Expiry of jobs that set none.")] = None,
     partitions: Annotated[
-        str | None, typer.Option(help="On how many shards the queue is stored; otherwise one.")
+        str | None, typer.Option(help="On how many shards the queue is stored; `auto`: the servers choose.")
     ] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -361,7 +387,7 @@ def config(
 
 
 def _setting(field: str, text: str) -> float | None:
-    if text == "default":
+    if text == "default" or (text == "auto" and field == "partitions"):
         return None
     option = f"--{field.removesuffix('_ms').replace('_', '-')}"
     if field in SPANS:
@@ -370,7 +396,8 @@ def _setting(field: str, text: str) -> float | None:
         return float(text) if field == "max_jobs_per_second" else int(text)
     except ValueError:
         kind = "number" if field == "max_jobs_per_second" else "whole number"
-        raise typer.BadParameter(f"{text!r} is not a {kind} or `default`", param_hint=option) from None
+        default = "auto" if field == "partitions" else "default"
+        raise typer.BadParameter(f"{text!r} is not a {kind} or `{default}`", param_hint=option) from None
 
 
 def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
@@ -383,6 +410,8 @@ def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> 
     rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
     for field, value in in_force.items():
         shown = duration_text(int(value)) if field in SPANS and value is not None else value
+        if field == "partitions" and value is None:
+            shown = "auto"
         origin = _origin(settings.origins.get(field))
         stored = getattr(queue.config, field)
         if stored is not None and stored != value:

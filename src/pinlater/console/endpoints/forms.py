@@ -19,10 +19,11 @@ from pinlater.console.shapes.claims import (
     ResultItem,
     ResultsAnswer,
 )
-from pinlater.console.shapes.fields import AnswerShape
+from pinlater.console.shapes.fields import AnswerShape, PartitionNumberItem
 from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, JobsByBody, NewJobItem, ReasonItem
 from pinlater.domain.body_text import regex_of_text
 from pinlater.domain.job_criteria import group_of
+from pinlater.domain.queue import PartitionNumber
 
 S = TypeVar("S", bound=AnswerShape)
 
@@ -106,7 +107,13 @@ def explanation_shown(found: JobExplanation) -> ExplainAnswer:
         descriptor=found.descriptor,
         state=None if found.job is None else found.job.state.name.lower(),  # type: ignore[arg-type]
         reasons=[like(ReasonItem, reason, figures=dict(reason.figures)) for reason in found.reasons()],
+        partition_number=number_shown(found.queue.partition_number),
     )
+
+
+def number_shown(number: PartitionNumber | None) -> PartitionNumberItem | None:
+    """How many partitions a queue is to have."""
+    return None if number is None else like(PartitionNumberItem, number)
 
 
 def results_shown(results: Iterable[AckResult]) -> ResultsAnswer:

@@ -10,7 +10,7 @@ from msgspec import UNSET, structs
 from pinlater.client import QueueConfig
 from pinlater.client.values import Histories, QueueHistory, QueueStats, SpanPercentiles
 from pinlater.console.endpoint import ApiCall
-from pinlater.console.endpoints.forms import like
+from pinlater.console.endpoints.forms import like, number_shown
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.queues import (
     ChangedSettings,
@@ -169,4 +169,10 @@ def _marks(found: Histories) -> Sequence[MarkItem]:
 
 def _stats(found: QueueStats) -> StatsItem:
     priorities = [like(CountsItem, counts) for counts in found.counts]
-    return like(StatsItem, found, priorities=priorities, rates=like(RatesItem, found.rates))
+    return like(
+        StatsItem,
+        found,
+        priorities=priorities,
+        rates=like(RatesItem, found.rates),
+        partition_number=number_shown(found.partition_number),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinlater.client.values import ClusterServer, ClusterShard, ShardDetails
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import like
-from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.fields import Nothing, PartitionNumberItem
 from pinlater.console.shapes.servers import (
     CallerItem,
     ClusterAnswer,
@@ -44,6 +44,7 @@ async def get_cluster(call: ApiCall[Nothing, Nothing]) -> ClusterAnswer:
         shards=[_shard(shard) for shard in status.shards],
         forwarded=[like(ForwardedItem, calls) for calls in status.forwarded],
         front_processes=[like(FrontProcessItem, front) for front in status.front_processes],
+        partitions={queue: like(PartitionNumberItem, number) for queue, number in status.partitions.items()},
     )
 
 

@@ -24,7 +24,7 @@ from pinlater.console.pages.page import PageCall, PageView, bulk_path, queue_pat
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.pages.setting_fields import SettingField, fields_shown
 from pinlater.console.shapes.audit import AuditItem
-from pinlater.console.shapes.fields import MinAttempts, OfPriority, RequestShape, State
+from pinlater.console.shapes.fields import MinAttempts, OfPriority, PartitionNumberItem, RequestShape, State
 from pinlater.console.shapes.jobs import ScanQuery
 from pinlater.console.shapes.queues import CountsItem, HistoryAnswer, HistoryPointItem
 
@@ -94,6 +94,7 @@ class QueueView(PageView):
     settings: Sequence[SettingField]
     max_jobs_per_second: float | None
     partitions: Sequence[str]
+    partition_number: PartitionNumberItem | None
     strays: Mapping[str, int]
     numbers: Mapping[str, int]
     jobs: Sequence[ListedJob]
@@ -185,6 +186,7 @@ async def show(call: PageCall) -> QueueView:
         settings=fields_shown(settings),
         max_jobs_per_second=settings.in_force.max_jobs_per_second,
         partitions=stats.partitions,
+        partition_number=stats.partition_number,
         strays=stats.strays,
         numbers={
             "due": queue.due,

@@ -23,7 +23,7 @@ LABELS = {
 }
 WITHOUT = {
     "burst": "those of a second",
-    "partitions": "1",
+    "partitions": "auto",
 }  # what applies where nothing is set, if that is not "no limit"
 WAS = "was-"  # before the name of a field: its value when the form was made
 
@@ -75,7 +75,8 @@ def settings_of(changed: Mapping[str, str]) -> ChangedSettings:
     values: dict[str, Any] = {}
     for name, text in changed.items():
         try:
-            values[name] = duration_ms(text) if text and name.endswith("_ms") else text or None
+            given = "" if text == WITHOUT.get(name) else text
+            values[name] = duration_ms(given) if given and name.endswith("_ms") else given or None
         except ValueError as error:
             raise invalid(name, f"{LABELS[name]}: {text[:100]!r} {error}") from None
     return fields_of(values, ChangedSettings, "form")

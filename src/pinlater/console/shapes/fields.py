@@ -68,3 +68,14 @@ class RequestShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class Nothing(RequestShape, frozen=True, kw_only=True):
     """No fields."""
+
+
+class PartitionNumberItem(AnswerShape, frozen=True, kw_only=True):
+    """How many partitions a queue is to have."""
+
+    number: int
+    automatic: Annotated[bool, Meta(description="The servers chose it, and no operator.")]
+    since_ms: Annotated[
+        int | None,
+        Meta(description="When they chose it, or when an operator last changed the settings; null: not known."),
+    ]

@@ -27,6 +27,7 @@ from pinlater.console.shapes.fields import (
     OfPriority,
     OfShard,
     OfTasks,
+    PartitionNumberItem,
     Priority,
     Regex,
     RequestShape,
@@ -243,6 +244,10 @@ class ExplainAnswer(AnswerShape, frozen=True, kw_only=True):
         Sequence[ReasonItem],
         Meta(description="What has to be changed first comes first. Or who runs the job, or how it ended."),
     ]
+    partition_number: Annotated[
+        PartitionNumberItem | None,
+        Meta(description="How many partitions the queue is to have; null where there is one shard only."),
+    ] = None
 
 
 class LookupAnswer(AnswerShape, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from pinlater.console.shapes.fields import (
     Incomplete,
     Moment,
     NotNegative,
+    PartitionNumberItem,
     RequestShape,
     Span,
 )
@@ -61,9 +62,9 @@ class SettingsValues(RequestShape, frozen=True, kw_only=True):
     max_backlog: Annotated[Span | None, Meta(description="The largest number of pending jobs.")] = None
     default_attempts: Annotated[Attempts | None, Meta(description="Of jobs that set none.")] = None
     default_expiry_ms: Annotated[Span | None, Meta(description="Of jobs that set none.")] = None
-    partitions: Annotated[Attempts | None, Meta(description="On how many shards the queue is stored; null: one.")] = (
-        None
-    )
+    partitions: Annotated[
+        Attempts | None, Meta(description="On how many shards the queue is stored; null: the servers choose.")
+    ] = None
 
 
 class ChangedSettings(RequestShape, frozen=True, kw_only=True):
@@ -131,6 +132,10 @@ class StatsItem(AnswerShape, frozen=True, kw_only=True):
         Sequence[str], Meta(description="The shards on which the queue is stored; empty where there is one shard only.")
     ] = ()
     strays: Annotated[Mapping[str, int], Meta(description="Unfinished jobs on other shards in reach, by shard.")] = {}
+    partition_number: Annotated[
+        PartitionNumberItem | None,
+        Meta(description="How many partitions it is to have; null where there is one shard only."),
+    ] = None
 
 
 class HistoryQuery(RequestShape, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from pinlater.console.shapes.fields import (
     AnswerShape,
+    PartitionNumberItem,
 )
 
 
@@ -216,3 +217,7 @@ class ClusterAnswer(AnswerShape, frozen=True, kw_only=True):
     answers_lost: int
     incomplete: bool
     front_processes: Sequence[FrontProcessItem]
+    partitions: Annotated[
+        Mapping[str, PartitionNumberItem],
+        Meta(description="Queues with several partitions; of more than 200, those with the most."),
+    ]

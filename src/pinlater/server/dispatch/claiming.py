@@ -1,4 +1,5 @@
-"""One dequeue's claims: from one shard after the other until it has enough, each waited for within a deadline where there are others."""
+"""One dequeue's claims: by the turns of the shards (`sharding.claim_turns`) until it has enough, each waited for within a deadline where
+there are others."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from pinlater.server.dispatch.identity import name_of, timed
 from pinlater.server.dispatch.late_claims import ClaimAsker, LateClaims
 from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
+from pinlater.server.sharding.claim_turns import ClaimTurns
 from pinlater.server.sharding.guarded import shard_unreachable, slow_to_answer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.claim_bytes import content_bytes
@@ -23,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 # A shard that failed or was slow may have had jobs: a dequeue that waits asks again after this time.
 _AFTER_SLOWNESS_MS = 1_000
+_ALL_PRIORITIES = (None,)
 
 
 class FromShard(NamedTuple):
@@ -52,7 +55,7 @@ class Claiming:
     async def claim(
         self, request: ClaimRequest, waiters: Waiters | None = None, look: int = 0, late: LateClaims | None = None
     ) -> tuple[list[FromShard], int | None]:
-        """Jobs from the covered shards in the order of `Shards.for_claim`, and when the next becomes due if they gave too few.
+        """Jobs from the covered shards, and when the next becomes due if they gave too few.
 
         `waiters`: those of the queue, for a dequeue that waits. `look`: how often it has asked before. A shard that fails, or does
         not answer for a while, is passed over; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask anew.
@@ -67,11 +70,12 @@ class Claiming:
         failures: list[PinLaterError] = []
         covered = self._shards.for_claim(request.queue, request.coverage)
         shards = late.without_awaited(covered, request.queue) if late else covered
+        turns = ClaimTurns(self._shards.heads, self._clock, request.queue, shards) if len(shards) > 1 else None
         try:
-            for place, shard in enumerate(shards):
-                here = request
+            for place, (shard, through) in enumerate(turns or zip(shards, _ALL_PRIORITIES, strict=False)):
+                here = request if through is None else request._replace(through_priority=through)
                 if look or place:
-                    here = request._replace(
+                    here = here._replace(
                         call=ClaimCall(left, _holder_of(holder, look, place, self._clock.now_ms()), bytes_left)
                     )
                 try:
@@ -85,21 +89,24 @@ class Claiming:
                     else:
                         found = await self._in_time(shard, here, waiters, late, anything=bool(claimed))
                 except PinLaterError as error:
-                    failures.append(error)
+                    if turns is None or turns.failed(shard):
+                        failures.append(error)
                     continue
-                if found.next_due_ms is not None:
-                    next_due_ms = _earliest(next_due_ms, found.next_due_ms)
                 [jobs] = found.jobs
                 if claimed and content_bytes(jobs) > bytes_left:
                     # One job always fits into a call, but this one does not into the answer.
                     self._give_back(request.queue, FromShard(shard.name, jobs, here.call.holder.token))
                     break
-                if len(shards) > 1:
-                    self._shards.note_claim(request.queue, shard, jobs, waiting=found.next_due_ms is not None)
+                if turns is None:
+                    next_due_ms = found.next_due_ms
+                else:
+                    next_due_ms = turns.answered(shard, left, found)
+                    waiting = found.next_due_ms is not None
+                    self._shards.note_claim(request.queue, shard, jobs, turns.began_s, waiting=waiting)
                 if jobs:
                     claimed.append(FromShard(shard.name, jobs, here.call.holder.token))
                     left -= len(jobs)
-                if left <= 0 or shard is shards[-1]:
+                if left <= 0 or turns is None:
                     break
                 bytes_left -= content_bytes(jobs)
                 if bytes_left <= 0:
@@ -116,7 +123,8 @@ class Claiming:
                 waiters.search = True
             if not late:
                 self._judge(request.queue, failures, len(covered))
-            next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)
+            again_ms = self._clock.now_ms() + _AFTER_SLOWNESS_MS
+            next_due_ms = again_ms if next_due_ms is None else min(next_due_ms, again_ms)
         return claimed, next_due_ms
 
     def _has_others(self, shard: ShardLanes) -> bool:
@@ -188,14 +196,10 @@ class Claiming:
 
 
 def _holder_of(holder: Holder, look: int, place: int, now_ms: int) -> Holder:
-    """The holder of a claim by look number `look`, on the shard at `place` in its order; both count from 0 and are not both 0.
+    """The holder of claim number `place` of look number `look`, which count from 0 and are not both 0.
 
     A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
     token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
     """
     token = timed(f"{name_of(holder.token)}.{look:x}.{place:x}", now_ms)
     return Holder(holder.descriptor, holder.source, token)
-
-
-def _earliest(known_ms: int | None, ms: int) -> int:
-    return ms if known_ms is None else min(known_ms, ms)

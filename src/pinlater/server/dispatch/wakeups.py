@@ -47,8 +47,10 @@ class Wakeups:
 
         `past_owner`: the server that owns the queue may not know of them, or they are on no partition of it.
         """
-        if jobs and self._tell_others is not None:
-            self._tell_others(queue, jobs, past_owner)
+        if jobs:
+            self._shards.heads.forget(queue)
+            if self._tell_others is not None:
+                self._tell_others(queue, jobs, past_owner)
         self._wake(queue, jobs, due_at_ms, past_owner=past_owner)
 
     def came_first(self, queue: str, due_at_ms: int, past_owner: bool) -> None:
@@ -82,10 +84,13 @@ class Wakeups:
         The other servers are told of due jobs only; they learn of later ones from the store. `owns`: whether this server owns a queue on
         the shard.
         """
-        is_stray = len(self._shards) > 1 and not self._shards.is_partition(request.queue, shard)
-        if is_stray:
-            # Again: a claim may have found none while these were on their way.
-            self._shards.strays.heard(request.queue, [shard])
+        is_stray = False
+        if len(self._shards) > 1:
+            self._shards.heads.stored(request, shard, now_ms)
+            is_stray = not self._shards.is_partition(request.queue, shard)
+            if is_stray:
+                # Again: a claim may have found none while these were on their way.
+                self._shards.strays.heard(request.queue, [shard])
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:
             return False
@@ -97,7 +102,6 @@ class Wakeups:
         if waiters is None:
             return False
         any_wait = bool(waiters)
-        self._shards.heads.stored(request, shard, now_ms)
         self._wake(request.queue, due, min(later) if later else None, past_owner=past_owner)
         return any_wait
 

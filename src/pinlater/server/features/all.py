@@ -13,13 +13,14 @@ from pinlater.server.features.explain.feature import FEATURE as EXPLAIN
 from pinlater.server.features.failures.feature import FEATURE as FAILURES
 from pinlater.server.features.feature import Feature
 from pinlater.server.features.history.feature import FEATURE as HISTORY
+from pinlater.server.features.partitions.feature import FEATURE as PARTITIONS
 from pinlater.server.features.status.feature import FEATURE as STATUS
 from pinlater.server.features.workers.feature import FEATURE as WORKERS
 from pinlater.server.front.operations import Operation, operations
 from pinlater.server.thrift.methods import changing, jobs, looking, queues
 from pinlater.server.thrift.methods.record import ServedMethod
 
-FEATURES: Sequence[Feature] = (STATUS, WORKERS, EXPLAIN, FAILURES, BULK, HISTORY, AUDIT)
+FEATURES: Sequence[Feature] = (STATUS, WORKERS, EXPLAIN, FAILURES, BULK, HISTORY, PARTITIONS, AUDIT)
 """In the order in which they are added to a server, and closed: the audit hears how long changes end."""
 _ON_JOBS_AND_QUEUES = (*jobs.METHODS, *looking.METHODS, *changing.METHODS, *queues.METHODS)
 METHODS: Mapping[str, ServedMethod] = {

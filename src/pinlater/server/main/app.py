@@ -26,6 +26,7 @@ from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.features.all import METHODS, OPERATIONS
+from pinlater.server.features.partitions.auto_partitions import AutoPartitions
 from pinlater.server.features.status.status import Status
 from pinlater.server.features.workers.workers import Workers
 from pinlater.server.front.front_listener import FrontListener
@@ -288,6 +289,7 @@ class App:
         logger.info("other servers reach this one", extra={"address": address})
         self.cluster.show(self.metrics)
         self.core.service.of(Status).cluster_status = self.cluster.status
+        self.core.service.of(AutoPartitions).join(self.cluster.own_loads, self.cluster.load_of)
 
     async def _hear_fronts(self) -> None:
         """Front processes of this one's store may ask from now on."""

@@ -17,6 +17,7 @@ from itertools import chain
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.servers import ServerFacts
+from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import PARTITIONS_SINCE_VERSION, Told
@@ -32,9 +33,11 @@ from pinlater.server.cluster.peers import Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest, bit_of
 from pinlater.server.dispatch.peer_wakes import PeerWakes
+from pinlater.server.features.partitions.growth import OwnerLoad
 from pinlater.server.features.status.cluster_status import status_of
 from pinlater.server.features.status.queue_owners import KnownServer, queue_owners
 from pinlater.server.operations.standstill import Standstill
+from pinlater.server.sharding.lane_load import LaneLoads
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NO_OWNER, Claimed
 from pinlater.server.telemetry.loop_load import LoopLoad
@@ -80,6 +83,7 @@ class Cluster:
         self._clock = shards.clock
         self._load = LoopLoad(shards.clock.monotonic, cpu)
         self._work = SliceWork(shards, shards.clock.monotonic)
+        self._lanes = LaneLoads(shards, shards.clock.monotonic)
         self.for_clients = OwningServer("")  # how clients know this server, and where they reach it
         self.facts: Callable[[], ServerFacts] = ServerFacts
         self.listener = PeerListener(
@@ -186,7 +190,27 @@ class Cluster:
             self.facts(),
             self._work.last_minute,
             most_waited_for(self._dispatcher.waiting_by_queue()),
+            round(self._load.share, 2),
+            self._lanes.of,
         )
+
+    def own_loads(self) -> Mapping[str, float]:
+        """How busy this server is, by shard: the busiest of its lanes there, or its event loop."""
+        return {shard: max(lanes, self._load.share) for shard, lanes in self._lanes.of.items()}
+
+    def load_of(self, shard: str, queue: str) -> OwnerLoad | None:
+        """How busy the owner of a queue on a shard is, by what it said a moment ago; None if that is not known."""
+        if self.ownership is None or self.forwarding is None:
+            return None
+        owner = self.ownership.owners(shard)[slice_of(queue)]
+        if owner == self.ownership.address:
+            return OwnerLoad(owner, self._lanes.of.get(shard, 0.0), self._load.share)
+        link = self.forwarding.connections.get(owner)
+        if link is None or link.told is None or not link.says_what_it_changes(UNHEARD_S_MAX):
+            return None
+        if link.version < PARTITIONS_SINCE_VERSION:
+            return None
+        return OwnerLoad(owner, link.told.lanes.get(shard, 0.0), link.told.loop)
 
     def waiting_elsewhere(self, queue: str) -> int:
         """How many dequeues wait for the queue at other servers, by what those said a moment ago. Of a server that is not heard, none."""
@@ -307,9 +331,9 @@ class Cluster:
                 )
         can_be_told_apart = {address: server for address, server in known.items() if server.named.id}
         partitions = {
-            queue.name: queue.config.partitions
+            queue.name: number
             for queue in self._shards.known_queues()
-            if queue.config.partitions is not None and queue.config.partitions > 1
+            if (number := queue.config.partitions or queue.auto_partitions) > 1
         }
         return queue_owners(self._shards, self.ownership.owners, can_be_told_apart, partitions)
 
@@ -350,6 +374,7 @@ class Cluster:
         self._look_at_versions()
         self._load.look()
         self._work.look()
+        self._lanes.look()
         if self.forwarding is not None:
             self.forwarding.look_at_calls()
         now_s = self._clock.monotonic()

@@ -163,7 +163,7 @@ class Core:
 
     def _partitions_of(self, queue: str) -> int:
         known = self.service.queue_cache.queues.get(queue)
-        return 1 if known is None else known.config.partitions or 1
+        return 1 if known is None else known.config.partitions or known.auto_partitions
 
     def _shard_is_back(self) -> None:
         self.service.queue_cache.is_outdated = True

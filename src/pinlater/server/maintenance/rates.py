@@ -95,6 +95,11 @@ class RateSampler:
             raise failure
         return None
 
+    @property
+    def sampled_s(self) -> float:
+        """When the last sample was taken (monotonic); 0.0 before the first."""
+        return self._samples[-1][0] if self._samples else 0.0
+
     def of_shards(self) -> dict[str, Sequence[QueueCounts]]:
         """What each shard said last."""
         return {name: counted.rows for name, counted in self._newest.items()}
@@ -164,11 +169,12 @@ class RateSampler:
             self._samples.popleft()
         self.counts = counts
 
-    def per_second(self, queue: str) -> Rates:
-        """Rates since the oldest sample kept, at most a minute ago; zeros before the second sample."""
+    def per_second(self, queue: str, seconds: float = _WINDOW_SECONDS) -> Rates:
+        """Rates of so long a time before the last sample, at most a minute; zeros before the second sample."""
         if len(self._samples) < 2:
             return Rates()
-        (start, before), (end, after) = self._samples[0], self._samples[-1]
+        end, after = self._samples[-1]
+        start, before = next((one for one in reversed(self._samples) if one[0] <= end - seconds), self._samples[0])
         seconds = max(0.001, end - start)
         old, new = before.get(queue, QueueTotals()), after.get(queue, QueueTotals())
         return Rates(*(max(0, b - a) / seconds for a, b in zip(old, new, strict=True)))

@@ -90,7 +90,13 @@ class QueueCache:
         self.queues[queue.name] = queue
         self._dispatcher.limits.add(queue)
         if before is not None and before != queue:
-            self._dispatcher.wakeups.look_again(queue.name)
+            self._changed(before, queue)
+
+    def _changed(self, before: Queue, queue: Queue) -> None:
+        """Makes dequeues look again: everywhere if jobs may be on a shard that is no partition any more."""
+        if before.partitions.number != queue.partitions.number:
+            self._shards.look_everywhere(queue.name)
+        self._dispatcher.wakeups.look_again(queue.name)
 
     def remove(self, name: str) -> None:
         """Notes that the queue is no longer in the store."""
@@ -209,7 +215,7 @@ class QueueCache:
         for start in range(0, len(names), _QUEUES_A_TURN):
             for name in names[start : start + _QUEUES_A_TURN]:
                 if name in before and name in known and known[name] != before[name]:
-                    self._dispatcher.wakeups.look_again(name)
+                    self._changed(before[name], known[name])
             await asyncio.sleep(0)
 
     async def _bring_settings(

@@ -105,8 +105,9 @@ class Queues:
                 raise TooManyQueues.of(name, self._queue_cache.queues_max)
         away = [shard for shard in self._shards if not shard.healthy]
         known = self._queue_cache.queues.get(name)
-        # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
-        life = known.life if known is not None and not away else Life(self._later_than(known))
+        # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it; then a task must not
+        # bring it back, even if this server has not heard of the deletion.
+        life = Life(self._later_than(known)) if known is None or (away and not for_task) else known.life
         if for_task and known is None:
             await self._check_for_task(name)
         with contextlib.nullcontext() if known is not None else self._telling():
@@ -205,7 +206,7 @@ class Queues:
         """
         check_config(config)
         takers = len(self._shards.partitions.order(name))
-        if config.partitions is not None and config.partitions > max(1, takers):
+        if (number := config.partitions or 1) > max(1, takers) and number > await self._partitions_set(name):
             raise InvalidArgument(
                 f"partitions must be at most {takers}, the number of shards that take enqueues, not {config.partitions}"
             )
@@ -215,6 +216,10 @@ class Queues:
                 "configureQueue", lambda shard: shard.store.submit(ConfigureQueue(name, config=config, version=version))
             )
         await self._queue_cache.refresh()
+
+    async def _partitions_set(self, name: str) -> int:
+        """Returns the number that the settings have. It may stay as it is when shards go."""
+        return (await self._queue_cache.require(name)).config.partitions or 1
 
     async def queue_config(self, name: str) -> Queue:
         """The queue's settings, None if the server's default holds."""
@@ -228,6 +233,16 @@ class Queues:
             await self._on_each(
                 method,
                 lambda shard: shard.store.submit(ConfigureQueue(name, paused=paused, version=version, by=by[:_BY_MAX])),
+            )
+        await self._queue_cache.refresh()
+
+    async def set_auto_partitions(self, name: str, number: int) -> None:
+        """Sets how many partitions the queue is to have while its settings say no number. As `configure_queue`, for the servers only."""
+        version = await self._next_version(name)
+        queue = (await self._queue_cache.require(name)).changed(None, None, version, auto_partitions=number)
+        with self._telling():
+            await self._on_each(
+                "configureQueue", lambda shard: shard.store.submit(MergeQueues([queue], self._clock.now_ms()))
             )
         await self._queue_cache.refresh()
 
@@ -254,7 +269,7 @@ class Queues:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
         if len(names) > self._queue_cache.queues_max:
             raise InvalidArgument(
-                f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting max_queues)",
+                f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting jobs.max_queues)",
                 detail="TOO_MANY",
             )
         if not names:
@@ -333,6 +348,7 @@ class Queues:
             {shard: jobs for shard, jobs in unfinished.items() if jobs and shard not in partitions}
             if several
             else None,
+            structs.PartitionNumber(*queue.partitions) if several and queue else None,
         )
 
 

@@ -1,29 +1,26 @@
-"""The most urgent job of a queue on each of its shards, as far as this server has seen.
+"""The best due job of a queue on each of its shards, as far as this server has seen.
 
-Of the shards that hold jobs of a queue, a claim asks the one first whose head is the best, so that neither priority nor age depends on
-where a job is. What a claim gives shows what the next job there is like at best. A head that was seen longer ago than `SEEN_S_MAX` is not
-known any more, and a shard whose head is not known is asked first.
+A dequeue goes by it (`claim_turns.py`), so that priority does not depend on where a job is. An answer to a claim shows which jobs stay, and
+that counts for `SEEN_S_MAX` from the begin of the claim: better jobs that this server has not heard of came later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pinlater.domain.clock import Clock
-from pinlater.domain.job import HandedOutJob
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import Claimed, InsertRequest
 
 SEEN_S_MAX = 1.0
-# A shard without due jobs is asked again after this time. Jobs may come to it unseen.
+# A shard without due jobs is asked again after this time, before shards that have some: jobs may come to it unseen.
 _EMPTY_S_MAX = 0.05
 _QUEUES_MAX = 20_000
 # Heads of one priority that became due within such a time are equally good, so that a server does not go to and fro between shards.
 _SAME_MS = 512
 
 Head = tuple[int, int]
-"""Priority, and due time in units of `_SAME_MS`: the lower the better."""
-_UNKNOWN: Head = (0, 0)
-_EMPTY: Head = (1 << 62, 0)
+"""Priority, and due time in units of `_SAME_MS`: the lower the better. No due job on the shard is better."""
+UNKNOWN: Head = (0, 0)
+EMPTY: Head = (1 << 62, 0)
+FIRST_PRIORITY = 1
 
 
 class Heads:
@@ -31,25 +28,44 @@ class Heads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._by_queue: dict[str, dict[str, tuple[Head, float]]] = {}  # by shard: the head, and until when it is known
+        # By queue and shard: the head, when the claim began that showed it, and when that was answered.
+        self._by_queue: dict[str, dict[str, tuple[Head, float, float]]] = {}
 
     def of(self, queue: str, shard: str) -> Head:
-        """Returns the head; better than every other if it is not known, worse if there was no due job a moment ago."""
-        found = self._by_queue.get(queue, {}).get(shard)
-        return _UNKNOWN if found is None or found[1] < self._clock.monotonic() else found[0]
+        """Returns the head; better than every other if it is not known, worse if there was no due job."""
+        head, began_s, _ = self._by_queue.get(queue, {}).get(shard, (UNKNOWN, 0.0, 0.0))
+        return head if self._clock.monotonic() <= began_s + SEEN_S_MAX else UNKNOWN
 
-    def claimed(self, queue: str, shard: str, jobs: Sequence[HandedOutJob]) -> None:
-        """A claim gave these jobs, the last of which was the least urgent."""
-        if jobs:
-            self._note(queue, shard, (jobs[-1].priority, jobs[-1].run_after_ms // _SAME_MS), SEEN_S_MAX)
+    def place(self, queue: str, shard: str, *, slow: bool) -> tuple[int, bool, int]:
+        """Returns the place of the shard in the order in which a dequeue asks."""
+        head = self.of(queue, shard)
+        if head == EMPTY and not slow and self._clock.monotonic() > self._by_queue[queue][shard][2] + _EMPTY_S_MAX:
+            head = UNKNOWN
+        return place_of(head, slow=slow)
+
+    def claimed(self, queue: str, shard: str, limit: int, found: Claimed, began_s: float) -> Head:
+        """A claim that began at `began_s` (monotonic) and wanted `limit` jobs found this. Returns the head that is left."""
+        [jobs] = found.jobs
+        if len(jobs) >= limit > 0:
+            head = _head(jobs[-1].priority, jobs[-1].run_after_ms)
         else:
-            self._note(queue, shard, _EMPTY, _EMPTY_S_MAX)
+            head = EMPTY if found.head is None else _head(*found.head)
+        heads = self._by_queue.get(queue)
+        if heads is None:
+            if len(self._by_queue) >= _QUEUES_MAX:
+                self._by_queue.clear()
+            heads = self._by_queue[queue] = {}
+        heads[shard] = head, began_s, self._clock.monotonic()
+        return head
 
     def stored(self, request: InsertRequest, shard: str, now_ms: int) -> None:
-        """Jobs came. Changes nothing if the head is not known: others may be more urgent."""
-        due = [(job.priority, job.run_after_ms // _SAME_MS) for job in request.jobs if job.run_after_ms <= now_ms]
-        if due and min(due) < self.of(request.queue, shard):
-            self._note(request.queue, shard, min(due), SEEN_S_MAX)
+        """Jobs came. Changes nothing if the head is not known: others may be better."""
+        heads = self._by_queue.get(request.queue)
+        if heads is None or shard not in heads:
+            return
+        head, began_s, answered_s = heads[shard]
+        due = [_head(job.priority, job.run_after_ms) for job in request.jobs if job.run_after_ms <= now_ms]
+        heads[shard] = min([head, *due]), began_s, answered_s
 
     def forget(self, queue: str | None = None) -> None:
         """Jobs of the queue came to one of the shards, or of all queues for None."""
@@ -58,10 +74,13 @@ class Heads:
         else:
             self._by_queue.pop(queue, None)
 
-    def _note(self, queue: str, shard: str, head: Head, seconds: float) -> None:
-        heads = self._by_queue.get(queue)
-        if heads is None:
-            if len(self._by_queue) >= _QUEUES_MAX:
-                self._by_queue.clear()
-            heads = self._by_queue[queue] = {}
-        heads[shard] = head, self._clock.monotonic() + seconds
+
+def place_of(head: Head, *, slow: bool) -> tuple[int, bool, int]:
+    """Returns the place of a shard: by priority, then slow ones last, then by age. One of unknown head is before all, or, if it is slow,
+    behind those with jobs of the first priority."""
+    priority, age = head
+    return max(priority, FIRST_PRIORITY if slow else 0), slow, age
+
+
+def _head(priority: int, run_after_ms: int) -> Head:
+    return priority, run_after_ms // _SAME_MS

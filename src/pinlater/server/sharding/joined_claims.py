@@ -11,14 +11,13 @@ from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 # Of bodies that one joined claim loads; a call that it has no space for is in the next one.
 _CLAIM_BYTES_MAX = 64 * 1024 * 1024
-_NOTHING = Claimed(((),))
 
 
 class ClaimRequest(NamedTuple):
     """What one dequeue asks for, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
 
     `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither. `search`: jobs may have
-    come past the owner of the queue, so no store may go by its memory.
+    come past the owner of the queue, so no store may go by its memory. `through_priority`: as in `ClaimOrder`.
     """
 
     queue: str
@@ -27,6 +26,7 @@ class ClaimRequest(NamedTuple):
     coverage: float = 1.0
     wait_ms: int = 0
     search: bool = False
+    through_priority: int | None = None
 
 
 def orders_of(
@@ -34,14 +34,19 @@ def orders_of(
 ) -> tuple[dict[str, list[int]], list[ClaimOrder]]:
     """Returns the indices of each queue's requests, and an order for each queue.
 
+    Requests whose `through_priority` is not that of the queue's first request are left out, for the next call: on MySQL, two orders for
+    one queue would lock the same rows.
     Together they load no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
     """
-    queue, call, timeout_ms, _, _, search = requests[0]
+    queue, call, timeout_ms, _, _, search, through = requests[0]
     if len(requests) == 1 and call.max_bytes <= _CLAIM_BYTES_MAX:
-        return {queue: [0]}, [ClaimOrder(queue, [call], timeout_ms, _CLAIM_BYTES_MAX, owns(queue) and not search)]
+        order = ClaimOrder(queue, [call], timeout_ms, _CLAIM_BYTES_MAX, owns(queue) and not search, through)
+        return {queue: [0]}, [order]
     indices_by_queue: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
-        indices_by_queue.setdefault(request.queue, []).append(index)
+        indices = indices_by_queue.setdefault(request.queue, [])
+        if not indices or request.through_priority == requests[indices[0]].through_priority:
+            indices.append(index)
     most_bytes = _CLAIM_BYTES_MAX // len(requests)
     return indices_by_queue, [
         ClaimOrder(
@@ -50,6 +55,7 @@ def orders_of(
             requests[indices[0]].claim_timeout_ms,
             _CLAIM_BYTES_MAX,
             owns(queue) and not any([requests[i].search for i in indices]),  # noqa: C419 a list is quicker
+            requests[indices[0]].through_priority,
         )
         for queue, indices in indices_by_queue.items()
     ]
@@ -70,19 +76,19 @@ def share_out(
     expired_jobs: Callable[[str, int], None],
 ) -> list[Claimed | PinLaterError | NotBegun]:
     """The answer to each request, from those to the orders. `expired_jobs` is told how many jobs of a queue expired."""
-    answers: list[Claimed | PinLaterError | NotBegun] = [_NOTHING] * len(requests)
+    answers: list[Claimed | PinLaterError | NotBegun] = [NOT_BEGUN] * len(requests)
     make = tuple.__new__  # quicker than a class's own call
     for (queue, indices), result in zip(indices_by_queue.items(), results, strict=True):
         if isinstance(result, PinLaterError):
             for i in indices:
                 answers[i] = result
             continue
-        all_jobs, next_due_ms, expired, cut_short = result
+        all_jobs, next_due_ms, expired, cut_short, head = result
         if expired:
             expired_jobs(queue, expired)
         for i, jobs in zip(indices, all_jobs, strict=True):
             if cut_short and not jobs and requests[i].call.limit > 0:
                 answers[i] = NOT_BEGUN
             else:
-                answers[i] = make(Claimed, ((jobs,), next_due_ms, 0, False))
+                answers[i] = make(Claimed, ((jobs,), next_due_ms, 0, False, head))
     return answers

@@ -150,8 +150,8 @@ class Shards:
     def for_claim(self, queue: str, coverage: float) -> Sequence[ShardLanes]:
         """The shards a dequeue asks, in this order: those with the most urgent jobs first, as far as that is known.
 
-        Among equals, where this server owns the queue, then where its call begins soonest; slow ones last. All dequeues of one turn of the
-        loop have the same order, so that one call has what they ask for. Raises `NoHealthyShards`.
+        Among equals, where this server owns the queue, then where its call begins soonest; slow ones after others. All dequeues of one turn
+        of the loop have the same order, so that one call has what they ask for. Raises `NoHealthyShards`.
         """
         if len(self._all) == 1 and self._all[0].healthy:
             return self._all
@@ -171,8 +171,7 @@ class Shards:
             found = sorted(
                 found,
                 key=lambda shard: (
-                    shard.slow,
-                    self.heads.of(queue, shard.name),
+                    self.heads.place(queue, shard.name, slow=shard.slow),
                     not shard.owns(queue),
                     shard.lanes_of(queue).claim.rank + random(),
                 ),
@@ -193,14 +192,15 @@ class Shards:
             found = [shard for shard in self.partitions.order(queue) if shard.healthy][:1] or in_reach[:1]
         return [shard for shard in found if not shard.stalled] or found
 
-    def note_claim(self, queue: str, shard: ShardLanes, jobs: Sequence[HandedOutJob], *, waiting: bool) -> None:
-        """Takes what a claim found there: these jobs, and whether others wait."""
-        self.heads.claimed(queue, shard.name, jobs)
+    def note_claim(
+        self, queue: str, shard: ShardLanes, jobs: Sequence[HandedOutJob], began_s: float, *, waiting: bool
+    ) -> None:
+        """Takes what a claim that began at `began_s` (monotonic) found there: these jobs, and whether others wait."""
         if shard not in self.partitions.of(queue):
             if jobs or waiting:
                 self.strays.heard(queue, [shard.name])
             else:
-                self.strays.found_none(queue, shard.name)
+                self.strays.found_none(queue, shard.name, began_s)
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
@@ -238,8 +238,7 @@ class Shards:
         self._chosen.clear()
         self._orders.clear()
         self.heads.forget()
-        kept = [shard.name for shard in lanes if self._by_name.get(shard.name) is shard]
-        self.strays.keep(kept)
+        self.strays.keep([shard.name for shard in lanes if self._by_name.get(shard.name) is shard])
         self._by_name.clear()
         self._by_name.update({shard.name: shard for shard in lanes})
         for name in self.gone.keys() & self._by_name.keys():
@@ -248,7 +247,7 @@ class Shards:
         for shard in lanes:
             shard.hooks = self.hooks
         if takers != {shard.name for shard in lanes if shard.takes_enqueues}:
-            self.unique.map_changed()
+            self._takers_changed()
 
     def change_enqueues(self, shard: ShardLanes, *, takes: bool) -> None:
         """Whether it takes enqueues from now on, or only drains."""
@@ -258,7 +257,12 @@ class Shards:
             else:
                 shard.close_to_enqueues()
             self.partitions.take_over(self._all)
-            self.unique.map_changed()
+            self._takers_changed()
+
+    def _takers_changed(self) -> None:
+        """Other shards take enqueues than before."""
+        self.unique.map_changed()
+        self.strays.partitions_changed()
 
     def close_later(self, shard: ShardLanes) -> None:
         """One that is no longer in the map: finishes what it has, then closes, in the background."""

@@ -8,6 +8,7 @@ servers tell. A shard whose last count is too old may hold jobs of every queue. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Set
 
 COUNTED_S_MAX = 10.0
@@ -23,6 +24,7 @@ class Strays:
         """Told of a shard, and of queues that had no unfinished jobs there when it was counted before."""
         self._counted: dict[str, tuple[float, Set[str]]] = {}  # by shard: when, and the queues that had unfinished jobs
         self._heard: dict[str, dict[str, float]] = {}  # by queue and shard: when jobs were heard of
+        self._changed_s = -math.inf  # when shards became partitions, or ceased to be some
 
     def may_be_on(self, shard: str, queue: str) -> bool:
         """Whether the shard may hold unfinished jobs of the queue."""
@@ -39,21 +41,30 @@ class Strays:
         now_s = self._monotonic()
         self._heard.setdefault(queue, {}).update(dict.fromkeys(shards, now_s))
 
-    def found_none(self, queue: str, shard: str) -> None:
-        """A claim found that no job of the queue waits there."""
+    def found_none(self, queue: str, shard: str, began_s: float) -> None:
+        """A claim or a count that began at `began_s` (monotonic) found that no job of the queue waits there. Jobs that were heard of since
+        may have come after it had looked."""
         heard = self._heard.get(queue)
-        if heard is not None and heard.pop(shard, None) is not None and not heard:
-            del self._heard[queue]
+        if heard is not None and heard.get(shard, began_s) < began_s:
+            del heard[shard]
+            if not heard:
+                del self._heard[queue]
 
     def counted(self, shard: str, queues: Set[str], began_s: float) -> None:
         """A count that began at `began_s` (monotonic) found unfinished jobs of these queues on the shard."""
+        if began_s < self._changed_s:
+            return
         before = self._counted.get(shard)
         self._counted[shard] = began_s, queues
-        for queue, heard in list(self._heard.items()):
-            if heard.get(shard, began_s) < began_s:
-                self.found_none(queue, shard)
+        for queue in list(self._heard):
+            self.found_none(queue, shard, began_s)
         if new := queues - before[1] if before is not None else queues:
             self.found(shard, new)
+
+    def partitions_changed(self) -> None:
+        """Queues have other partitions now. Former ones may have got jobs since they were counted: nothing told of these as strays."""
+        self._counted = {}
+        self._changed_s = self._monotonic()
 
     def keep(self, shards: Collection[str]) -> None:
         """Forgets all other shards. What is known of those with a new address, or that were away, must be forgotten, too."""

@@ -215,6 +215,7 @@ class ClaimOrder(NamedTuple):
     more.
     `from_memory`: a store may answer by what it remembers, without a search: this server owns the queue, and no job has come past it, as
     far as it knows.
+    `through_priority`: hands out no job of a later priority than this one, which is a higher number; None: jobs of all priorities.
     """
 
     queue: str
@@ -222,6 +223,7 @@ class ClaimOrder(NamedTuple):
     claim_timeout_ms: int
     bytes_together_max: int = 64 * 1024 * 1024
     from_memory: bool = False
+    through_priority: int | None = None
 
 
 class Claimed(NamedTuple):
@@ -230,13 +232,15 @@ class Claimed(NamedTuple):
     `next_due_ms` is the earliest run-after of the jobs that still wait, if a call got fewer than it asked for (else None): when
     to look again. It may be in the past if a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
     `cut_short`: a due job stayed because of `bytes_together_max`, or because jobs were met whose data is gone; calls that got none may come
-    again at once.
+    again at once. `head`: priority and run-after of the best job that is due and stays, if a call got fewer than it asked for; it may be
+    better than that job. None: as far as the store knows, none is due.
     """
 
     jobs: Sequence[Sequence[HandedOutJob]]
     next_due_ms: int | None = None
     expired: int = 0
     cut_short: bool = False
+    head: tuple[int, int] | None = None
 
 
 class JobAck(NamedTuple):

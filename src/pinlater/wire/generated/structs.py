@@ -668,6 +668,20 @@ SPECS[QueueRates] = _spec(
 REQUIRED[QueueRates] = ('enqueued', 'claimed', 'succeeded', 'failed', 'retried')
 
 
+class PartitionNumber(Struct, omit_defaults=True):
+    number: int = NOT_SENT
+    automatic: bool = NOT_SENT
+    since_ms: int | None = None
+
+
+SPECS[PartitionNumber] = _spec(
+    (1, I32, "number", None, "number"),
+    (2, BOOL, "automatic", None, "automatic"),
+    (3, I64, "since_ms", None, "sinceMillis"),
+)
+REQUIRED[PartitionNumber] = ('number', 'automatic')
+
+
 class QueueStats(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     paused: bool = NOT_SENT
@@ -679,6 +693,7 @@ class QueueStats(Struct, omit_defaults=True):
     max_jobs_per_second: float | None = None
     partitions: Sequence[str] | None = None
     strays: Mapping[str, int] | None = None
+    partition_number: PartitionNumber | None = None
 
 
 SPECS[QueueStats] = _spec(
@@ -692,6 +707,7 @@ SPECS[QueueStats] = _spec(
     (8, DOUBLE, "max_jobs_per_second", None, "maxJobsPerSecond"),
     (9, LIST, "partitions", (STRING, "UTF8", False), "partitions"),
     (10, MAP, "strays", (STRING, "UTF8", I64, None, False), "strays"),
+    (11, STRUCT, "partition_number", [PartitionNumber, SPECS[PartitionNumber]], "partitionNumber"),
 )
 REQUIRED[QueueStats] = ('queue', 'paused', 'counts', 'rates', 'waiting_dequeues')
 
@@ -1441,6 +1457,7 @@ class ClusterStatus(Struct, omit_defaults=True):
     answers_lost: int = NOT_SENT
     incomplete: bool | None = None
     front_processes: Sequence[FrontProcess] | None = None
+    partitions: Mapping[str, PartitionNumber] | None = None
 
 
 SPECS[ClusterStatus] = _spec(
@@ -1452,6 +1469,7 @@ SPECS[ClusterStatus] = _spec(
     (6, I64, "answers_lost", None, "answersLost"),
     (7, BOOL, "incomplete", None, "incomplete"),
     (8, LIST, "front_processes", (STRUCT, [FrontProcess, SPECS[FrontProcess]], False), "frontProcesses"),
+    (9, MAP, "partitions", (STRING, "UTF8", STRUCT, [PartitionNumber, SPECS[PartitionNumber]], False), "partitions"),
 )
 REQUIRED[ClusterStatus] = ('address', 'servers', 'shards', 'forwarded', 'moves', 'answers_lost')
 
@@ -1500,6 +1518,7 @@ class QueueFacts(Struct, omit_defaults=True):
     last_dequeue_at_ms: int | None = None
     server_started_at_ms: int = NOT_SENT
     servers: int = NOT_SENT
+    partition_number: PartitionNumber | None = None
 
 
 SPECS[QueueFacts] = _spec(
@@ -1514,6 +1533,7 @@ SPECS[QueueFacts] = _spec(
     (9, I64, "last_dequeue_at_ms", None, "lastDequeueAtMillis"),
     (10, I64, "server_started_at_ms", None, "serverStartedAtMillis"),
     (11, I32, "servers", None, "servers"),
+    (12, STRUCT, "partition_number", [PartitionNumber, SPECS[PartitionNumber]], "partitionNumber"),
 )
 REQUIRED[QueueFacts] = ('paused', 'claimed_per_second', 'in_progress', 'waiting_dequeues', 'server_started_at_ms', 'servers')
 

@@ -17,7 +17,7 @@ from pinlater.worker._attempts.bodies import codec_of
 from pinlater.worker._attempts.endings import ending_of
 from pinlater.worker.context import JobContext, set_current
 from pinlater.worker.errors import CantDecode, Reject, Retry, Snooze
-from pinlater.worker.tasks import Task
+from pinlater.worker.tasks import RunsIn, Task
 
 _ENDINGS = (Reject, Retry, Snooze)
 
@@ -29,22 +29,24 @@ def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> At
     try:
         returned = task.function(**_arguments(task, attempt, context))
         _check_has_run(task, returned)
-        _raise_returned(returned)
+        ended = _ending_in(returned)
     except BaseException as error:  # noqa: BLE001 - see above
         _exit_if_forked(process)
         return _result(error, task, attempt, context)
     _exit_if_forked(process)
-    return _result(None, task, attempt, context)
+    return _result(ended, task, attempt, context)
 
 
 async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
     """Awaits a coroutine. A cancellation is a failure here; the caller knows whether it came from outside."""
     set_current(context)
     try:
-        _raise_returned(await _in_this_process(task.function(**_arguments(task, attempt, context))))
+        returned = await _in_this_process(task.function(**_arguments(task, attempt, context)))
+        _check_has_run(task, returned)
+        ended = _ending_in(returned)
     except BaseException as error:  # noqa: BLE001 - see above
         return _result(error, task, attempt, context)
-    return _result(None, task, attempt, context)
+    return _result(ended, task, attempt, context)
 
 
 @types.coroutine
@@ -81,19 +83,23 @@ def _exit_if_forked(process: int) -> None:
         os._exit(0)
 
 
-def _raise_returned(returned: object) -> None:
-    """Raises what the function has returned, if it is one of the values that a task raises or returns to decide how its job continues."""
-    if isinstance(returned, _ENDINGS) or (isinstance(returned, type) and issubclass(returned, _ENDINGS)):
-        raise returned
+def _ending_in(returned: object) -> BaseException | None:
+    """Returns what the function has returned, if it is one of the values that a task raises or returns to decide how its job continues.
+
+    It is not raised: one value for all jobs would keep the frames of each, with their bodies.
+    """
+    if isinstance(returned, type) and issubclass(returned, _ENDINGS):
+        kind: type[BaseException] = returned
+        return kind()
+    return returned if isinstance(returned, _ENDINGS) else None
 
 
 def _check_has_run(task: Task[..., Any], returned: object) -> None:
-    """Raises TypeError if a plain function has returned a coroutine or a generator, of which no line has run."""
+    """Raises TypeError if the function has returned a coroutine or a generator, of which no line has run."""
     if isinstance(returned, Coroutine):
         returned.close()  # or it would warn
-        raise TypeError(
-            f"task {task.name} returned a coroutine, which no worker awaits: write the task as `async def`, and await it there"
-        )
+        instead = "" if task.options.runs_in is RunsIn.LOOP else "write the task as `async def`, and "
+        raise TypeError(f"task {task.name} returned a coroutine, which no worker awaits: {instead}await it there")
     if isinstance(returned, Generator | AsyncGenerator):
         raise TypeError(f"task {task.name} returned a generator, and no worker runs its lines: call it in a loop")
 

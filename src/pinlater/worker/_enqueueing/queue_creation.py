@@ -34,7 +34,7 @@ class QueueCreation:
         try:
             yield _calls.ensure_queue(queue)
         except CallerError as error:
-            self._refusals[queue] = monotonic(), error
+            self._refusals[queue] = monotonic(), adding(error, "")  # without its traceback, whose frames hold jobs
             raise not_created(missing, error) from None
         _log.info("queue %s: created, since it did not exist", queue)
 
@@ -44,5 +44,5 @@ def not_created(missing: PinLaterError, refusal: CallerError) -> PinLaterError:
     if isinstance(refusal, UnknownMethod):
         return missing
     if isinstance(refusal, QueueNotFound):
-        return refusal
+        return adding(refusal, "")  # each caller is told its own rest of the jobs
     return adding(missing, f"; it can't be created: {refusal.message}")

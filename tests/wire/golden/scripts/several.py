@@ -84,6 +84,17 @@ async def a_shard_fails(to: ScenarioRecorder) -> None:
 
 
 @scenario("on two shards")
+async def partitions(to: ScenarioRecorder) -> None:
+    names = await _jobs_on_both(to)
+    await to.call("configureQueue", "partitions", queueName="mail", config=bare(types.QueueConfig, partitions=2))
+    await to.call("getQueueStats", "set by an operator", queueNames=["mail"])
+    await to.call("explainJob", "a queue with partitions", queueName="mail", jobDescriptor=names[0])
+    await to.call("getCluster", "a queue has partitions")
+    await to.call("configureQueue", "no partitions", queueName="mail", config=bare(types.QueueConfig))
+    await to.call("getQueueStats", "automatic", queueNames=["mail"])
+
+
+@scenario("on two shards")
 async def all_shards_fail(to: ScenarioRecorder) -> None:
     await to.call("createQueue", name="mail")
     await to.do("break 1")

@@ -54,7 +54,15 @@ def explain(
 
 def _notes(answer: JobExplanation) -> list[str]:
     """What follows the reasons, a sentence or more each."""
-    return _after_a_put_off(answer) + _after_a_failure(answer)
+    return _after_a_put_off(answer) + _after_a_failure(answer) + _of_partitions(answer)
+
+
+def _of_partitions(answer: JobExplanation) -> list[str]:
+    """How many the queue has, if it has several: jobs of different partitions are not in strict order."""
+    number = answer.queue.partition_number
+    if number is None or number.number == 1:
+        return []
+    return [f"The queue has {number.told(answer.now_ms)}."]
 
 
 def _after_a_put_off(answer: JobExplanation) -> list[str]:
@@ -86,6 +94,7 @@ def _as_json(answer: JobExplanation) -> dict[str, object]:
         "state": None if answer.job is None else answer.job.state.name,
         "reasons": [{"code": one.code, "text": one.text, "figures": dict(one.figures)} for one in answer.reasons()],
         "notes": _notes(answer),
+        "partition_number": answer.queue.partition_number and answer.queue.partition_number._asdict(),
     }
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Raw
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, TooManyWaiting
-from pinlater.server.cluster.forwarding.messages import SINGLE, TOO_LATE, CallKind, answers_of
+from pinlater.server.cluster.forwarding.messages import HEADS_SINCE_VERSION, SINGLE, TOO_LATE, CallKind, answers_of
 from pinlater.server.link.messages import BadMessage, Failure, Part, PartAnswer, encoded, error_of
+from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.lane_queue import Asker, LaneQueue
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _encodes(items: Sequence[Any], asker: Asker[Any]) -> bool:
 
 class ForwardLane(Generic[Item, Result]):
     """`orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
-    begins them; None while it can't use it."""
+    begins them, and claims up to a priority that an older server would take as claims without one; None while it can't use it."""
 
     def __init__(
         self,
@@ -219,6 +220,15 @@ class ForwardLane(Generic[Item, Result]):
     def submit_for(self, item: Item, asker: Asker[Result]) -> None:
         """Takes an item whose result goes to `asker`. Raises `TooManyWaiting` at the bound, `NotSent`."""
         sender = self.sender
+        if (
+            isinstance(item, ClaimRequest)
+            and item.through_priority is not None
+            and sender.version < HEADS_SINCE_VERSION
+        ):
+            own = self.own()
+            if own is not None:
+                own.submit_for(item, asker)
+                return
         if not sender.usable:
             raise NotSent("There is no connection to the server that owns the queue", retry_after_ms=100)
         if self.waiting >= _UNDER_WAY_MAX:

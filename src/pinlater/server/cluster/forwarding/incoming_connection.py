@@ -136,7 +136,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
             answers = done.result()
             claims = AnsweredClaims(asked.shard, asked.items, answers) if asked.kind is CallKind.CLAIM else None
             try:
-                message = messages.answer(asked.number, answers)
+                message = messages.answer(asked.number, answers, self._version)
             except Exception:  # a bug: it must not keep back the other answers
                 logger.exception("the answer to a forwarded call can't be encoded")
                 if claims is not None:

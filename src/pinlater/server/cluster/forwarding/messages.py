@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -45,11 +46,13 @@ from pinlater.server.storage.values import (
 
 VERSION = 10
 OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
-_TOLD_FIELDS_OLDEST = 8
+_TOLD_FIELDS = {6: 8, 7: 9, 8: 9, 9: 9}  # of older versions
 WAKES_SINCE_VERSION = 7
 _TIMES_SINCE_VERSION = 8  # `WorkerQueue.timed_out_times`
 _QUEUE_FIELDS_BEFORE = 7
 PARTITIONS_SINCE_VERSION = 10  # before, a queue was on all shards, and each unique key on a shard of its own
+HEADS_SINCE_VERSION = 10  # `ClaimRequest.through_priority`, `Claimed.head`
+_CLAIM_FIELDS_BEFORE, _CLAIMED_FIELDS_BEFORE = 6, 4
 _OPTIONS_SINCE_VERSION = 9  # before, the fields of `NewJob.options` were the last ones of a job
 _FLAT_OPTIONS = 5
 WAITS_BYTES = 32
@@ -92,7 +95,8 @@ class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `OfSeveralServers.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
     reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators. `work`: on each slice in the last
-    minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue."""
+    minute (`ownership.work.Work`). `waiting`: how many dequeues wait there, by queue. `loop`: the share of a core that its event loop
+    uses. `lanes`: how busy its lanes to each shard are (`lane_load.LaneLoads`)."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
@@ -103,6 +107,8 @@ class Told(NamedTuple):
     facts: ServerFacts = ServerFacts()
     work: Mapping[str, Mapping[int, int]] = {}
     waiting: Mapping[str, int] = {}
+    loop: float = 0.0
+    lanes: Mapping[str, float] = {}
 
 
 class CallersLeft(NamedTuple):
@@ -183,11 +189,18 @@ def items_of(part: Part, version: int = VERSION) -> list[Any]:
 
 def encoder_of_items(version: int) -> Callable[[Sequence[object]], bytes]:
     """Returns the function that encodes the items of a part for a server of this version."""
-    return encoded if version >= _OPTIONS_SINCE_VERSION else _encoded_flat
+    return encoded if version >= HEADS_SINCE_VERSION else partial(_encoded_for, version)
 
 
-def _encoded_flat(items: Sequence[object]) -> bytes:
-    return encoded([_flat(item) if isinstance(item, InsertRequest) else item for item in items])
+def _encoded_for(version: int, items: Sequence[object]) -> bytes:
+    return encoded([_as_before(item, version) for item in items])
+
+
+def _as_before(item: object, version: int) -> object:
+    """An item as servers before `HEADS_SINCE_VERSION` know it."""
+    if isinstance(item, ClaimRequest):
+        return item[:_CLAIM_FIELDS_BEFORE]
+    return _flat(item) if isinstance(item, InsertRequest) and version < _OPTIONS_SINCE_VERSION else item
 
 
 def _flat(request: InsertRequest) -> tuple[object, ...]:
@@ -200,8 +213,10 @@ def _job_of(job_id: int, body: bytes, priority: int, run_after_ms: int, attempts
     return NewJob(job_id, body, priority, run_after_ms, attempts_allowed, None if options == NONE else options)
 
 
-def answer(number: int, answers: Sequence[object]) -> PartAnswer:
+def answer(number: int, answers: Sequence[object], version: int = VERSION) -> PartAnswer:
     """Returns the answer to a part whose items had these answers, some of which may be errors."""
+    if version < HEADS_SINCE_VERSION:
+        answers = [each[:_CLAIMED_FIELDS_BEFORE] if isinstance(each, Claimed) else each for each in answers]
     failures = {index: failure_of(each) for index, each in enumerate(answers) if isinstance(each, PinLaterError)}
     values = [None if index in failures else each for index, each in enumerate(answers)] if failures else answers
     return PartAnswer(number, Raw(encoded(values)), failures)
@@ -221,7 +236,7 @@ def answers_of(kind: int, part: PartAnswer) -> list[Any]:
 
 def running(told: Told, version: int = VERSION) -> PartAnswer:
     """Says that a server runs. One of an older version takes no fields that it does not know."""
-    return message_of_answering(RUNNING, told if version >= WAKES_SINCE_VERSION else told[:_TOLD_FIELDS_OLDEST])
+    return message_of_answering(RUNNING, told[: _TOLD_FIELDS.get(version)])
 
 
 def callers_left(left: Sequence[CallersLeft]) -> Iterator[Part]:

@@ -15,7 +15,14 @@ from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.commands import CountAhead, CountJobs, LookupJobs
 from pinlater.server.storage.values import Place, raise_error
-from pinlater.wire.generated.structs import JobExplanation, JobInfo, JobsAhead, QueueFacts, ShardFacts
+from pinlater.wire.generated.structs import (
+    JobExplanation,
+    JobInfo,
+    JobsAhead,
+    PartitionNumber,
+    QueueFacts,
+    ShardFacts,
+)
 
 AHEAD_MAX = 10_000
 """Jobs that are counted on each shard before a job. A count that reaches it is a lower bound (`JobsAhead.at_least`)."""
@@ -88,4 +95,5 @@ class Explain:
             last_dequeue_at_ms=self._dispatcher.asked_at_ms(queue.name),
             server_started_at_ms=self._identity.started_at_ms,
             servers=members_of(self._status.cluster_status()),
+            partition_number=PartitionNumber(*queue.partitions) if len(self._shards) > 1 else None,
         )

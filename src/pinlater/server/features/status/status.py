@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from heapq import nsmallest
 
 from pinlater.domain.servers import DELETES_QUEUES, ServerFacts
 from pinlater.server.features.status.cluster_status import put_facts, status_alone
 from pinlater.server.features.status.shard_details import ShardReports
 from pinlater.server.operations.service import Service
 from pinlater.version import __version__
-from pinlater.wire.generated.structs import ClusterStatus, FrontProcess, QueueOwners, ServerInfo
+from pinlater.wire.generated.structs import ClusterStatus, FrontProcess, PartitionNumber, QueueOwners, ServerInfo
 from pinlater.wire.limits import fit_i32
+
+_QUEUES_MAX = 200  # in `ClusterStatus.partitions`
 
 
 class Status:
@@ -42,7 +45,17 @@ class Status:
         for shard in status.shards:
             shard.details = details.get(shard.name)
         status.front_processes = self.front_processes() or None
+        status.partitions = self._partitions() or None
         return status
+
+    def _partitions(self) -> dict[str, PartitionNumber]:
+        """Queues with several partitions, those with the most first."""
+        if len(self._service.shards) == 1:
+            return {}
+        numbers = {queue.name: queue.partitions for queue in self._service.queue_cache.queues.values()}
+        several = [(name, number) for name, number in numbers.items() if number.number > 1]
+        most = nsmallest(_QUEUES_MAX, several, key=lambda each: (-each[1].number, each[0]))
+        return {name: PartitionNumber(*number) for name, number in most}
 
     async def owners(self) -> QueueOwners:
         """Which servers own queues, for clients that send their calls there."""

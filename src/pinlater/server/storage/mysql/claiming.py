@@ -251,6 +251,9 @@ class _OpenOrder:
         self._priorities = tuple(queue.priorities)  # there may be more of them before the answers come
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
+        through = order.through_priority
+        self._searched = self._priorities if through is None else tuple(p for p in self._priorities if p <= through)
+        self._through = None if len(self._searched) == len(self._priorities) else through
         self._shares = [_Share(call) for call in order.calls]
         self._due_jobs_left = False  # there may be some, since it stopped at a bound: of bytes or of rows read
         self._a_call_lacks_jobs = False
@@ -265,16 +268,17 @@ class _OpenOrder:
         self.met_expired = False  # in the last round
         self.lost: list[int] = []  # claimed, but neither content nor body was found
         self._due_ms: int | None = None
+        self._head: tuple[int, int] | None = None  # of the due jobs that stay
         self._contents: Mapping[int, JobContent] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
-        self.remembers_all = order.from_memory and queue.ready.has_next(self.left, now_ms, now_s)
+        self.remembers_all = order.from_memory and queue.ready.has_next(self.left, now_ms, now_s, self._through)
         # A claim from memory doesn't count as a look from the start.
         self._floors = {} if self.remembers_all else transaction.queue_cache.floors(queue)
         self._reads_on = False
         if self.remembers_all:
             self._take_remembered()
         elif order.from_memory:
-            queue.ready.search_begins(self.left, now_ms, now_s)
+            queue.ready.search_begins(self.left, now_ms, now_s, self._through)
             self._reads_on = self.left <= _READ_ON_MAX and queue.ready.wants_rows(now_s)
         else:
             queue.ready.forget()
@@ -287,7 +291,7 @@ class _OpenOrder:
     def _take_remembered(self) -> None:
         """Shares out remembered jobs; those that no call has space for stay."""
         ready = self.queue.ready
-        rows, self._contents = ready.take(min(self.left, _READ_MAX))
+        rows, self._contents = ready.take(min(self.left, _READ_MAX), self._through)
         about = {
             job_id: _SpecialJob(allowed, allowed, 0, created_at_ms, options)
             for job_id, (allowed, created_at_ms, _, options) in self._contents.items()
@@ -307,15 +311,15 @@ class _OpenOrder:
     def wanted(self) -> bytes:
         """The statement that finds and locks the rows."""
         limit = min(self.left, _READ_MAX)
-        return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=self._due_ranges(), limit=limit)
+        return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=self._due_ranges(self._searched), limit=limit)
 
-    def _due_ranges(self) -> Sql:
+    def _due_ranges(self, priorities: Sequence[int]) -> Sql:
         ranges = [
             b"(priority=%d AND run_after_ms BETWEEN %d AND %d)"
             % (priority, self._floors.get(priority, LOWEST_MS), self._now_ms)
-            for priority in self._priorities
+            for priority in priorities
         ]
-        return Sql(b" OR ".join(ranges))
+        return Sql(b" OR ".join(ranges) or b"FALSE")
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, _SpecialJob]) -> list[int]:
         """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
@@ -403,14 +407,21 @@ class _OpenOrder:
         """What else is to be asked: when the next job is due, if calls got too few."""
         if self.remembers_all:
             return []
-        if not (self._a_call_lacks_jobs or self._due_jobs_left):
-            if not self._reads_on:
-                return []
-            limit = self.queue.ready.rows_wanted
-            follow = _SELECT_DUE(queue_id=self.queue.queue_id, ranges=self._due_ranges(), limit=limit)
+        if self._reads_follow:
+            limit, ranges = self.queue.ready.rows_wanted, self._due_ranges(self._priorities)
+            follow = _SELECT_DUE(queue_id=self.queue.queue_id, ranges=ranges, limit=limit)
             return [follow, *self._first_from([self._now_ms + 1] * len(self._priorities))]
+        if not (self._a_call_lacks_jobs or self._due_jobs_left):
+            return []
         floors = [self._floors.get(priority, LOWEST_MS) for priority in self._priorities]
         return [*self._first_from(floors), *self._first_from([self._now_ms + 1] * len(floors))]
+
+    @property
+    def _reads_follow(self) -> bool:
+        """Whether the search reads the rows behind those that it takes: it found enough, or all of the priorities that it may take."""
+        if not self._reads_on or self._due_jobs_left:
+            return False
+        return not self._a_call_lacks_jobs or (self._through is not None and not self.met_expired)
 
     def _first_from(self, times_ms: Sequence[int]) -> list[bytes]:
         """When the first row from these times on is due, for each priority."""
@@ -455,23 +466,44 @@ class _OpenOrder:
                         )
                     )
         if self.remembers_all:
-            self._due_ms = (
-                now_ms if self._due_jobs_left else self._next_remembered() if self._a_call_lacks_jobs else None
-            )
+            if self._a_call_lacks_jobs or self._due_jobs_left:
+                heads = self.queue.ready.heads()
+                self._head = min(heads, default=None)
+                self._due_ms = min([due_ms for _, due_ms in heads]) if heads else self._next_remembered()
+        elif self._reads_follow:
+            self._read_on(found, now_s)
         elif self._a_call_lacks_jobs or self._due_jobs_left:
             self._learn_of_others(found, now_s)
-        elif self._reads_on:
-            ready = self.queue.ready
-            rows = cast("Sequence[ReadyRow]", next(found))
-            taken = {*self.plain, *self.special}
-            ready.search_read_on(taken, rows, ready.rows_wanted, min(self._times(found), default=None), now_s)
         else:
             self.queue.ready.search_found_enough({*self.plain, *self.special}, now_s)
 
-    def _times(self, found: Iterator[Sequence[tuple[Any, ...]]]) -> list[int]:
-        """The answers to `_first_from`, without the priorities that have no row."""
-        times: list[int | None] = [line[0] for _ in self._priorities for line in next(found)]
-        return [time_ms for time_ms in times if time_ms is not None]
+    def _read_on(self, found: Iterator[Sequence[tuple[Any, ...]]], now_s: float) -> None:
+        """The rows that follow are remembered, unless the first of them is locked by another transaction."""
+        ready = self.queue.ready
+        rows = cast("Sequence[ReadyRow]", next(found))
+        coming_ms = min(self._times(found).values(), default=None)
+        if not self._a_call_lacks_jobs:
+            ready.search_read_on({*self.plain, *self.special}, rows, ready.rows_wanted, coming_ms, now_s)
+            return
+        beyond = [row for row in rows if self._is_beyond(row[0])]
+        if beyond:
+            self._head = beyond[0][:2]
+            self._due_ms = min([due_ms for _, due_ms, *_ in beyond])
+        else:
+            self._due_ms = self._now_ms + _LOOK_AGAIN_MS if rows else coming_ms
+        if len(beyond) == len(rows):
+            ready.search_read_on({*self.plain, *self.special}, rows, ready.rows_wanted, coming_ms, now_s)
+        else:
+            ready.forget()
+
+    def _is_beyond(self, priority: int) -> bool:
+        """Whether the claim takes no jobs of this priority."""
+        return self._through is not None and priority > self._through
+
+    def _times(self, found: Iterator[Sequence[tuple[Any, ...]]]) -> dict[int, int]:
+        """Returns the answers to `_first_from` by priority, without the priorities that have no row."""
+        times = {priority: line[0] for priority in self._priorities for line in next(found)}
+        return {priority: time_ms for priority, time_ms in times.items() if time_ms is not None}
 
     def _next_remembered(self) -> int | None:
         next_ms = self.queue.ready.elsewhere_ms
@@ -480,12 +512,17 @@ class _OpenOrder:
     def _learn_of_others(self, found: Iterator[Sequence[tuple[Any, ...]]], now_s: float) -> None:
         """When there will be more jobs, from the answers to `looks`; and whether all that are due now have been found."""
         now_ms, ready = self._now_ms, self.queue.ready
-        due, coming = self._times(found), self._times(found)
+        due, coming = self._times(found), list(self._times(found).values())
+        cut = (
+            self._due_jobs_left or self.met_expired
+        )  # else what is due and not beyond is locked by another transaction
+        heads = [(p, time_ms) for p, time_ms in due.items() if time_ms <= now_ms and (cut or self._is_beyond(p))]
+        self._head = min(heads, default=None)
         if due:
-            self._due_ms = min(due)
-            if self._due_ms <= now_ms and not self._due_jobs_left and not self.met_expired:
+            self._due_ms = min(due.values())
+            if self._due_ms <= now_ms and self._head is None and not cut:
                 self._due_ms = now_ms + _LOOK_AGAIN_MS
-        if self._due_jobs_left or self.met_expired or not ready.tracks(now_s):
+        if cut or self._head is not None or not ready.tracks(now_s):
             ready.forget()
             return
         # A due row that was not found is locked by another transaction, or has been stored since: then it is remembered.
@@ -496,4 +533,4 @@ class _OpenOrder:
     def result(self) -> Claimed:
         due_ms = self._now_ms if self.lost else self._due_ms
         cut_short = self.bytes_ran_out or bool(self.lost)
-        return Claimed([share.jobs for share in self._shares], due_ms, self.expired, cut_short)
+        return Claimed([share.jobs for share in self._shares], due_ms, self.expired, cut_short, self._head)

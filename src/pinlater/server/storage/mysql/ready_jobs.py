@@ -162,23 +162,41 @@ class ReadyJobs:
             self.forget()
         return self._tracks
 
-    def has_next(self, count: int, now_ms: int, now_s: float) -> bool:
-        """Whether the next jobs are here, that many or all that are due, as far as this server knows."""
+    def has_next(self, count: int, now_ms: int, now_s: float, through: int | None = None) -> bool:
+        """Whether the next jobs are here, that many or all that are due, as far as this server knows: those up to the priority `through`,
+        or all for None."""
         return (
             now_ms < self.elsewhere_ms
             and now_s - self._searched_s < TRUSTED_S
             and now_s >= self._distrusted_until_s
-            and (self._frontier is None or len(self._ids) >= count)
+            and (
+                self._frontier is None
+                or (through is not None and through < self._frontier[0])
+                or self._number(through) >= count
+            )
         )
+
+    def _number(self, through: int | None) -> int:
+        """How many jobs are here, up to that priority."""
+        if through is None:
+            return len(self._ids)
+        return sum([len(rows) for priority, rows in self._rows.items() if priority <= through])
+
+    def heads(self) -> Sequence[tuple[int, int]]:
+        """Priority and run-after of the first job of each priority; if none is here, of the place behind which there may be some."""
+        heads = [rows[0][:2] for rows in self._rows.values() if rows]
+        return heads or ([] if self._frontier is None else [self._frontier[:2]])
 
     def distrust(self, now_s: float) -> None:
         """A claim from memory has failed: another server takes jobs of this queue."""
         self._distrusted_until_s = now_s + DISTRUSTED_S
 
-    def take(self, count: int) -> TakenRows:
-        """The first ones, at most that many."""
+    def take(self, count: int, through: int | None = None) -> TakenRows:
+        """The first ones up to the priority `through`, at most that many."""
         taken: list[ReadyRow] = []
         for priority in sorted(self._rows):
+            if through is not None and priority > through:
+                break
             rows = self._rows[priority]
             first = rows[: count - len(taken)]
             del rows[: len(first)]
@@ -245,15 +263,15 @@ class ReadyJobs:
 
     # --- searches -----------------------------------------------------------------------------------------------------------
 
-    def search_begins(self, count: int, now_ms: int, now_s: float) -> None:
-        """It wants that many jobs. What is stored from now on may not be found."""
+    def search_begins(self, count: int, now_ms: int, now_s: float, through: int | None = None) -> None:
+        """It wants that many jobs up to that priority. What is stored from now on may not be found."""
         self._search_began_s = now_s
         self._before = set(self._ids)
         self.rows_wanted = min(ROWS_MAX, max(ROWS_MIN, 2 * self._taken))
         self._is_check = (
             self._tracks
             and now_ms < self.elsewhere_ms
-            and len(self._ids) >= count > 0
+            and self._number(through) >= count > 0
             and now_s - self._looked_through_s < _CONFIRMED_S
         )
         if not self._is_check:

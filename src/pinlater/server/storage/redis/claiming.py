@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 _ENTRY = Struct(">Bq?")
 REF_BYTES = 13
 _CUT_SHORT = 2
+_ALL_PRIORITIES = 255
 
 
 async def claim(
@@ -61,13 +62,13 @@ async def claim(
         if order.queue not in queues:
             results.append(QueueNotFound.of(order.queue))
             continue
-        shares, due, expired, cut, lost = next(found)
+        shares, due, expired, cut, lost, head = next(found)
         jobs = [_jobs(share, values, now_ms, order.claim_timeout_ms) if share else [] for share in shares]
         if lost:
             access.stats.jobs_lost += lost
             logger.error("jobs are gone from Redis: %d of queue %s that waited", lost, order.queue)
         ended = await _expire(access, expired, now_ms) if expired else 0
-        results.append(Claimed(jobs, _time(due), ended, cut == _CUT_SHORT))
+        results.append(Claimed(jobs, _time(due), ended, cut == _CUT_SHORT, _head(head)))
     return results
 
 
@@ -77,7 +78,8 @@ def _packed(place: int, order: ClaimOrder) -> tuple[Any, ...]:
         (max(0, call.limit), call.max_bytes, pack_holder(call.holder.token, call.holder.descriptor, call.holder.source))
         for call in order.calls
     ]
-    return place, b"%d" % timeout_ms, I64.pack(timeout_ms), calls
+    through = _ALL_PRIORITIES if order.through_priority is None else order.through_priority
+    return place, b"%d" % timeout_ms, I64.pack(timeout_ms), calls, through
 
 
 def _jobs(share: bytes, values: Any, now_ms: int, timeout_ms: int) -> list[HandedOutJob]:
@@ -146,6 +148,11 @@ async def _expire(access: Access, refs: bytes, now_ms: int) -> int:
     except Unavailable as error:
         logger.warning("jobs past their expiry could not be ended yet: %s", error)
         return 0
+
+
+def _head(found: bytes) -> tuple[int, int] | None:
+    """Of a byte for the priority and a score."""
+    return (found[0], time_of(found[1:])) if found else None
 
 
 def _time(score: bytes) -> int | None:

@@ -78,9 +78,12 @@ def _recall(queue_cache: SqliteQueueCache, orders: Sequence[ClaimOrder], now_ms:
     return answers
 
 
-def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
-    """The earliest run-after of all that wait. If nothing is due the counters mostly know it without a look, and else learn it."""
-    first = NEVER_MS
+def _first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> tuple[int | None, tuple[int, int] | None]:
+    """Returns the earliest run-after of all that wait, and the first job that is due now (`Claimed.head`).
+
+    If nothing is due, the counters mostly know it without a look, and learn it otherwise.
+    """
+    first, head = NEVER_MS, None
     for counter in queue.counters.values():
         if counter.pending == 0:
             continue
@@ -90,9 +93,11 @@ def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
         row = execute(_SELECT_FIRST_READY, (queue.queue_id, counter.priority)).fetchone()
         if row is not None:
             first = min(first, row[0])
+            if head is None and row[0] <= now_ms:
+                head = counter.priority, row[0]
             if counter.pending == counter.future:
                 counter.future_from_ms, counter.future_from_exact = row[0], True
-    return None if first == NEVER_MS else first
+    return None if first == NEVER_MS else first, head
 
 
 class _Share:
@@ -118,6 +123,7 @@ class _OpenOrder:
         self._queue = queue
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
+        self._through = order.through_priority
         self._until_ms = later(now_ms, order.claim_timeout_ms)
         self._shares = list(map(_Share, order.calls))
         wanting = [share for share in self._shares if share.limit > 0]
@@ -136,6 +142,8 @@ class _OpenOrder:
         for counter in list(self._queue.counters.values()):
             if self._share is None or self._bytes_ran_out:
                 break
+            if self._through is not None and counter.priority > self._through:
+                break
             if counter.may_have_due(self._now_ms):
                 self._take(counter)
         if self._rows:
@@ -146,8 +154,8 @@ class _OpenOrder:
             dialect.count_lost(len(self._lost))
             at_once(bulk.leave_keys_of_lost(dialect, self._lost))
         a_call_wants_more = self._call_full_by_bytes or self._share is not None
-        due_ms = first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else None
-        return Claimed(list(map(_JOBS, self._shares)), due_ms, self._ended, self._bytes_ran_out)
+        due_ms, head = _first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else (None, None)
+        return Claimed(list(map(_JOBS, self._shares)), due_ms, self._ended, self._bytes_ran_out, head)
 
     def _take(self, counter: Counter) -> None:
         """All that can be had of one priority."""

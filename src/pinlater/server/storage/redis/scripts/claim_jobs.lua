@@ -1,13 +1,14 @@
 -- Hands out due jobs: priority first, then run-after, then id.
 --   ARGV[3] now, in ms        ARGV[4] now, 8 bytes
 --   ARGV[5] {names of the queues, their ids, orders, bytes of bodies and headers that all orders may hold together}
---   order {queue's place, timeout in ms, timeout in 8 bytes, calls}; call {limit, bytes, the claim behind its times}
--- Answers {orders, records}. For each order {shares, due, expired, cut, lost}:
+--   order {queue's place, timeout in ms, timeout in 8 bytes, calls, last priority that is handed out}; call {limit, bytes, the claim behind its times}
+-- Answers {orders, records}. For each order {shares, due, expired, cut, lost, head}:
 --   shares   for each call 10 bytes a job: priority, id, whether it has a past
 --   due      run-after of the first job that still waits, where a call got too few, else ''
 --   expired  refs of the jobs that were met and passed over, since they are past their expiry
 --   cut      2 where a job stayed because of the bytes of all orders, 1 where a call was cut by its own, or the order by the number of rows
 --   lost     how many index entries without a record were met and removed
+--   head     priority (a byte) and run-after of the first job that is due and still waits, where a call got too few, else ''
 -- records: each job's record, in the same order, followed by its past where it has one.
 local PASSED_OVER_MAX = 500
 local READ_MAX, READ_LEAST = 2000, 100
@@ -49,7 +50,7 @@ local records, given, read_before = {}, 0, 0
 
 -- One order. Kept in a table, because Lua limits the number of outer values of a function.
 local function fill(order)
-    local at, timeout, timeout8, calls = unpack(order)
+    local at, timeout, timeout8, calls, through = unpack(order)
     local queue = ids[at]
     local shares, expired = {}, {}
     local current, picked, bytes_left, share = 0, 0, 0, nil
@@ -78,7 +79,7 @@ local function fill(order)
     next_call()
 
     local plain_deadline = string.format('%.17g', now_ms + tonumber(timeout))
-    local due = nil
+    local due, best = nil, nil
     local priorities = call('HGET', T .. 'pr', queue) or ''
     for p = 1, #priorities do
         local priority = sub(priorities, p, p)
@@ -87,7 +88,7 @@ local function fill(order)
         local step, passed, missing, count = 16, 0, 0, 0
         local deadlines, claims, in_progress, taken = {}, {}, {}, {}
         local heads = {}
-        while share and not cut_short and read < read_max and #expired < PASSED_OVER_MAX do
+        while share and byte(priority) <= through and not cut_short and read < read_max and #expired < PASSED_OVER_MAX do
             local asked = math.min(left, step, read_max - read)
             -- Those taken are still there until the end of the line.
             local found = call('ZRANGEBYSCORE', ready, '-inf', now, 'LIMIT', passed + count, asked)
@@ -230,6 +231,9 @@ local function fill(order)
         if first[2] and (not due or tonumber(first[2]) < tonumber(due)) then
             due = first[2]
         end
+        if first[2] and not best and tonumber(first[2]) <= now_ms then
+            best = priority .. first[2]
+        end
         if missing > 0 then
             call('HINCRBY', T .. 'n' .. line, 'l', missing)
             lost = lost + missing
@@ -243,7 +247,8 @@ local function fill(order)
     for i = 1, #calls do
         shares[i] = concat(shares[i])
     end
-    return { shares, (short or cut) and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost }, places
+    local more = short or cut
+    return { shares, more and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost, more and best or '' }, places
 end
 
 local answers = {}
