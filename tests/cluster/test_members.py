@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from os import getpid
 from random import Random
+from socket import gethostname
 from typing import Any
 
 import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.commands import Command, ListMembers
 from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.leases import LeasedSlot, member_of
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.values import Member
 from tests.sharding.faulty import FaultyShard
@@ -44,6 +48,14 @@ async def members_of(*stores: Shard) -> ClusterMembers:
 
 def _desired(store: Shard) -> DesiredShard:
     return DesiredShard(store.name, lambda: store)
+
+
+def test_the_entry_of_a_server_in_a_shard_says_its_version_and_that_of_an_older_server_none() -> None:
+    entry = LeasedSlot(10_000, 1).entry
+    member = member_of(3, entry, "a:1", 1_000, 2_000, 2_500)
+    assert member == Member(3, f"{gethostname()}-{getpid()}", "a:1", 1_000, 2_000, 500, PEER_VERSION)
+    older = member_of(4, "host-4711", "b:1", 1_000, 2_000, 2_000)
+    assert (older.name, older.peer_version) == ("host-4711", PEER_VERSION_UNTOLD)
 
 
 async def test_the_shard_that_knows_most_servers_counts() -> None:

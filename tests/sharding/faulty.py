@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from pinlater.domain.clock import SystemClock
@@ -24,7 +24,7 @@ from pinlater.server.storage.commands import (
     ListOwners,
 )
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.values import NO_OWNERS, ShardTime
+from pinlater.server.storage.values import NO_OWNERS, Member, ShardTime
 from pinlater.wire.generated.structs import ShardSize
 
 Kind: TypeAlias = type[Command[Any]] | str
@@ -68,7 +68,6 @@ class CallFault:
 
 _ALONE: dict[Kind, Any] = {
     Announce: "",
-    ListMembers: (),
     ListOwners: NO_OWNERS,
     ChangeOwners: True,
     ListChangedQueues: (),
@@ -90,6 +89,7 @@ class FaultyShard:
         self.calls = Counter[Kind]()
         self.dead: str | None = None
         self.closed = 0
+        self.members: Sequence[Member] = ()
         self._faults: dict[Kind, list[CallFault]] = {}
         self._planned: list[CallFault] = []
         self._stop: CallFault | None = None
@@ -141,6 +141,8 @@ class FaultyShard:
         """Carries out a command without faults."""
         if isinstance(command, AskShardTime):
             return ShardTime(SystemClock().now_ms(), of_servers=False)
+        if isinstance(command, ListMembers):
+            return self.members
         if type(command) in _ALONE:
             return _ALONE[type(command)]
         return await self.within.submit(command)

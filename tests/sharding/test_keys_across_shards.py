@@ -10,10 +10,12 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.rendezvous import rendezvous_home
+from pinlater.domain.servers import PEER_VERSION_UNTOLD
+from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.sharding import unique_places
 from pinlater.server.storage.commands import ClaimJobs, FindUnique, InsertJobs, NoteMap
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, Member
 from tests.commands import instead
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
@@ -539,6 +541,48 @@ async def test_beside_servers_of_the_version_before_each_key_has_its_own_home(se
         await server.learn(after_s=wait_s)
         again = await server.enqueue(b"1", b"2", b"3", unique=uniques)
         assert (again.descriptors, again.existing) == (stored.descriptors, [0, 1, 2])
+
+
+@on_shards()
+async def test_keys_are_placed_as_by_the_version_before_while_a_shard_names_a_server_of_it_and_a_minute_longer(
+    server: ShardedServer,
+) -> None:
+    """Whether it answers or not: it may have been killed, or stand still. A server that has its place in the shards no longer may go on."""
+    cluster = Cluster(server.shards, server.core.dispatcher, server.core.standstill, lambda _: None)
+    new, old = Member(1, "new", "a:1", 0, 0), Member(2, "old", "b:1", 0, 0, peer_version=PEER_VERSION_UNTOLD)
+    unique = server.shards.unique
+    server.stores["1"].members = [new]
+    await cluster.look()
+    assert unique.by_queue
+    server.stores["1"].members = [new, old]
+    await cluster.look()
+    assert not unique.by_queue
+    server.clock.advance(seconds=3_600)
+    cluster.look_at_calls()
+    assert not unique.by_queue
+    server.stores["1"].members = [new]
+    await cluster.look()
+    server.clock.advance(seconds=59)
+    cluster.look_at_calls()
+    assert not unique.by_queue
+    server.clock.advance(seconds=2)
+    cluster.look_at_calls()
+    assert unique.by_queue
+
+
+@on_shards()
+async def test_beside_servers_of_the_version_before_a_key_is_found_that_a_server_put_on_the_first_partition(
+    server: ShardedServer,
+) -> None:
+    """It had learned sooner that the last of these servers has gone."""
+    queue = await server.queue_for("1")
+    server.shards.unique.go_by(queue=False)
+    await server.learn(after_s=61)
+    await server.learn(after_s=61)
+    key = unique_for(server, "2")
+    placed = await server.place("1", unique=key, queue=queue)
+    again = await server.enqueue(b"x", unique=key, queue=queue)
+    assert (again.descriptors, again.existing) == ([placed], [0])
 
 
 # --- calls that were given up ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+PEER_VERSION = 10
+"""The newest version of the messages between servers that this build speaks."""
+PEER_VERSION_UNTOLD = 9
+"""That of a server whose entry in a shard says none, or an older one."""
 DELETES_QUEUES = "delete-queue"
 """The feature of a server that has an admin password; one without deletes no queue."""
 

@@ -53,8 +53,9 @@ _INTEREST_S = 1.0
 _TOLD_LOOK_S = 60.0
 # Queues for which a server tells the others how many dequeues wait: those with the most.
 WAITED_FOR_MAX = 1_000
-# A server that starts waits for so long until the others have said their versions; one of them may have been killed.
-_VERSION_LOOKS_MAX, _VERSION_LOOK_S = 50, 0.02
+# So long after the last sight of a server of the version before, unique keys are still placed as it does: one that stood still, or was cut
+# off, loses its place in the shards, and goes on without a look for keys that were placed otherwise meanwhile.
+_AFTER_OLDER_S = 60.0
 # Of a core, above which clients are sent to other servers than the owner.
 _BUSY_SHARE = 0.7
 
@@ -109,7 +110,8 @@ class Cluster:
         self._ends = False
         standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
-        self._version_of: dict[str, int] = {}  # the newest messages that both sides speak, by the address of a server
+        self._has_older = False  # whether a shard names a server that places each unique key by itself
+        self._had_older_s = -math.inf  # when one did last
         self._secrets: list[bytes] = []
 
     async def listen(
@@ -142,7 +144,6 @@ class Cluster:
         self._dispatcher.wakeups.join_others(self.wakes.tell, self._interest.begins)
         self._dispatcher.limits.join_others(self._interest.begins)
         await self._meet()
-        await self._learn_versions()
         return address
 
     @property
@@ -293,6 +294,9 @@ class Cluster:
             self.forwarding.tell_to_look()
 
     async def _meet(self) -> None:
+        found = chain.from_iterable(self.members.by_shard.values())
+        self._has_older = any(member.peer_version < PARTITIONS_SINCE_VERSION for member in found)
+        self._place_unique_keys()
         for shard in self.members.by_shard:
             if shard.shared is not None:
                 shard.shared.follow(partial(self._changes_of_others, shard.name))
@@ -350,28 +354,17 @@ class Cluster:
         finally:
             self.listener.say_goodbye()
 
-    async def _learn_versions(self) -> None:
-        """Waits, before the first request, until it is known where the other servers place unique keys."""
-        for _ in range(_VERSION_LOOKS_MAX):
-            if len(self._shards) == 1 or self._look_at_versions():
-                break
-            await asyncio.sleep(_VERSION_LOOK_S)
-
-    def _look_at_versions(self) -> bool:
-        """Places unique keys as all servers of the shards can. Returns whether the versions of all are known."""
-        if self._peers is None or self.forwarding is None:
-            return True
-        others = self._peers.secret_of
-        self._version_of |= {
-            address: link.version for address, link in self.forwarding.connections.items() if link.version
-        }
-        self._version_of = {address: version for address, version in self._version_of.items() if address in others}
-        self._shards.unique.go_by(queue=all(v >= PARTITIONS_SINCE_VERSION for v in self._version_of.values()))
-        return len(self._version_of) == len(others)
+    def _place_unique_keys(self) -> None:
+        """Places them as all servers of the shards can, and for `_AFTER_OLDER_S` as one that was of the version before: it may only have
+        stood still."""
+        now_s = self._clock.monotonic()
+        if self._has_older:
+            self._had_older_s = now_s
+        self._shards.unique.go_by(queue=now_s - self._had_older_s > _AFTER_OLDER_S)
 
     def look_at_calls(self) -> None:
         """Call it several times a second: forwards no more calls to servers that don't answer."""
-        self._look_at_versions()
+        self._place_unique_keys()
         self._load.look()
         self._work.look()
         self._lanes.look()

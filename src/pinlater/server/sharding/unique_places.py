@@ -5,10 +5,11 @@ were made before stay where they are. Until those have gone, an enqueue with a u
 of its queue. Since when the map is as it is, is kept on the shards themselves: a server that starts must not forget it. A minute later no
 server goes by an older map: the queues with old keys on a shard are listed then, and only for these is the shard asked.
 
-Servers of the version before place each key by itself (`by_queue`). While one of them is in the cluster, all others do the same.
+Servers of the version before place each key by itself (`by_queue`). While one of them is in the cluster, all others do the same, and ask
+the first partition, too.
 
 Weakness: while servers still go by different maps (they look at the shard file every ten seconds) two of them may take one key on two
-shards. The same is true for the moment in which they learn that the last server of the version before has gone.
+shards. The same is true for the moment in which they learn of the first server of the version before.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class UniquePlaces:
         return [shard for shard in shards if shard.name != home and self._may_hold(shard.name, queue)]
 
     def _may_hold(self, shard: str, queue: str) -> bool:
-        return not self._knows(shard) or queue in self._held[shard].queues
+        if not self._knows(shard) or queue in self._held[shard].queues:
+            return True
+        # Another server may have learned sooner that it is the home again.
+        return not self.by_queue and shard == self._first_of(queue)
 
     def _knows(self, shard: str) -> bool:
         """Not if the shard was asked too early: servers that went by an older map might have put keys there since."""
@@ -164,8 +168,8 @@ class UniquePlaces:
             if self._epoch is not epoch:
                 return
             self._held.update(held)
-        self.settled = len(shards) == 1 or all(
-            self._knows(shard.name) and not self._held[shard.name].queues for shard in shards
+        self.settled = len(shards) == 1 or (
+            self.by_queue and all(self._knows(shard.name) and not self._held[shard.name].queues for shard in shards)
         )
 
     async def _elsewhere(self, shard: str, rows: Sequence[UniqueHeld], until_ms: int) -> Set[str]:

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Sequence
 from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
+from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD
 from pinlater.server.storage.values import Member, ShardTime
 
 logger = logging.getLogger(__name__)
 
+_VERSION_MARK = "/"  # in no name of a host
 COMPARED_WITHIN_MS = 500
 """A heartbeat that takes longer says too little about the difference between the server's clock and the store's."""
 
@@ -38,6 +40,8 @@ class LeasedSlot:
         self._writers = writers
         self.lost: set[int] = set()  # earlier slots of this server: ids were made with them
         self.name = f"{socket.gethostname()}-{os.getpid()}"
+        # Servers of all versions read and write this text: no other place in a shard could hold the version without a new schema.
+        self.entry = f"{self.name}{_VERSION_MARK}{PEER_VERSION}"
         self.address = ""
         self.slot = 0
         self.keeps_order = False
@@ -47,6 +51,15 @@ class LeasedSlot:
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
     """Whether the lease still holds. A heartbeat from the future is from before the clock was set back."""
     return abs(now_ms - seen_ms) < lease_ms
+
+
+def member_of(slot: int, entry: str, address: str, started_ms: int, seen_ms: int, now_ms: int) -> Member:
+    """Returns the server whose name and version are stored as `entry`."""
+    name, mark, version = entry.rpartition(_VERSION_MARK)
+    silent_ms = abs(now_ms - seen_ms)
+    if not mark:
+        return Member(slot, entry, address, started_ms, seen_ms, silent_ms, PEER_VERSION_UNTOLD)
+    return Member(slot, name, address, started_ms, seen_ms, silent_ms, int(version))
 
 
 def no_free_slot() -> ShardConnectionFailed:

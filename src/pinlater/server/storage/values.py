@@ -14,6 +14,7 @@ from pinlater.domain.bulk import RESTORABLE_MS
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, JobState, Outcome
+from pinlater.domain.servers import PEER_VERSION
 from pinlater.domain.slices import SLICES
 from pinlater.server.storage.options import Options
 from pinlater.wire.generated.structs import JobInfo
@@ -471,6 +472,8 @@ class Member(NamedTuple):
     seen_at_ms: int
     silent_ms: int = 0
     """How long ago its last heartbeat was, by the store's clock."""
+    peer_version: int = PEER_VERSION
+    """The newest version of the messages between servers that it speaks; `PEER_VERSION_UNTOLD` for all that are older."""
 
 
 class ShardTime(NamedTuple):

@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import UniqueKey
-from pinlater.domain.servers import ServerFacts
+from pinlater.domain.servers import PEER_VERSION, ServerFacts
 from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.link.messages import (
     BadMessage,
@@ -44,7 +44,7 @@ from pinlater.server.storage.values import (
     NewJob,
 )
 
-VERSION = 10
+VERSION = PEER_VERSION
 OLDEST_VERSION = 6  # without `Told.waiting` and `WAKES`
 _TOLD_FIELDS = {6: 8, 7: 9, 8: 9, 9: 9}  # of older versions
 WAKES_SINCE_VERSION = 7

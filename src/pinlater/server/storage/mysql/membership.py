@@ -18,6 +18,7 @@ from pinlater.server.storage.leases import (
     each_once,
     is_alive,
     log_jump,
+    member_of,
     no_free_slot,
     older_servers,
     shard_time,
@@ -86,7 +87,7 @@ class Membership(LeasedSlot):
             _SAVE_SERVER(
                 slot=slot,
                 incarnation=self.incarnation,
-                name=self.name,
+                name=self.entry,
                 address=self.address,
                 now_ms=now_ms,
                 seen_at_ms=now_ms,
@@ -195,8 +196,8 @@ class Membership(LeasedSlot):
     async def members(self, connection: MysqlConnection) -> list[Member]:
         [found] = await connection.run([_LIST_SERVERS()])
         return each_once(
-            Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms))
-            for slot, name, address, started_ms, seen_ms, now_ms in found.rows
+            member_of(slot, entry, address, started_ms, seen_ms, now_ms)
+            for slot, entry, address, started_ms, seen_ms, now_ms in found.rows
             if is_alive(seen_ms, now_ms, self._lease_ms)
         )
 

@@ -18,6 +18,7 @@ from pinlater.server.storage.leases import (
     each_once,
     is_alive,
     log_jump,
+    member_of,
     no_free_slot,
     older_servers,
     shard_time,
@@ -105,7 +106,7 @@ class Membership(LeasedSlot):
         await run("leave", self.lease, self.slot)
 
     def _about(self) -> str:
-        return json.dumps([self.name, self.address, self._ahead_ms])
+        return json.dumps([self.entry, self.address, self._ahead_ms])
 
     async def members(self, run: Run) -> list[Member]:
         _, servers = await _servers(run, self._lease_ms)
@@ -131,10 +132,8 @@ async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_LiveServer]]:
     now_ms, *rows = await run("list_members")
     found = []
     for slot, packed in zip(rows[::2], rows[1::2], strict=True):
-        name, address, ahead_ms = json.loads(packed[32:])
+        entry, address, ahead_ms = json.loads(packed[32:])
         started_ms, seen_ms = int.from_bytes(packed[16:24], "big"), int.from_bytes(packed[24:32], "big")
         if is_alive(seen_ms, now_ms, lease_ms):
-            found.append(
-                _LiveServer(Member(int(slot), name, address, started_ms, seen_ms, abs(now_ms - seen_ms)), ahead_ms)
-            )
+            found.append(_LiveServer(member_of(int(slot), entry, address, started_ms, seen_ms, now_ms), ahead_ms))
     return now_ms, found
