@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from pinlater.server.storage.mysql.connection import MysqlConnection
@@ -27,7 +27,7 @@ from pinlater.server.storage.mysql.statements import (
 )
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import STATE_AT, JobRecord, record_of
-from pinlater.server.storage.relational.dialect import Keys, OrderingKey
+from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.values import JobKey
@@ -207,7 +207,7 @@ class MysqlDialect:
         for queue_id, run_after_ms in earliest.items():
             self._transaction.after_commit.append(partial(cache.waits_elsewhere, queue_id, run_after_ms))
 
-    def lock_keys(self, keys: Sequence[OrderingKey]) -> None:
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
         """In order, so that two servers do not wait for each other."""
         self._insert(_LOCK_ORDERING_KEYS, sorted(keys))
 
@@ -215,12 +215,22 @@ class MysqlDialect:
         for some in self._conditions(keys):
             self._transaction.change(_FORGET_ORDERING_KEYS(keys=some))
 
-    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> Sequence[Row]:
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
+        found = await self.select_keys("last_numbers", keys)
+        return {(queue_id, key.decode()): number for queue_id, key, number in found if number is not None}
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        self.insert("insert_ordered", rows)
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        self.delete("ordered", ids)
+
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> Sequence[Row]:
         statement = sql(name)
         found = await self._transaction.select(*[statement(keys=some) for some in self._conditions(keys)])
         return [row for part in found for row in part.rows]
 
-    def _conditions(self, keys: Sequence[OrderingKey]) -> list[Sql]:
+    def _conditions(self, keys: Collection[OrderingKey]) -> list[Sql]:
         named = [(queue_id, key.encode()) for queue_id, key in keys]
         return keys_in_statements("ordering_key", named, self._transaction.statement_bytes_max)
 

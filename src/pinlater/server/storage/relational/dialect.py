@@ -6,7 +6,7 @@ coroutine to its end without an event loop (`sqlite/dialect.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
@@ -18,6 +18,8 @@ from pinlater.server.storage.relational.rows import Row
 Keys = Sequence[tuple[int, ...]]
 OrderingKey = tuple[int, str]
 """A queue's id, and a key."""
+OrderedRow = tuple[int, int, str, int, int]
+"""A row of `ordered`: the job's id, its queue's id, the key, the number, and when the job is due by itself."""
 
 
 class WaitingJob(Protocol):
@@ -192,7 +194,7 @@ class Dialect(Protocol):
         """Rows of jobs that wait again, with their expiries."""
         ...
 
-    def lock_keys(self, keys: Sequence[OrderingKey]) -> None:
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
         """Of two transactions with one of these ordering keys, the second waits here until the first has ended."""
         ...
 
@@ -200,7 +202,19 @@ class Dialect(Protocol):
         """No job has these ordering keys, which are locked."""
         ...
 
-    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> Sequence[Row]:
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
+        """The highest numbers of those of these ordering keys, which are locked, that have jobs."""
+        ...
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        """Jobs take places."""
+        ...
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        """Jobs leave their places."""
+        ...
+
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> Sequence[Row]:
         """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds."""
         ...
 

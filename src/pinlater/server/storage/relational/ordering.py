@@ -14,7 +14,7 @@ ends one of them, and the server carries it out again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from pinlater.domain.transitions import PENDING
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.options import BEHIND_MS, is_behind, options_of
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.relational.dialect import Dialect, OrderingKey
+from pinlater.server.storage.relational.dialect import Dialect, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.loading import load
 from pinlater.server.storage.relational.rows import StateRow, text_of
 
@@ -46,18 +46,17 @@ class EndedJob(NamedTuple):
 
 async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
     """Gives jobs their numbers, in this order. Returns the run-afters of those that wait behind others, by id."""
-    keys = sorted({job.key for job in jobs})
+    keys = {job.key for job in jobs}
     dialect.lock_keys(keys)
-    found = await dialect.select_keys("last_numbers", keys)
-    last = {(queue_id, text_of(key)): number for queue_id, key, number in found if number is not None}
-    rows: list[tuple[object, ...]] = []
+    last = await dialect.last_numbers(keys)
+    rows: list[OrderedRow] = []
     run_after_ms: dict[int, int] = {}
     for job_id, key, due_ms in jobs:
         number = last[key] = last.get(key, 0) + 1
         rows.append((job_id, *key, number, due_ms))
         if number > 1:
             run_after_ms[job_id] = BEHIND_MS + number
-    dialect.insert("insert_ordered", rows)
+    dialect.insert_ordered(rows)
     return run_after_ms
 
 
@@ -93,31 +92,30 @@ async def placed(dialect: Dialect, jobs: Sequence[JobRecord], now_ms: int) -> li
 
 async def leave(dialect: Dialect, changes: Changes, ended: Sequence[EndedJob]) -> None:
     """Adds to the changes that the next jobs of these keys go."""
-    dialect.delete("ordered", sorted([job.id for job in ended]))
+    dialect.delete_ordered(sorted([job.id for job in ended]))
     keys = sorted({job.key for job in ended if not job.behind})
     if not keys:
         return
     dialect.lock_keys(keys)
     while keys:
         found = await dialect.select_keys("first_of_keys", keys)
-        first = {(queue_id, text_of(key)): job_id for queue_id, key, job_id in found}
+        first = {(queue_id, text_of(key)): job_id for queue_id, key, job_id, _ in found}
         dialect.forget_keys([key for key in keys if first.get(key) is None])
-        gone = await _let_go(dialect, changes, [job_id for job_id in first.values() if job_id is not None])
-        dialect.delete("ordered", sorted(gone))
+        due_ms = {job_id: own_ms for _, _, job_id, own_ms in found if job_id is not None}
+        gone = await _let_go(dialect, changes, due_ms) if due_ms else set()
+        dialect.delete_ordered(sorted(gone))
         keys = sorted([key for key, job_id in first.items() if job_id in gone])
 
 
-async def _let_go(dialect: Dialect, changes: Changes, ids: Collection[int]) -> set[int]:
+async def _let_go(dialect: Dialect, changes: Changes, due_ms: Mapping[int, int]) -> set[int]:
     """Makes those of these jobs ready that wait behind others. Returns the ids of those that have ended meanwhile, by another transaction,
-    or whose own rows are gone."""
-    rows = await dialect.select_of("load_ordered", sorted(ids))
-    due_ms = {job_id: own_ms for job_id, _, _, own_ms in rows}
+    or whose own rows are gone. `due_ms`: when each is due by itself."""
     jobs, _ = await load(dialect, changes, sorted(due_ms))
     for job in jobs:
         if job.state is PENDING and is_behind(job.options, job.run_after_ms):
             changes.place(job.due_at(due_ms[job.id], changes.now_ms))
             dialect.came_first(job.queue_id, due_ms[job.id])
-    return {*ids} - {job.id for job in jobs if not job.finished}
+    return {*due_ms} - {job.id for job in jobs if not job.finished}
 
 
 async def leave_lost(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> None:
