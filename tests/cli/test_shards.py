@@ -59,7 +59,7 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
         admin.hset(f"{redis_prefix}{{1}}:meta", "schema", 7)
     done = offline("server", "migrate", "--store", url_of(redis_with_users))
     assert done.code == exits.REFUSED
-    assert "has schema 7; this version of pinlater is written for schema 1 and runs on 1 and 2" in done.err
+    assert "has schema 7; this version of pinlater is written for schema 3 and runs on 3 and 4" in done.err
     assert PASSWORD not in done.out + done.err
 
 

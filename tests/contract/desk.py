@@ -77,6 +77,7 @@ class About(TypedDict, total=False):
     unique: UniqueKey | None
     claim_timeout_ms: int | None
     expires_in_ms: int | None
+    ordering_key: str | None
 
 
 class DeskJob:
@@ -140,9 +141,10 @@ class Desk:
         unique: UniqueKey | None = None,
         claim_timeout_ms: int | None = None,
         expires_in_ms: int | None = None,
+        ordering_key: str | None = None,
     ) -> NewJob:
         expires_ms = None if expires_in_ms is None else self.now + expires_in_ms
-        options = Options(status, headers, unique, claim_timeout_ms, expires_ms)
+        options = Options(status, headers, unique, claim_timeout_ms, expires_ms, ordering_key)
         return NewJob(
             id=self._ids.make(1)[0],
             body=body,

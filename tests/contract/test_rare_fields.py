@@ -18,12 +18,13 @@ RARE: dict[str, Any] = {
     "unique": unique("key"),
     "timeout_ms": 5_000,
     "expires_ms": 2**50,
+    "ordering_key": "customer 7",
 }
 RUN = CopiesOf("0123456789abcdef", 1_000)
 
 
 def shown(job: JobInfo) -> tuple[object, ...]:
-    return job.custom_status, job.headers or None, job.unique_key, job.expires_at_ms
+    return job.custom_status, job.headers or None, job.unique_key, job.expires_at_ms, job.ordering_key
 
 
 async def put(desk: Desk, field: str | None) -> JobKey:

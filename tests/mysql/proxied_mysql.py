@@ -8,8 +8,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
+from pinlater.server.storage.mysql import membership, migration
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.statements import Sql
 from tests.databases.database import DatabaseServer
 from tests.databases.proxy import Proxy
 from tests.mysql.consistency import inconsistencies
@@ -60,6 +64,20 @@ class ProxiedMysql(ProxiedDatabase[DatabaseServer, MysqlShard]):
     async def expire_leases(self) -> None:
         await self.ask("UPDATE servers SET seen_at_ms = seen_at_ms - 3600000")
 
+    async def make_older(self, slot: int) -> None:
+        await self.ask("INSERT IGNORE INTO programs (program) VALUES (0)")
+        await self.ask(f"UPDATE servers SET program = DEFAULT WHERE slot = {slot}")
+        await self.ask(f"UPDATE meta SET value = '{migration.migrations()[-1].number}' WHERE name = 'schema'")
+
+    async def schema(self) -> int:
+        [[value]] = await self.ask("SELECT value FROM meta WHERE name = 'schema'")
+        return int(value)
+
+    def become_older(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        save = membership._SAVE_SERVER
+        monkeypatch.setattr(migration, "newest_version", lambda: migration.ORDERED - 2)
+        monkeypatch.setattr(membership, "_SAVE_SERVER", lambda **row: save(**{**row, "program": Sql(b"DEFAULT")}))
+
     async def ahead_ms(self, slot: int) -> int | None:
         found = await self.ask(f"SELECT ahead_ms FROM clocks WHERE slot = {slot}")
         return found[0][0] if found else None
@@ -93,6 +111,8 @@ async def empty(server: DatabaseServer, database: str) -> None:
     """Deletes all rows of the shard but the schema's version, if there is one: making the tables anew would cost more than most tests."""
     async with server.connect() as connection, connection.cursor() as cursor:
         await cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (database,))
-        for (table,) in list(await cursor.fetchall()):
+        tables = list(await cursor.fetchall())
+        await cursor.execute("SET foreign_key_checks = 0")
+        for (table,) in tables:
             which = " WHERE name <> 'schema'" if table == "meta" else ""
             await cursor.execute(f"DELETE FROM {database}.{table}{which}")

@@ -43,6 +43,8 @@ LARGE = {
     "expiries",
     "unique_keys",
     "request_keys",
+    "ordered",
+    "ordering_keys",
     "audit",
     "samples",
     "failures",
@@ -103,6 +105,8 @@ FILL = [
     "INSERT INTO expiries SELECT run_after_ms, id FROM jobs",
     "INSERT INTO unique_keys SELECT queue_id, CONCAT('key', id), 2, id, priority, id FROM jobs",
     "INSERT INTO request_keys SELECT queue_id, CONCAT('key', id), id, 'f', 'a', NULL FROM jobs",
+    "INSERT INTO ordered SELECT id, queue_id, CONCAT('key', id % 97), id, id FROM jobs",
+    "INSERT INTO ordering_keys SELECT queue_id, CONCAT('key', id) FROM jobs",
     "INSERT INTO audit SELECT n + 1, CONCAT('00000', 10000 + n), 'entry' FROM numbers",
     "INSERT INTO failures SELECT 1 + n % 3, n, '', '', '', 1, n, n, 1, n FROM numbers",
     "INSERT INTO failure_hours SELECT 1 + n % 3, n, n % 7, 1 FROM numbers",
@@ -184,6 +188,11 @@ def values(ids: list[int]) -> dict[str, Any]:
         "keys select_counted_future": json_rows(ready),
         "keys delete_future": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),
+        **{
+            f"keys {name}": keys_are("ordering_key", keys)
+            for name in ("last_numbers", "first_of_keys", "forget_ordering_keys")
+        },
+        "keys let_go": json_rows([(one,) for one in ids]),
         "keys delete_request_keys": keys_are("request_key", keys),
         "keys select_request_keys": keys_are("request_key", keys),
         "keys lock_request_keys": keys_are("request_key", keys),
@@ -220,6 +229,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "seen_at_ms": 5,
         "since": "0000010050",
         "slot": 0,
+        "program": 10,
         "state": 2,
         "tokens": ["t"],
         "table": Sql(b"jobs"),

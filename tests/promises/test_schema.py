@@ -86,6 +86,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         103: "i64 uniqueForMillis",
         104: "i64 claimTimeoutMillis",
         105: "i64 expiresAtMillis",
+        106: "string orderingKey",
     },
     "PinLaterEnqueueRequest": {100: "string requestKey", 101: "bool repeated"},
     "PinLaterEnqueueResponse": {100: "list<i32> existing"},
@@ -118,6 +119,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         106: "i64 finishedAtTimestampMillis",
         107: "i64 expiresAtMillis",
         108: "string progress",
+        109: "string orderingKey",
         130: "bool bodyMasked",
         131: "string failureGroup",
     },
@@ -128,7 +130,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
     "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf", 131: "string callerAddress"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},
 }
-KEPT_FOR_LATER = {"PinLaterJob": {106, 107}}
+KEPT_FOR_LATER = {"PinLaterJob": {107}}
 NEW_METHODS = {
     "getServerInfo", "ackJobs", "checkpointJobsFenced", "heartbeatClaims", "releaseJobs", "cancelJobs", "configureQueue",
     "getQueueConfig", "pauseQueue", "resumeQueue", "getQueueStats", "deleteJobsByDescriptor",

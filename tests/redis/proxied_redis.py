@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
+
+from pinlater.server.storage.redis import membership, migration
 from pinlater.server.storage.redis.scripts import names, script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
@@ -60,6 +63,17 @@ class ProxiedRedis(ProxiedDatabase[RedisServer, RedisShard]):
         for slot in self.server.execute("HKEYS", FRONT + b"servers"):
             server = self.server.execute("HGET", FRONT + b"servers", slot)
             self.server.execute("HSET", FRONT + b"servers", slot, server[:24] + bytes(8) + server[32:])
+
+    async def make_older(self, slot: int) -> None:
+        self.server.execute("HDEL", FRONT + b"meta", f"p{slot}")
+        self.server.execute("HSET", FRONT + b"meta", "schema", migration.AT_ONCE)
+
+    async def schema(self) -> int:
+        return int(self.server.execute("HGET", FRONT + b"meta", "schema"))
+
+    def become_older(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in (migration, membership):
+            monkeypatch.setattr(module, "NEWEST", migration.ORDERED - 2)
 
     async def ahead_ms(self, slot: int) -> int | None:
         server: bytes = self.server.execute("HGET", FRONT + b"servers", slot)

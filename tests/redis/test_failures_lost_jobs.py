@@ -119,6 +119,22 @@ async def test_the_unique_key_of_a_lost_job_is_free(database: ProxiedRedis, desk
     assert (list(inserted.ids), inserted.existing) == ([job.id], {})
 
 
+@pytest.mark.parametrize("in_hand", [False, True])
+async def test_the_next_job_of_an_ordering_key_goes_in_the_place_of_a_lost_one(
+    database: ProxiedRedis, desk: Desk, in_hand: bool
+) -> None:
+    first, second, third = [await desk.put(ordering_key="a") for _ in range(3)]
+    if in_hand:
+        await desk.take()
+    lose(database, first)
+    lose(database, second)
+    if in_hand:
+        desk.clock.advance(ms=TIMEOUT_MS + 1)
+        await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+    found = [held.key for _ in range(2) for held in await desk.claim(10, owned=False)]
+    assert found == [third]
+
+
 async def test_a_shard_whose_keys_are_all_gone_goes_on(database: ProxiedRedis, desk: Desk) -> None:
     """FLUSHALL by mistake, or a Redis without persistence that was started again: queues must be made again, that is all."""
     held = await desk.put_and_take()

@@ -84,7 +84,9 @@ async def live(desk: Desk) -> Life:
     await desk.shard.submit(AddToTrail([TrailEntry("1", b"{}")], 10))
     await desk.shard.submit(SaveSamples([StoredSample(60, desk.now, QUEUE, "server", b"s")]))
     await desk.shard.submit(DeleteWithCopies([await desk.put(b"deleted")], JobState.PENDING, _RUN, desk.now))
-    bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
+    for body in (b"first", b"second"):
+        await desk.put(body, ordering_key="a")
+    bodies = {b"first", b"second", b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
     return Life(bodies, held, finished)
 
 

@@ -34,6 +34,7 @@ STATED = (
     "unique_key",
     "claim_timeout_ms",
     "expires_at_ms",
+    "ordering_key",
 )
 
 
@@ -106,6 +107,7 @@ async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: ServiceU
         Job(b"a", unique_key="k"),
         Job(b"a", claim_timeout_ms=5_000),
         Job(b"a", expires_at_ms=2**50),
+        Job(b"a", ordering_key="k"),
     ],
     ids=lambda job: next(name for name in STATED if getattr(job, name) != getattr(Job(b"a"), name)),
 )

@@ -169,6 +169,9 @@ class FaultyShard:
     def highest_id(self) -> int:
         return self.within.highest_id
 
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        self.within.on_came_first(tell)
+
     def figures(self) -> Mapping[str, float]:
         return self.within.figures()
 

@@ -108,10 +108,11 @@ class ShardedServer:
         key: str | None = None,
         repeat: bool = False,
         queue: str = "q",
+        ordering_key: str | None = None,
     ) -> Enqueued:
         keys = [unique] * len(bodies) if unique is None or isinstance(unique, str) else list(unique)
         jobs = [
-            Job(body, unique_key=name, unique_scope=scope, unique_for_ms=60_000)
+            Job(body, unique_key=name, unique_scope=scope, unique_for_ms=60_000, ordering_key=ordering_key)
             for body, name in zip(bodies, keys, strict=True)
         ]
         return await self.service.enqueuing.enqueue(EnqueueRequest(queue, jobs, request_key=key, repeated=repeat))

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic, TypeVar
 
+import pytest
+
 from pinlater.server.storage.commands import create_queues
 from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
@@ -76,6 +78,18 @@ class ProxiedDatabase(ABC, Generic[ServerT, ShardT]):
     @abstractmethod
     async def expire_leases(self) -> None:
         """The servers on the shard now have sent no heartbeat for longer than a lease."""
+
+    @abstractmethod
+    async def make_older(self, slot: int) -> None:
+        """The server with this slot is of the version before ordering keys, and the shard has the schema of a new one."""
+
+    @abstractmethod
+    async def schema(self) -> int:
+        """The schema that the shard has."""
+
+    @abstractmethod
+    def become_older(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """This program is of the version before ordering keys from now on, as far as its schema says it."""
 
     @abstractmethod
     async def ahead_ms(self, slot: int) -> int | None:

@@ -88,3 +88,9 @@ async def test_two_servers_hand_out_by_priority_whichever_stored_the_jobs(desks:
 async def test_two_servers_hand_out_no_expired_job_and_expire_each_once(desks: tuple[Desk, Desk], seed: int) -> None:
     """While both claim and both sweep."""
     await two_servers.expire_once(desks, seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_two_servers_keep_the_order_of_ordering_keys(desks: tuple[Desk, Desk], seed: int) -> None:
+    """While both store, claim, end and cancel jobs of the same keys."""
+    await two_servers.keep_order(desks, seed)

@@ -59,7 +59,8 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
     if name in {"merge_pages", "part_of_union"}:
         return plan_of(connection, merged_pages(("page_of_due",) * 3))
-    return plan_of(connection, OfIds(name, "claims").of_many if name in OF_TABLES else sql(name))
+    text = OfIds(name, "claims").of_many if name in OF_TABLES else sql(name).replace("{table}", "jobs")
+    return plan_of(connection, text)
 
 
 def plan_of(connection: sqlite3.Connection, text: str) -> list[str]:

@@ -248,7 +248,8 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(picks=drawn.picks, attempts=st.integers(1, 4), delay_ms=st.sampled_from([-100, 0, 400]))
     def run_jobs(self, picks: list[int], attempts: int, delay_ms: int) -> None:
-        orders = [RunOrder(key, attempts, self.now + delay_ms) for key in self.picked(picks)]
+        # Each once: of two orders to run a failed job, the second meets it before it has its place among those of its ordering key.
+        orders = [RunOrder(key, attempts, self.now + delay_ms) for key in dict.fromkeys(self.picked(picks))]
         self.pair.both(lambda shard: shard.submit(RunJobs(orders, self.now)))
 
     @rule(picks=drawn.picks, priority=drawn.priorities)
@@ -368,7 +369,9 @@ class ShardMachine(RuleBasedStateMachine):
         jobs = []
         for about, job_id in zip(abouts, self.pair.ids.make(len(abouts)), strict=True):
             expires_ms = None if about.expires_in_ms is None else self.now + about.expires_in_ms
-            options = Options(about.status, about.headers, about.unique, about.claim_timeout_ms, expires_ms)
+            options = Options(
+                about.status, about.headers, about.unique, about.claim_timeout_ms, expires_ms, about.ordering_key
+            )
             job = NewJob(
                 id=job_id,
                 body=about.body,

@@ -49,6 +49,7 @@ JOB = structs.JobInfo(
     error_text="no",
     attempts=[structs.Attempt(1, "h:1:2:me:3", 10, 20, "failed", "ValueError", "no")],
     progress="40 % row 2",
+    ordering_key="customer 7",
 )
 OUTCOMES = (
     AckResult(DESCRIPTOR, Outcome.APPLIED, claim_deadline_ms=900),

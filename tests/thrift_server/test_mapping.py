@@ -140,6 +140,7 @@ INFO = {
     "finished_at_ms": 500,
     "expires_at_ms": 600,
     "progress": "40 % row 2",
+    "ordering_key": "customer 7",
     "body_masked": None,
     "failure_group": None,
 }

@@ -112,6 +112,7 @@ def _job(name: str, job: values.Job | bytes) -> types.Job:
         unique_for_ms=unique.for_ms if unique and unique.for_ms else None,
         claim_timeout_ms=job.claim_timeout_ms,
         expires_at_ms=_time_ms(job.expires_at_ms, name, "expires_at_ms"),
+        ordering_key=job.ordering_key,
     )
 
 

@@ -18,7 +18,7 @@ NO_SERVER = ""
 
 class Aim(NamedTuple):
     """What decides which owner is meant: the queue, the shard if the call names one, the key that leads to a shard. `unique`: whether the
-    key is a unique key. `jobs`: how many it is about."""
+    key is a unique key, or an ordering key. `jobs`: how many it is about."""
 
     queue: str
     shard: str = ""
@@ -36,8 +36,9 @@ def aim_of(call: ClientCall[Any]) -> Aim | None:
 def _enqueue(request: types.EnqueueRequest) -> Aim | None:
     if request.repeated:
         return None
-    unique_key = request.jobs[0].unique_key if request.jobs else None
-    return Aim(request.queue, "", unique_key or request.request_key or "", bool(unique_key), len(request.jobs))
+    first = request.jobs[0] if request.jobs else None
+    home = None if first is None else first.unique_key or first.ordering_key
+    return Aim(request.queue, "", home or request.request_key or "", bool(home), len(request.jobs))
 
 
 def _dequeue(request: types.DequeueRequest) -> Aim:

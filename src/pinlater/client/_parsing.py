@@ -121,6 +121,7 @@ def job_info(info: types.JobInfo) -> values.JobInfo:
         progress=info.progress or "",
         body_masked=bool(info.body_masked),
         failure_group=info.failure_group or "",
+        ordering_key=info.ordering_key,
     )
 
 

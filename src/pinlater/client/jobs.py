@@ -14,7 +14,8 @@ from pinlater.domain.job import Attempt, JobState, Outcome, UniqueKey
 
 
 class Job(NamedTuple):
-    """A job as a producer describes it. `run_after_ms` is a time, not a delay."""
+    """A job as a producer describes it. `run_after_ms` is a time, not a delay. Jobs of a queue with the same `ordering_key` run one after
+    the other, in the order in which they were enqueued."""
 
     body: bytes
     priority: int = 1
@@ -25,6 +26,7 @@ class Job(NamedTuple):
     unique: UniqueKey | None = None
     claim_timeout_ms: int | None = None
     expires_at_ms: int | None = None
+    ordering_key: str | None = None
 
 
 class Enqueued(NamedTuple):
@@ -124,6 +126,7 @@ class JobInfo(NamedTuple):
     progress: str = ""
     body_masked: bool = False
     failure_group: str = ""
+    ordering_key: str | None = None
 
 
 class Scanned(NamedTuple):

@@ -215,6 +215,9 @@ class Session(CommandTable):
     async def size(self) -> ShardSize:
         return await self._call(AskSize, ShardSize)
 
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        """No scenario has ordering keys."""
+
     def figures(self) -> dict[str, float]:
         return {}
 

@@ -62,4 +62,5 @@ def _as_described(job: structs.Job) -> Job:
         unique,
         job.claim_timeout_ms,
         job.expires_at_ms,
+        job.ordering_key,
     )

@@ -118,7 +118,9 @@ struct PinLaterJob {
   104: optional i64 claimTimeoutMillis
   // Past this time the job becomes FAILED with status `expired` instead of being handed out.
   105: optional i64 expiresAtMillis
-  // 106 is kept for orderingKey, 107 for tenant.
+  // Jobs of the queue with the same key run one after the other, in the order in which they were enqueued. 1 to 128 bytes.
+  106: optional string orderingKey
+  // 107 is kept for tenant.
 }
 
 struct PinLaterEnqueueRequest {
@@ -312,6 +314,7 @@ struct PinLaterJobInfo {
   107: optional i64 expiresAtMillis
   // What the job said last of how far it is: the text of the line of `customStatus` that begins with `[progress] `.
   108: optional string progress
+  109: optional string orderingKey
   // The roles of the caller do not let it see the body, or parts of it: `body` is empty, or JSON with "[masked]" in the place of values.
   130: optional bool bodyMasked
   // Only where "[masked]" is in the place of its texts, which are customStatus, lastErrorText and errorText of its attempts, and progress is

@@ -27,7 +27,8 @@ def insert(queue: ModelQueue, request: InsertRequest, now_ms: int) -> Inserted |
             index not in answer.existing and job.id not in queue.jobs
         ):  # the same insert may come again after a lost answer
             queue.take_key(job, now_ms)
-            queue.jobs[job.id] = ModelJob.of(request.queue, job, now_ms, queue.status_rule)
+            queue.jobs[job.id] = stored = ModelJob.of(request.queue, job, now_ms, queue.status_rule)
+            queue.join_line(stored)
             queue.total(job.priority).enqueued += 1
     if request.request_key is not None:
         queue.requests[request.request_key] = RequestSeen(request.fingerprint, answer, now_ms)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, UniqueKey, progress_of
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
-from pinlater.server.storage.options import NONE
+from pinlater.server.storage.options import BEHIND_MS, NONE
 from pinlater.server.storage.values import JobKey, NewJob
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import JobInfo
@@ -39,6 +39,7 @@ class ModelJob:
     unique: UniqueKey | None
     claim_timeout_ms: int | None
     expires_at_ms: int | None
+    ordering_key: str | None
     created_at_ms: int
     updated_at_ms: int
     state: JobState = JobState.PENDING
@@ -50,6 +51,8 @@ class ModelJob:
     attempts_ended: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     status_rule: StatusRule = MYSQL_STATUS
+    number: int = 0  # its place among the jobs of its ordering key
+    is_behind: bool = False  # it waits behind others of its key
 
     @classmethod
     def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> ModelJob:
@@ -68,6 +71,7 @@ class ModelJob:
             unique=options.unique,
             claim_timeout_ms=options.timeout_ms,
             expires_at_ms=options.expires_ms,
+            ordering_key=options.ordering_key,
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
             status_rule=rule,
@@ -77,7 +81,7 @@ class ModelJob:
     def sort_ms(self) -> int:
         """The time that orders jobs of this one's state: run-after, claim time or finish time."""
         if self.state is JobState.PENDING:
-            return self.run_after_ms
+            return BEHIND_MS + self.number if self.is_behind else self.run_after_ms
         if self.claim is not None:
             return self.claim.at_ms
         assert self.finished_at_ms is not None
@@ -119,6 +123,7 @@ class ModelJob:
             headers=self.headers or None,
             unique_key=self.unique.key if self.unique else None,
             expires_at_ms=self.expires_at_ms,
+            ordering_key=self.ordering_key,
             error_type=self.error_type or None,
             error_text=self.error_text or None,
             attempts=[_shown(each) for each in self.attempts] or None,

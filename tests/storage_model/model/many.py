@@ -44,18 +44,18 @@ def claim(queue: ModelQueue, order: ClaimOrder, now_ms: int) -> Claimed:
     short = any(len(jobs) < call.limit for jobs, call in zip(given, order.calls, strict=True))
     if not short:
         return Claimed(given, None, expired)
-    next_due_ms = min((job.run_after_ms for job in queue.waiting()), default=None)
+    next_due_ms = min((job.sort_ms for job in queue.waiting()), default=None)
     head = next(((job.priority, job.run_after_ms) for job in _due(queue, now_ms)), None)
     return Claimed(given, next_due_ms, expired, head=head)
 
 
 def _due(queue: ModelQueue, now_ms: int) -> list[ModelJob]:
-    return [job for job in queue.waiting() if job.run_after_ms <= now_ms]
+    return [job for job in queue.waiting() if job.sort_ms <= now_ms]
 
 
 def peek(queue: ModelQueue, limit: int, now_ms: int) -> list[HandedOutJob]:
     """What `claim` would give to one call."""
-    due = [job for job in queue.waiting() if job.run_after_ms <= now_ms and not job.expired(now_ms)]
+    due = [job for job in queue.waiting() if job.sort_ms <= now_ms and not job.expired(now_ms)]
     return [job.handed_out(0) for job in due[:limit]]
 
 
@@ -82,7 +82,7 @@ def scan(queue: ModelQueue, page: Page, shard: str) -> list[PageRow]:
     """Newest first."""
     jobs = [job for priority in page.priorities for job in queue.in_state(page.state, priority)]
     if page.state is JobState.PENDING:
-        jobs = [job for job in jobs if (job.run_after_ms > page.due_by_ms) == page.future]
+        jobs = [job for job in jobs if (job.sort_ms > page.due_by_ms) == page.future]
     if page.after is not None:
         jobs = [job for job in jobs if (job.sort_ms, job.id) < page.after]
     jobs.sort(key=lambda job: (job.sort_ms, job.id), reverse=True)

@@ -64,6 +64,8 @@ def run(queue: ModelQueue, job: ModelJob, order: RunOrder, now_ms: int) -> Acked
     """A waiting job becomes due, a failed one goes back to the queue unless its expiry has passed or another job has its key."""
     if job.claim is not None:
         return _held(job, job.claim)
+    if job.is_behind:
+        return _answer(Outcome.STALE_CLAIM, job)
     if job.state is JobState.SUCCEEDED:
         return _answer(Outcome.ALREADY_FINAL, job)
     if job.state is JobState.FAILED and (job.expired(now_ms) or not queue.retake_key(job, now_ms)):
@@ -77,9 +79,13 @@ def run(queue: ModelQueue, job: ModelJob, order: RunOrder, now_ms: int) -> Acked
 def move(queue: ModelQueue, job: ModelJob, priority: int, now_ms: int) -> Acked:
     """A waiting or failed job gets another priority. One that has it already stays as it is."""
     if job.priority == priority:
-        return _answer(Outcome.APPLIED, job)
+        return (
+            _answer(Outcome.APPLIED, job)._replace(due_at_ms=None) if job.is_behind else _answer(Outcome.APPLIED, job)
+        )
     if job.claim is not None:
         return _held(job, job.claim)
+    if job.is_behind:
+        return _answer(Outcome.STALE_CLAIM, job)
     if job.state is JobState.SUCCEEDED:
         return _answer(Outcome.ALREADY_FINAL, job)
     queue.total(priority)
@@ -123,4 +129,5 @@ def _held(job: ModelJob, claim: HeldClaim) -> Acked:
 
 def _answer(outcome: Outcome, job: ModelJob) -> Acked:
     """The outcome, with the job's state as it is now."""
-    return Acked(outcome, job.state, job.run_after_ms if job.state is JobState.PENDING else None)
+    tells_due = job.ordering_key is None or outcome is Outcome.APPLIED
+    return Acked(outcome, job.state, job.run_after_ms if job.state is JobState.PENDING and tells_due else None)

@@ -67,6 +67,7 @@ class ModelQueue:
         self.totals: dict[int, Totals] = {}
         self.unique_keys: dict[str, KeyHold] = {}
         self.requests: dict[str, RequestSeen] = {}
+        self.lines: dict[str, list[ModelJob]] = {}  # by ordering key, the jobs that have not ended
 
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
@@ -99,11 +100,32 @@ class ModelQueue:
             self._free_key(job, UniqueScope.PENDING)
         if job.finished_at_ms is not None:
             self._free_key(job, UniqueScope.UNFINISHED)
+            self._leave_line(job)
+        else:
+            self.join_line(job)
 
     def drop(self, job: ModelJob) -> None:
         """Deletes the job; frees its unique key unless time alone does."""
         del self.jobs[job.id]
         self._free_key(job, UniqueScope.PENDING, UniqueScope.UNFINISHED)
+        self._leave_line(job)
+
+    def join_line(self, job: ModelJob) -> None:
+        """A job with an ordering key that is new, or that waits again after its end, takes the last place."""
+        if job.ordering_key is not None:
+            line = self.lines.setdefault(job.ordering_key, [])
+            if job not in line:
+                job.number = line[-1].number + 1 if line else 1
+                job.is_behind = bool(line)
+                line.append(job)
+
+    def _leave_line(self, job: ModelJob) -> None:
+        line = self.lines.get(job.ordering_key or "", [])
+        if job in line:
+            line.remove(job)
+        job.is_behind = False
+        if line:
+            line[0].is_behind = False
 
     # --- counters -------------------------------------------------------------------------------------------------------
 
@@ -114,7 +136,7 @@ class ModelQueue:
 
     def counts(self, priority: int) -> PriorityCounts:
         totals, pending = self.total(priority), self.in_state(JobState.PENDING, priority)
-        due = [job for job in pending if (job.run_after_ms, job.id) <= totals.mark]
+        due = [job for job in pending if (job.sort_ms, job.id) <= totals.mark]
         return PriorityCounts(
             priority=priority,
             pending=len(pending),

@@ -110,6 +110,7 @@ def _job(options: NewJobOptions, body: bytes, headers: Mapping[str, str], now_ms
         expires_at_ms=due_ms(
             options.expires_at_ms, options.expires_in_ms, now_ms, f"{where}expires_at_ms {where}expires_in_ms"
         ),
+        ordering_key=options.ordering_key,
     )
 
 

@@ -56,6 +56,10 @@ class NewJobOptions(RequestShape, frozen=True, kw_only=True):
         ),
     ] = "unfinished"
     unique_for_ms: Annotated[Span | None, Meta(description="The span of scope `time`.")] = None
+    ordering_key: Annotated[
+        str | None,
+        Meta(description="Jobs of the queue with the same key run one after the other. 1 to 128 bytes."),
+    ] = None
     claim_timeout_ms: Annotated[Span | None, Meta(description="The claim timeout of this job.")] = None
     expires_at_ms: Annotated[Moment | None, Meta(description="The job fails if it waits until then.")] = None
     expires_in_ms: Annotated[Span | None, Meta(description="As `expires_at_ms`, from now on. Not with it.")] = None
@@ -186,6 +190,7 @@ class JobItem(AnswerShape, frozen=True, kw_only=True):
     claim_deadline_at_ms: int | None
     headers: Mapping[str, str]
     unique_key: str | None
+    ordering_key: str | None
     error_type: str
     error_text: str
     attempts: Annotated[Sequence[AttemptItem], Meta(description="The latest ones that failed or timed out.")]

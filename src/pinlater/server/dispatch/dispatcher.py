@@ -54,6 +54,7 @@ class Dispatcher:
         """Makes the shards tell it of new jobs, of claims whose callers have gone, and of shards that are back. For before any claim."""
         hooks.undelivered = self._claiming.undelivered
         hooks.inserting = self.wakeups.inserting
+        hooks.came_first = self.wakeups.came_first
         hooks.back = self.wakeups.look_again
         self._shards.strays.found = self._strays_found
 

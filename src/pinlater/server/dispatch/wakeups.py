@@ -53,6 +53,13 @@ class Wakeups:
                 self._tell_others(queue, jobs, past_owner)
         self._wake(queue, jobs, due_at_ms, past_owner=past_owner)
 
+    def came_first(self, queue: str, due_at_ms: int, past_owner: bool) -> None:
+        """Wakes a dequeue for a job that is ready since those before it under its ordering key have ended."""
+        if due_at_ms <= self._clock.now_ms():
+            self.jobs_ready(queue, 1, past_owner=past_owner)
+        else:
+            self.jobs_ready(queue, 0, due_at_ms, past_owner=past_owner)
+
     def wake_from_peer(self, queue: str, jobs: int, past_owner: bool = False) -> None:
         """Wakes dequeues for jobs that another server has announced."""
         self._shards.heads.forget(queue)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pinlater.server.operations.service import Service
 
 REQUEST_KEY_BYTES_MAX = 128
+ORDERING_KEY_BYTES_MAX = 128
 _SCOPES = {int(scope): scope for scope in UniqueScope}
 _OPTIONS_AT_FIRST = 2  # claim timeout and expiry: a fingerprint has them of each job with options
 # A resend may carry a trace of its own; it is the same request all the same.
@@ -73,7 +74,7 @@ class Enqueue:
         queue, jobs, request_key = asked.queue, asked.jobs, asked.request_key or None
         known = self._queue_cache.queues.get(queue) or await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        unique = self._check(jobs, request_key, now_ms)
+        have_home = self._check(jobs, request_key, now_ms)
         if len(jobs) > ITEMS_A_TURN:
             await asyncio.sleep(0)
         request: KeyedRequest | None = None
@@ -84,9 +85,9 @@ class Enqueue:
             if len(jobs) > ITEMS_A_TURN:
                 await asyncio.sleep(0)
         try:
-            plain = request is None and not unique
+            plain = request is None and not have_home
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
-                return await self._router.enqueue(known, jobs, now_ms, request, unique=unique)
+                return await self._router.enqueue(known, jobs, now_ms, request, have_home=have_home)
             shard = self._shards.for_enqueue(queue)
             try:
                 inserted = await self._insert(shard, known, jobs, now_ms, request_key, request)
@@ -107,7 +108,7 @@ class Enqueue:
     # --- checks -------------------------------------------------------------------------------------------------------
 
     def _check(self, jobs: Sequence[Job], request_key: str | None, now_ms: int) -> bool:
-        """Raises if the request can't be stored. Returns whether any of its jobs has a unique key."""
+        """Raises if the request can't be stored. Returns whether any of its jobs has a unique key or an ordering key, which have homes."""
         settings = self._settings
         if len(jobs) > settings.max_jobs_per_request:
             raise InvalidArgument(
@@ -123,7 +124,7 @@ class Enqueue:
         body_max = limit.bytes
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
         header_bytes_checked = 0
-        any_unique = False
+        any_home = False
         latest_ms = now_ms + YEAR_MS
         for index, job in enumerate(jobs):
             body, priority, headers = job.body, job.priority, job.headers
@@ -148,10 +149,10 @@ class Enqueue:
                         f"Job {index}: body and headers do not fit a frame of {settings.max_frame_bytes} bytes together, so that no "
                         "dequeue could hand them out"
                     )
-            if job.unique_key or job.claim_timeout_ms is not None:
+            if job.unique_key or job.claim_timeout_ms is not None or job.ordering_key is not None:
                 self._check_additions(index, job)
-                any_unique = any_unique or bool(job.unique_key)
-        return any_unique
+                any_home = any_home or bool(job.unique_key) or job.ordering_key is not None
+        return any_home
 
     def _check_headers(self, index: int, headers: Mapping[str, str]) -> int:
         """How many bytes of an answer they take."""
@@ -164,6 +165,11 @@ class Enqueue:
         settings = self._settings
         if job.claim_timeout_ms is not None and not 1 <= job.claim_timeout_ms <= YEAR_MS:
             raise InvalidArgument(f"Job {index}: claimTimeoutMillis must be from 1 to {YEAR_MS}")
+        ordering_key = job.ordering_key
+        if ordering_key is not None and not 1 <= len(ordering_key.encode()) <= ORDERING_KEY_BYTES_MAX:
+            raise InvalidArgument(
+                f"Job {index}: an ordering key has 1 to {ORDERING_KEY_BYTES_MAX} bytes, not {len(ordering_key.encode())}"
+            )
         if job.unique_key:
             if job.unique_scope not in _SCOPES:
                 raise InvalidArgument(
@@ -206,6 +212,7 @@ class Enqueue:
                     or job.unique_key
                     or job.claim_timeout_ms is not None
                     or job.expires_at_ms is not None
+                    or job.ordering_key is not None
                     or expires_at_ms is not None
                     else None,
                 ),
@@ -253,6 +260,7 @@ def _options(job: Job, expires_at_ms: int | None = None) -> Options:
         UniqueKey(job.unique_key, _SCOPES[job.unique_scope], job.unique_for_ms or 0) if job.unique_key else None,
         job.claim_timeout_ms,
         expires_at_ms if job.expires_at_ms is None else job.expires_at_ms,
+        job.ordering_key,
     )
 
 
@@ -263,7 +271,12 @@ def _fingerprint(jobs: Sequence[Job]) -> bytes:
     additions: tuple[object, ...] = ()
     for job in jobs:
         parts += (job.body, job.priority, job.run_after_ms, job.attempts_allowed, job.custom_status)
-        if job.unique_key or job.claim_timeout_ms is not None or job.expires_at_ms is not None:
+        if (
+            job.unique_key
+            or job.claim_timeout_ms is not None
+            or job.expires_at_ms is not None
+            or job.ordering_key is not None
+        ):
             parts.append(_additions(job))
         elif job.headers:
             if job.headers != before:

@@ -393,7 +393,8 @@ def _shown_bytes(job: JobInfo, *, body: bool = True) -> int:
 
 def _text_bytes(job: JobInfo, *, body: bool = True) -> int:
     """The bytes of an answer that texts of a job take: its body, headers, status, errors and other strings of no fixed length."""
-    texts = [job.custom_status, job.claim_descriptor, job.unique_key, job.error_type, job.error_text, job.progress]
+    texts = [job.custom_status, job.claim_descriptor, job.unique_key, job.ordering_key]
+    texts += job.error_type, job.error_text, job.progress
     for attempt in job.attempts or ():
         texts += attempt.claimed_by, attempt.outcome, attempt.error_type, attempt.error_text
     size = sum([len(text.encode()) for text in texts if text])

@@ -7,6 +7,7 @@
   change of the map have been asked. If another shard holds one of them, and while servers of the version before are in the cluster (whose
   keys have homes of their own), the request is stored in pieces: with a request key each under a key of its own, so that a repeat finds
   each wherever it was put, and whatever else has been stored.
+- A request with ordering keys is stored whole on the first partition of its queue, and nowhere else.
 
 A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
 repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
@@ -17,13 +18,14 @@ both store it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     Draining,
+    EnqueueRejected,
     OutcomeUnknown,
     PinLaterError,
     QueueFull,
@@ -90,12 +92,12 @@ class ShardRouter:
         self._unsettled = UnsettledRequests(clock.monotonic)
 
     def enqueue(
-        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, *, unique: bool
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, *, have_home: bool
     ) -> Awaitable[Enqueued]:
-        """As `Enqueue.enqueue`, for checked jobs of which some have unique keys (`unique`), or a request with a key."""
+        """As `Enqueue.enqueue`, for checked jobs of which some have unique keys or ordering keys (`have_home`), or a request with a key."""
         if request is None:
-            return self._enqueue_unique(queue, jobs, now_ms, None, [])
-        return self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
+            return self._enqueue_at_home(queue, jobs, now_ms, None, [])
+        return self._one_at_a_time(queue, jobs, now_ms, request, have_home=have_home)
 
     async def elsewhere(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, tried: ShardLanes, failure: PinLaterError
@@ -109,7 +111,7 @@ class ShardRouter:
     # --- request keys -----------------------------------------------------------------------------------------------------
 
     async def _one_at_a_time(
-        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest, *, unique: bool
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest, *, have_home: bool
     ) -> Enqueued:
         """A repeat that arrives during the first waits for it."""
         name = (queue.name, request.key)
@@ -120,8 +122,8 @@ class ShardRouter:
             found = await self._find(queue, jobs, request) if request.repeat else []
             if sum([len(stored.part.indices) for stored in found]) == len(jobs):
                 return self._answer(queue, jobs, found)
-            if unique:
-                return await self._enqueue_unique(queue, jobs, now_ms, request, found)
+            if have_home:
+                return await self._enqueue_at_home(queue, jobs, now_ms, request, found)
             shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request)
             return self._finish(queue, jobs, shard, inserted)
         finally:
@@ -196,23 +198,29 @@ class ShardRouter:
 
     # --- unique keys ------------------------------------------------------------------------------------------------------
 
-    async def _enqueue_unique(
+    async def _enqueue_at_home(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, found: list[StoredPart]
     ) -> Enqueued:
         """Stores the jobs that are not `found`. From here on the request goes by the map as it is now, whatever becomes of it."""
+        request_key = None if request is None else request.key
+        known = {index for stored in found for index in stored.part.indices}
+        order_home = self._home_of_order(queue, jobs)
+        if order_home is not None and not any(job.unique_key for job in jobs):
+            parts = _whole(jobs, request_key, order_home, known, {})
+            return await self._store_all(queue, jobs, now_ms, parts, request, found)
         places = self._shards.unique
         epoch = await places.begin()
         try:
             by_queue = places.by_queue
             homes = {key: self._shards.home_of(queue.name, key).name for job in jobs if (key := job.unique_key)}
-            known = {index for stored in found for index in stored.part.indices}
             held = await self._held_elsewhere(
                 queue,
                 {index: job.unique_key for index, job in enumerate(jobs) if job.unique_key and index not in known},
                 homes,
             )
-            request_key = None if request is None else request.key
-            if found or held or not by_queue:
+            if order_home is not None:
+                parts = _whole(jobs, request_key, order_home, known, held)
+            elif found or held or not by_queue:
                 known |= held.keys()
                 pieces = [
                     RequestPart(
@@ -231,6 +239,16 @@ class ShardRouter:
             return await self._store_all(queue, jobs, now_ms, parts, request, found)
         finally:
             places.end(epoch)
+
+    def _home_of_order(self, queue: Queue, jobs: Sequence[Job]) -> str | None:
+        """The shard of jobs with ordering keys; None if there are none. Raises `EnqueueRejected`."""
+        if all(job.ordering_key is None for job in jobs):
+            return None
+        if not self._shards.unique.by_queue:
+            raise EnqueueRejected(
+                "Jobs with an ordering key are refused while a server of the version before is in the cluster, which places them elsewhere"
+            )
+        return self._shards.first_of(queue.name).name
 
     async def _held_elsewhere(
         self, queue: Queue, key_of: Mapping[int, str], homes: Mapping[str, str]
@@ -419,18 +437,44 @@ def _whether_taken(keys: Sequence[str]) -> str:
 
 
 def _keys_of(jobs: Sequence[Job]) -> str:
-    """The unique keys of these jobs: the first by its name, the others by their number."""
+    """The unique keys of these jobs, or their ordering keys: the first by its name, the others by their number."""
+    ordering_keys = list(dict.fromkeys(job.ordering_key for job in jobs if job.ordering_key))
+    if ordering_keys:
+        return _named_keys(ordering_keys, "the ordering key")
     return _named_keys(list(dict.fromkeys(job.unique_key for job in jobs if job.unique_key)))
 
 
-def _named_keys(keys: Sequence[str]) -> str:
+def _named_keys(keys: Sequence[str], kind: str = "the unique key") -> str:
     others = f" and {counted(len(keys) - 1, 'other key')} of the request" if len(keys) > 1 else ""
-    return f"the unique key {keys[0][:_KEY_SHOWN]!r}{others}"
+    return f"{kind} {keys[0][:_KEY_SHOWN]!r}{others}"
 
 
 def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:
     shard, holder = place
     return StoredPart(RequestPart([index]), shard, Inserted([holder.job_id], {0: holder}))
+
+
+def _whole(
+    jobs: Sequence[Job],
+    request_key: str | None,
+    home: str,
+    known: Collection[int],
+    held: Mapping[int, tuple[str, KeyHolder]],
+) -> list[RequestPart]:
+    """Returns the jobs of a request with ordering keys that are not stored yet, as one part.
+
+    `known`, `held`: positions of jobs that are there already.
+
+    Raises `EnqueueRejected` if a repeat of it could not be recognised.
+    """
+    if held and request_key is not None:
+        position, (shard, _) = min(held.items())
+        raise EnqueueRejected(
+            f"{_named_keys([jobs[position].unique_key or ''])} is taken on shard {shard}, where the queue was before the shards changed; "
+            "a request with ordering keys is stored whole: send that job without a request key"
+        )
+    left = [index for index in range(len(jobs)) if index not in known and index not in held]
+    return [RequestPart(left, request_key, home=home)] if left else []
 
 
 def _pieces(jobs: Sequence[Job], request_key: str | None) -> list[RequestPart]:

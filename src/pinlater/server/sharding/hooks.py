@@ -17,6 +17,9 @@ class Hooks:
         self.inserting: Callable[[str, InsertRequest, int, Callable[[str], bool]], bool] | None = None
         """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
         before they are committed, so that the claim that waits for them shares their transaction."""
+        self.came_first: Callable[[str, int, bool], None] = lambda _queue, _due_ms, _past_owner: None
+        """Told of a job that is ready since those before it under its ordering key have ended: its queue, when it is due, and whether this
+        server made it so past the queue's owner."""
         self.back: Callable[[], None] = lambda: None
         """Called when a shard is reachable again, or new: it may have jobs for waiting dequeues."""
         self.count: Callable[[str], None] = lambda _: None

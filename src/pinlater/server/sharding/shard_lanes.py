@@ -109,6 +109,7 @@ class ShardLanes:
         self.shared: OfSeveralServers | None = None if self.trusted else cast(SharedShard, shard)
         self._in_order = cast(InOrderShard, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
+        shard.on_came_first(lambda queue, due_ms: self.hooks.came_first(queue, due_ms, not self.owns(queue)))
         self.fullness = Fullness(shard.name, clock.monotonic)
         self._reason_logged = ""
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)

@@ -113,11 +113,19 @@ class Shards:
     def home_of(self, queue: str, key: str) -> ShardLanes:
         """The shard of a unique key, in reach or not: the first partition of its queue. While there are servers of the version before,
         the first in the key's own order. Raises `EnqueueRejected`."""
+        if self.unique.by_queue:
+            return self.first_of(queue)
         order = self.partitions.order(queue)
         if not order:
             raise _all_draining()
-        home = next(iter(order)).name if self.unique.by_queue else rendezvous_home(key, [shard.name for shard in order])
-        return self._by_name[home]
+        return self._by_name[rendezvous_home(key, [shard.name for shard in order])]
+
+    def first_of(self, queue: str) -> ShardLanes:
+        """The shard of jobs with ordering keys, in reach or not: the first partition of their queue. Raises `EnqueueRejected`."""
+        order = self.partitions.order(queue)
+        if not order:
+            raise _all_draining()
+        return next(iter(order))
 
     def _first_of(self, queue: str) -> str:
         return next((shard.name for shard in self.partitions.order(queue)), "")

@@ -110,6 +110,10 @@ class Changes:
         self._now[job.id] = after
         return after
 
+    def place(self, job: JobRecord) -> None:
+        """A job with another run-after, which its ordering key gives it: no event of its life."""
+        self._now[job.id] = job
+
     def _count_failure(self, job: JobRecord, happening: Happening) -> None:
         """A failed attempt, or a claim that timed out. A client without error fields says what failed in the status."""
         error_type = error_text = ""
@@ -126,6 +130,10 @@ class Changes:
             counted = self.failures[key] = CountedFailure(job)
         counted.job = job
         counted.failures += 1
+
+    def decided(self) -> list[Move]:
+        """The changed jobs, in the order in which they first changed."""
+        return [(self._loaded[job_id], job) for job_id, job in self._now.items()]
 
     def moves(self) -> list[Move]:
         """The changed jobs, by id."""

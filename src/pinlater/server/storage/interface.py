@@ -42,6 +42,11 @@ class Shard(Store, Protocol):
     async def close(self) -> None:
         """Finishes what is under way, then lets go. May be called twice."""
 
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        """From now on the shard calls `tell(queue, due_ms)` for each job that this server has made ready, as those before it under its
+        ordering key have ended. A store that works in order calls before it commits, the others after that."""
+        ...
+
     @property
     def slot(self) -> int:
         """This server's slot for ids (0..1023), leased in the store by `open`; 0 if only one server can use the shard.

@@ -28,6 +28,7 @@ def job_info(job: JobRecord, descriptor: str) -> JobInfo:
         headers=options.headers or None,
         unique_key=options.unique.key if options.unique else None,
         expires_at_ms=options.expires_ms,
+        ordering_key=options.ordering_key,
         error_type=job.error_type or None,
         error_text=job.error_text or None,
         attempts=[_attempt(*attempt) for attempt in json.loads(job.history)] or None if job.has_progress else None,

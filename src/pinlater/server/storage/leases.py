@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pinlater.domain.clock import CLOCK_JUMP_MS
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD, USUAL, AboutServer, ServerRole
 from pinlater.server.storage.values import Member, ShardTime
@@ -43,6 +43,8 @@ class LeasedSlot:
         self.about = USUAL
         self.address = ""
         self.slot = 0
+        self.keeps_order = False
+        """Whether the shard is known to be one that no server of a version before ordering keys uses."""
 
     @property
     def entry(self) -> str:
@@ -70,6 +72,15 @@ def member_of(slot: int, entry: str, address: str, started_ms: int, seen_ms: int
 def no_free_slot() -> ShardConnectionFailed:
     """The error of a server that finds every slot leased."""
     return ShardConnectionFailed(f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse")
+
+
+def older_servers(endpoint: object, servers: Sequence[tuple[str, str]]) -> EnqueueRejected:
+    """Returns the refusal of jobs with ordering keys while these servers (entry and address) use the shard."""
+    names = [f"{entry.partition(_MARK)[0]} {address}".rstrip() for entry, address in servers]
+    return EnqueueRejected(
+        f"{endpoint}: jobs with ordering keys are refused while servers of the version before use this shard ({', '.join(names)}), since "
+        "they would let no next job of a key go; upgrade them"
+    )
 
 
 def each_once(alive: Iterable[Member]) -> list[Member]:

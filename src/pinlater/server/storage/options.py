@@ -25,11 +25,28 @@ class Options(Struct, frozen=True, omit_defaults=True):
     unique: UniqueKey | None = None
     timeout_ms: int | None = None
     expires_ms: int | None = None
+    ordering_key: str | None = None
 
 
 NONE = Options()
 _encode = json.Encoder().encode
 _decode = json.Decoder(Options).decode
+_ONLY_ORDER = '{"ordering_key":"'
+
+
+BEHIND_MS = 2**46
+"""Jobs that wait behind others of their ordering key have run-afters above this: their number is added. It is in the year 4199, which is
+later than any time that a job with a key can have; SQLite stores it in as many bytes as a time of today, and a float has it exactly."""
+
+
+def is_behind(options: Options, run_after_ms: int) -> bool:
+    """Whether a waiting job waits behind others of its ordering key."""
+    return run_after_ms > BEHIND_MS and options.ordering_key is not None
+
+
+def has_only_order(text: str) -> bool:
+    """Whether these options, as they are stored, are known to be nothing but an ordering key. False may be wrong."""
+    return text.startswith(_ONLY_ORDER) and '","' not in text
 
 
 def has_expired(options: Options, now_ms: int) -> bool:

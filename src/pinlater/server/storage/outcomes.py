@@ -87,6 +87,9 @@ def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -
         is_barred = order.only_failed
         if job.state is FAILED:
             is_barred = job.id in barred or _has_expired(changes, job)
+        if job.behind:
+            results.append(_held(job))
+            continue
         after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
         if after is not None:
             results.append(_acked(APPLIED, after))
@@ -106,7 +109,7 @@ def move(changes: Changes, keys: Sequence[JobKey], priority: int) -> list[Acked]
             results.append(NOT_FOUND)
         elif job.priority == priority:
             results.append(_there(job))
-        elif job.state is IN_PROGRESS:
+        elif job.state is IN_PROGRESS or job.behind:
             results.append(_held(job))
         elif job.state is FAILED or job.state is PENDING:
             results.append(_there(changes.move(job, priority)))
@@ -117,7 +120,7 @@ def move(changes: Changes, keys: Sequence[JobKey], priority: int) -> list[Acked]
 
 def _there(job: JobRecord) -> Acked:
     """It has its new priority. No claim was renewed."""
-    return Acked(APPLIED, job.state, job.run_after_ms if job.state is PENDING else None)
+    return Acked(APPLIED, job.state, job.run_after_ms if job.state is PENDING and not job.behind else None)
 
 
 def _token_is(job: JobRecord, ref: ClaimRef) -> bool:
@@ -154,6 +157,7 @@ def _held(job: JobRecord) -> Acked:
 def _acked(outcome: Outcome, job: JobRecord) -> Acked:
     """The outcome with the job as it is now: when it is due, or until when the claim lasts that the event renewed."""
     if job.state is PENDING:
-        return Acked(outcome, PENDING, job.run_after_ms)
+        due = outcome is APPLIED or job.options.ordering_key is None  # else it may wait behind others
+        return Acked(outcome, PENDING, job.run_after_ms if due else None)
     renewed = outcome is APPLIED and job.state is IN_PROGRESS
     return Acked(outcome, job.state, deadline_ms=job.deadline_ms) if renewed else Acked(outcome, job.state)

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import FAILED, PENDING, SUCCEEDED
-from pinlater.server.storage.options import NONE, Options, options_of
+from pinlater.server.storage.options import NONE, Options, is_behind, options_of
 
 # Flags of a claim. A plain ack is one of a claim without flags: it needs no look at the job.
 HAS_PROGRESS = 1
 HAS_KEY = 2
+HAS_ORDER = 4
 _STATES = tuple(JobState)
 
 
@@ -62,6 +64,16 @@ class JobRecord(msgspec.Struct, frozen=True):
     @property
     def finished(self) -> bool:
         return self.state is SUCCEEDED or self.state is FAILED
+
+    @property
+    def behind(self) -> bool:
+        """Whether it waits behind others of its ordering key."""
+        return self.state is PENDING and is_behind(self.options, self.run_after_ms)
+
+    def due_at(self, run_after_ms: int, now_ms: int) -> JobRecord:
+        """The waiting job with another run-after, which has to be stored."""
+        is_future = run_after_ms > now_ms
+        return replace(self, run_after_ms=run_after_ms, counted_future=is_future, changed=True)
 
 
 _OPTIONS_AT, STATE_AT, _STATUS_AT = map(JobRecord.__struct_fields__.index, ("options", "state", "custom_status"))

@@ -84,9 +84,19 @@ class NewJob(NamedTuple):
     options: Options | None = None
 
 
-def have_unique_keys(jobs: Sequence[NewJob]) -> bool:
-    """Whether any of these jobs has a unique key."""
-    return any([job.options is not None and job.options.unique is not None for job in jobs])  # noqa: C419 a list is quicker
+def have_keys(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs has a unique key or an ordering key."""
+    return any(
+        [  # noqa: C419 a list is quicker
+            job.options is not None and (job.options.unique is not None or job.options.ordering_key is not None)
+            for job in jobs
+        ]
+    )
+
+
+def has_order(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs has an ordering key."""
+    return any(job.options is not None and job.options.ordering_key is not None for job in jobs)
 
 
 class InsertRequest(NamedTuple):

@@ -82,6 +82,7 @@ class Job(Struct, omit_defaults=True):
     unique_for_ms: int | None = None
     claim_timeout_ms: int | None = None
     expires_at_ms: int | None = None
+    ordering_key: str | None = None
 
 
 SPECS[Job] = _spec(
@@ -96,6 +97,7 @@ SPECS[Job] = _spec(
     (103, I64, "unique_for_ms", None, "uniqueForMillis"),
     (104, I64, "claim_timeout_ms", None, "claimTimeoutMillis"),
     (105, I64, "expires_at_ms", None, "expiresAtMillis"),
+    (106, STRING, "ordering_key", "UTF8", "orderingKey"),
 )
 REQUIRED[Job] = ('body',)
 
@@ -383,6 +385,7 @@ class JobInfo(Struct, omit_defaults=True):
     finished_at_ms: int | None = None
     expires_at_ms: int | None = None
     progress: str | None = None
+    ordering_key: str | None = None
     body_masked: bool | None = None
     failure_group: str | None = None
 
@@ -407,6 +410,7 @@ SPECS[JobInfo] = _spec(
     (106, I64, "finished_at_ms", None, "finishedAtTimestampMillis"),
     (107, I64, "expires_at_ms", None, "expiresAtMillis"),
     (108, STRING, "progress", "UTF8", "progress"),
+    (109, STRING, "ordering_key", "UTF8", "orderingKey"),
     (130, BOOL, "body_masked", None, "bodyMasked"),
     (131, STRING, "failure_group", "UTF8", "failureGroup"),
 )

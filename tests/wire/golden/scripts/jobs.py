@@ -125,3 +125,28 @@ async def low_bounds(to: ScenarioRecorder) -> None:
     )
     await to.answer("long")
     await to.closed("long")
+
+
+@scenario()
+async def ordered_jobs(to: ScenarioRecorder) -> None:
+    """Ordering keys."""
+    request, job = types.PinLaterEnqueueRequest, types.PinLaterJob
+
+    async def enqueue(note: str, *jobs: object, **more: object) -> list[str]:
+        answer = await to.call("enqueueJobs", note, request=request("mail", list(jobs), **more))
+        return list(getattr(answer, "jobDescriptors", ()))
+
+    await to.call("createQueue", name="mail")
+    names = await enqueue("two of a key", *[job(body, orderingKey="customer ü") for body in (b"1", b"2")])
+    names += await enqueue("with every other field", full_job(orderingKey="other", runAfterTimestampMillis=NOW_MS))
+    await to.call("lookupJobs", "all of them", request=types.PinLaterLookupJobRequest(names, True))
+    claim = types.PinLaterDequeueRequest("mail", 10)
+    await to.call("dequeueJobs", "the first of each key", request=claim)
+    await to.call("runJobs", "one behind another", request=types.RunJobsRequest("mail", [names[1]]))
+    ack = types.PinLaterJobAckRequest("mail", [types.PinLaterJobAckInfo(names[0])], [])
+    await to.call("ackDequeuedJobs", request=ack)
+    await to.call("dequeueJobs", "the next one", request=claim)
+    for note, key in (("an empty key", ""), ("a key that is too long", "é" * 65)):
+        await enqueue(note, job(b"x", orderingKey=key))
+    await enqueue("a request key", job(b"k", orderingKey="k"), requestKey="k")
+    await enqueue("the same without the ordering key", job(b"k"), requestKey="k")

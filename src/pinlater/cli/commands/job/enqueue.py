@@ -35,6 +35,9 @@ Status = Annotated[str, typer.Option("--status", help="Custom status.")]
 Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="May be repeated.")]
 Task = Annotated[str | None, typer.Option("--task", metavar="NAME", help="The task of a worker that the job is for.")]
 Key = Annotated[str | None, typer.Option("--unique-key", help="Stored unless the key is taken.")]
+OrderingKey = Annotated[
+    str | None, typer.Option("--ordering-key", help="Runs after the jobs of the queue with this key that are there.")
+]
 KeySpan = Annotated[
     str | None, typer.Option("--unique-for", help="The key is taken for this span, whatever becomes of the job.")
 ]
@@ -57,6 +60,7 @@ def enqueue(
     header: Headers = None,
     task: Task = None,
     unique_key: Key = None,
+    ordering_key: OrderingKey = None,
     unique_for: KeySpan = None,
     claim_timeout: ClaimTimeout = None,
     expires_in: ExpiresIn = None,
@@ -83,6 +87,7 @@ def enqueue(
         custom_status=status,
         headers=_headers(header or [], task),
         unique=_unique(unique_key, unique_for),
+        ordering_key=ordering_key,
         claim_timeout_ms=options.span_ms(claim_timeout, "--claim-timeout"),
         expires_at_ms=_expiry_ms(expires_in, run_after_ms),
     )

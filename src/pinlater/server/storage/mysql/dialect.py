@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from pinlater.server.storage.mysql.connection import MysqlConnection
@@ -20,13 +20,14 @@ from pinlater.server.storage.mysql.statements import (
     in_statements,
     json_ids,
     json_rows,
+    keys_in_statements,
     row,
     sql,
     union,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import STATE_AT, JobRecord, record_of
-from pinlater.server.storage.relational.dialect import Keys
+from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.values import JobKey
@@ -45,6 +46,8 @@ _MOVE_ROWS = sql("move_rows")
 _KEEP_MOVED_JOBS = sql("keep_moved_jobs")
 _DELETE_UNIQUE_KEY = sql("delete_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
+_LOCK_ORDERING_KEYS = sql("lock_ordering_keys")
+_FORGET_ORDERING_KEYS = sql("forget_ordering_keys")
 _BODY, _NO_BODY = Sql(b"coalesce(progress.body, jobs.body)"), Sql(b"NULL")
 
 
@@ -203,6 +206,37 @@ class MysqlDialect:
             earliest[job.queue_id] = min(job.run_after_ms, earliest.get(job.queue_id, job.run_after_ms))
         for queue_id, run_after_ms in earliest.items():
             self._transaction.after_commit.append(partial(cache.waits_elsewhere, queue_id, run_after_ms))
+
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
+        """In order, so that two servers do not wait for each other."""
+        self._insert(_LOCK_ORDERING_KEYS, sorted(keys))
+
+    def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
+        for some in self._conditions(keys):
+            self._transaction.change(_FORGET_ORDERING_KEYS(keys=some))
+
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
+        found = await self.select_keys("last_numbers", keys)
+        return {(queue_id, key.decode()): number for queue_id, key, number in found if number is not None}
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        self.insert("insert_ordered", rows)
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        self.delete("ordered", ids)
+
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> Sequence[Row]:
+        statement = sql(name)
+        found = await self._transaction.select(*[statement(keys=some) for some in self._conditions(keys)])
+        return [row for part in found for row in part.rows]
+
+    def _conditions(self, keys: Collection[OrderingKey]) -> list[Sql]:
+        named = [(queue_id, key.encode()) for queue_id, key in keys]
+        return keys_in_statements("ordering_key", named, self._transaction.statement_bytes_max)
+
+    def came_first(self, queue_id: int, due_ms: int) -> None:
+        cache = self._transaction.queue_cache
+        self._transaction.after_commit.append(partial(cache.came_first, cache.by_id[queue_id].name, due_ms))
 
     def jobs_deleted(self) -> None:
         """The highest id is asked for anew with each lease of a slot."""

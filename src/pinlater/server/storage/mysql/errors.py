@@ -35,6 +35,7 @@ _DENIED = RIGHTS_MISSING | {WRONG_PASSWORD, 1698, 1820, 1862, 3118, 4151}
 _PACKET = {1153}
 NO_DATABASE = 1049
 NO_TABLE = 1146
+COLUMN_EXISTS = 1060
 # Answers to a packet of statements that prove that one before its COMMIT failed, so that the COMMIT was not begun. Any other may be a
 # proxy's for the whole packet, which has lost the server or waited for too long.
 FAILED_BEFORE = DEADLOCKS | QUEUE_GONE | RIGHTS_MISSING | {DUPLICATE, NOT_NULL, NO_TABLE}

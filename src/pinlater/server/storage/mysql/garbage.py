@@ -17,6 +17,7 @@ from pinlater.server.storage.mysql.statements import sql
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.relational.bulk import finished
 from pinlater.server.storage.relational.garbage import (
+    DELETE_THE_REST,
     delete_ended_keys,
     free_dropped,
     keys_have_ended,
@@ -30,6 +31,7 @@ from pinlater.server.storage.values import Swept, TimeToLive
 _LOOK_BEHIND_MS = 60_000
 _LOOK_FROM_THE_START_MS = 600_000
 
+_DELETE_THE_REST = (*DELETE_THE_REST, "delete_ordering_keys_of")
 _LIST_FINISHED = sql("list_finished")
 _LIST_DROPPED_QUEUES = sql("list_dropped_queues")
 _DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
@@ -159,7 +161,9 @@ async def _free_dropped(transaction: Transaction, limit: int) -> int:
     if limit <= 0:
         return 0
     [dropped] = await transaction.select(_LIST_DROPPED_QUEUES())
-    freed = await free_dropped(MysqlDialect(transaction), [queue_id for (queue_id,) in dropped.rows], limit)
+    freed = await free_dropped(
+        MysqlDialect(transaction), [queue_id for (queue_id,) in dropped.rows], limit, _DELETE_THE_REST
+    )
     for queue_id in freed.queues:
         transaction.change(_DELETE_DROPPED_QUEUE(queue_id=queue_id))
     return freed.rows

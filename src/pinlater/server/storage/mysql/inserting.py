@@ -7,15 +7,16 @@ the call runs again `careful`ly, looking first. Unique keys are looked up always
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.server.storage.leases import SlotLost
-from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
+from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.errors import BodyTooLong
+from pinlater.server.storage.mysql.membership import Membership
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
 from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs, ReadyRow
 from pinlater.server.storage.mysql.statements import (
@@ -30,9 +31,11 @@ from pinlater.server.storage.mysql.statements import (
 )
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.options import Options, options_text
+from pinlater.server.storage.relational.dialect import OrderingKey
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
+from pinlater.server.storage.relational.ordering import EnteringJob, enter
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, has_order, have_keys
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -58,17 +61,18 @@ async def insert(
     requests: Sequence[InsertRequest],
     now_ms: int,
     age: InsertAge,
-    slots_lost: Collection[int] = (),
+    membership: Membership,
 ) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
     queues = await transaction.queues_named([request.queue for request in requests])
-    batch = _Batch(transaction, queues, now_ms, slots_lost)
+    batch = _Batch(transaction, queues, now_ms, membership)
     await batch.look(requests)
     results = []
     for request in requests:
         results.append(batch.add(request))
         if batch.jobs_left:
             await batch.add_jobs_left()
+    await batch.forget_idle_keys()
     batch.store()
     age.check(requests)
     await transaction.commit()
@@ -79,10 +83,12 @@ class _Batch:
     """The rows of one call."""
 
     def __init__(
-        self, transaction: Transaction, queues: Mapping[str, QueueEntry], now_ms: int, slots_lost: Collection[int]
+        self, transaction: Transaction, queues: Mapping[str, QueueEntry], now_ms: int, membership: Membership
     ) -> None:
         self._transaction = transaction
-        self._slots_lost = slots_lost
+        self._membership = membership
+        self._slots_lost = membership.lost
+        self._order_refused: PinLaterError | None = None
         self._row_bytes_max = transaction.row_bytes_max
         self._queues = queues
         self._now_ms = now_ms
@@ -99,6 +105,9 @@ class _Batch:
         self._outlived: list[tuple[int, bytes]] = []
         self._unique_keys: dict[tuple[int, str], bytes] = {}
         self._has_keys = False
+        self._dialect = MysqlDialect(transaction)
+        self._ordering_keys: set[OrderingKey] = set()  # of these requests; and those that jobs were stored under
+        self._entered: set[OrderingKey] = set()
         self.jobs_left: list[tuple[QueueEntry, Sequence[NewJob]]] = []  # of a long request, to be added in turns
         self._stored: list[tuple[ReadyJobs, Sequence[NewJob]]] = []
 
@@ -109,15 +118,21 @@ class _Batch:
         full = {queue.queue_id for queue, request in known if request.max_backlog is not None}
         if full:
             await self._count(full)
-        unique = [
-            (queue.queue_id, job.options.unique.key)
-            for queue, request in known
-            for job in request.jobs
-            if job.options is not None and job.options.unique is not None
-        ]
+        unique: list[tuple[int, str]] = []
+        for queue, request in known:
+            for job in request.jobs:
+                if (options := job.options) is not None:
+                    if options.unique is not None:
+                        unique.append((queue.queue_id, options.unique.key))
+                    if options.ordering_key is not None:
+                        self._ordering_keys.add((queue.queue_id, options.ordering_key))
         if unique:
             self._has_keys = True
             await self._find_holders(unique)
+        if self._ordering_keys:  # those of all requests together, in order
+            if not self._membership.keeps_order:
+                self._order_refused = await self._membership.admit_order(self._transaction)
+            self._dialect.lock_keys(sorted(self._ordering_keys))
         if self._transaction.careful or any(
             request.max_backlog is not None
             and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_backlog
@@ -167,6 +182,8 @@ class _Batch:
             return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
             return SlotLost(self._transaction.endpoint, slot_of(request.jobs[0].id))
+        if self._order_refused is not None and has_order(request.jobs):
+            return self._order_refused
         key = request.request_key
         if key is not None:
             kept = self._answers.get((queue.queue_id, key))
@@ -185,10 +202,10 @@ class _Batch:
             return full
         self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
         fresh = new_jobs(jobs, existing)
-        self._stored.append((queue.ready, fresh))
-        if len(fresh) > _JOBS_A_TURN:
+        if len(fresh) > _JOBS_A_TURN or (self._ordering_keys and have_keys(fresh)):
             self.jobs_left.append((queue, fresh))
         else:
+            self._stored.append((queue.ready, fresh))
             self._add_jobs(queue, fresh)
         answer = answer_of(jobs, existing)
         if key is not None:
@@ -212,12 +229,35 @@ class _Batch:
         return existing
 
     async def add_jobs_left(self) -> None:
-        """The rows of a long request, before the next request is decided: its keys count for that one."""
-        for queue, jobs in self.jobs_left:
+        """The rows of a request that is long or has ordering keys, before the next request is decided: its keys count for that one."""
+        for queue, all_jobs in self.jobs_left:
+            jobs = await self._placed(queue, all_jobs) if self._ordering_keys else all_jobs
+            self._stored.append((queue.ready, jobs))
             for start in range(0, len(jobs), _JOBS_A_TURN):
                 self._add_jobs(queue, jobs[start : start + _JOBS_A_TURN])
                 await asyncio.sleep(0)
         self.jobs_left.clear()
+
+    async def forget_idle_keys(self) -> None:
+        """Nothing is kept of ordering keys without jobs: all theirs here were refused, or exist already."""
+        if idle := sorted(self._ordering_keys - self._entered):
+            found = await self._dialect.select_keys("first_of_keys", idle)
+            self._dialect.forget_keys(
+                [(queue_id, key.decode()) for queue_id, key, job_id, _ in found if job_id is None]
+            )
+
+    async def _placed(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        """The jobs with their places among those of their ordering keys."""
+        entering = [
+            EnteringJob(job.id, (queue.queue_id, job.options.ordering_key), job.run_after_ms)
+            for job in jobs
+            if job.options is not None and job.options.ordering_key is not None and job.id not in self._known
+        ]
+        if not entering:
+            return jobs
+        behind = await enter(self._dialect, entering)
+        self._entered.update([job.key for job in entering])
+        return [job._replace(run_after_ms=behind[job.id]) if job.id in behind else job for job in jobs]
 
     def _add_jobs(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
         """The hot loop, measured and MySQL's own: one turn a job, rows as the bytes of the packet."""

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pinlater.domain.errors import EnqueueRejected
 from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.leases import (
     LeasedSlot,
@@ -19,10 +20,12 @@ from pinlater.server.storage.leases import (
     log_jump,
     member_of,
     no_free_slot,
+    older_servers,
     shard_time,
     time_to_tell,
 )
 from pinlater.server.storage.mysql.connection import MysqlConnection, as_text
+from pinlater.server.storage.mysql.migration import ORDERED, newest_version
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
@@ -35,6 +38,11 @@ _LOCK_SERVERS = sql("lock_servers")
 _LOCK_WRITERS = sql("lock_writers")
 _SAVE_WRITERS = sql("save_writers")
 _SAVE_SERVER = sql("save_server")
+_SAVE_PROGRAM = sql("save_program")
+_LOCK_OLDER_SERVERS = sql("lock_older_servers")
+_DELETE_OLDER_SERVERS = sql("delete_older_servers")
+_DELETE_OLDER_PROGRAMS = sql("delete_older_programs")
+_SAVE_META = sql("save_meta")
 _RENEW_SERVER = sql("renew_server")
 _SAVE_NODE = sql("save_node")
 _LIST_OTHER_NODES = sql("list_other_nodes")
@@ -71,10 +79,10 @@ class Membership(LeasedSlot):
         slot = next((slot for slot in range(SLOTS) if slot not in taken and slot not in self.lost), -1)
         if slot < 0:
             raise no_free_slot()
-        own = range(slot * self._writers, (slot + 1) * self._writers)
-        [numbers] = await transaction.select(_LOCK_WRITERS(first=own[0], last=own[-1]))
-        first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS
-        transaction.change(_SAVE_WRITERS(rows=rows([(writer, first) for writer in own])))
+        self.keeps_order = False
+        first = await self._take_writers(transaction, slot)
+        program = newest_version()
+        transaction.change(_SAVE_PROGRAM(program=program))
         transaction.change(
             _SAVE_SERVER(
                 slot=slot,
@@ -83,10 +91,47 @@ class Membership(LeasedSlot):
                 address=self.address,
                 now_ms=now_ms,
                 seen_at_ms=now_ms,
+                program=program,
             )
         )
         transaction.change(_SAVE_NODE(slot=slot, incarnation=self.incarnation, node=transaction.node))
         return slot, first
+
+    async def _take_writers(self, transaction: Transaction, slot: int) -> int:
+        """Returns the first of their new numbers: what the server that had the slot before sends is refused from now on."""
+        own = range(slot * self._writers, (slot + 1) * self._writers)
+        [numbers] = await transaction.select(_LOCK_WRITERS(first=own[0], last=own[-1]))
+        first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS
+        transaction.change(_SAVE_WRITERS(rows=rows([(writer, first) for writer in own])))
+        return first
+
+    async def admit_order(self, transaction: Transaction) -> EnqueueRejected | None:
+        """Takes the shard to the schema `ORDERED`, so that servers of the version before refuse it. Returns the refusal if some use it.
+
+        It takes its slot from one that has sent no heartbeat for a lease, which may only be suspended.
+        """
+        schema, now, found = await transaction.select(
+            _CURRENT_META(name="schema"), _NOW(), _LOCK_OLDER_SERVERS(program=ORDERED)
+        )
+        now_ms = now.rows[0][0]
+        older = [
+            (as_text(entry), as_text(address))
+            for _, entry, address, seen_ms in found.rows
+            if is_alive(seen_ms, now_ms, self._lease_ms)
+        ]
+        if older:
+            return older_servers(transaction.endpoint, older)
+        for slot, *_ in found.rows:
+            await self._take_writers(transaction, slot)
+        transaction.change(_DELETE_OLDER_SERVERS(program=ORDERED))
+        transaction.change(_DELETE_OLDER_PROGRAMS(program=ORDERED))
+        if int(schema.rows[0][0]) < ORDERED:
+            transaction.change(_SAVE_META(rows=rows([("schema", str(ORDERED))])))
+        transaction.after_commit.append(self._order_is_kept)
+        return None
+
+    def _order_is_kept(self) -> None:
+        self.keeps_order = True
 
     async def announce(self, connection: MysqlConnection, address: str) -> str:
         self.address = address

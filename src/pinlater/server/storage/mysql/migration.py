@@ -13,12 +13,14 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.storage.mysql.connection import MysqlConnection, code_of
-from pinlater.server.storage.mysql.errors import NO_TABLE, RIGHTS_MISSING
+from pinlater.server.storage.mysql.errors import COLUMN_EXISTS, NO_TABLE, RIGHTS_MISSING
 from pinlater.server.storage.mysql.statements import lock_name, rows, sql
 from pinlater.server.storage.schema import check_version
 
 FOLDER = files("pinlater.server.storage.mysql") / "migrations"
 LOCK_WAIT_S = 60
+ORDERED = 10
+"""The schema of a shard with ordering keys, which the first job that has one brings (`Membership.admit_order`). It has no file."""
 
 
 class Migration(NamedTuple):
@@ -42,7 +44,7 @@ def migrations() -> list[Migration]:
 
 def newest_version() -> int:
     """The schema that this program is written for."""
-    return migrations()[-1].number
+    return max(ORDERED, migrations()[-1].number)
 
 
 async def version_of(connection: MysqlConnection) -> int:
@@ -56,6 +58,15 @@ async def version_of(connection: MysqlConnection) -> int:
     return int(found.rows[0][0]) if found.rows else 0
 
 
+async def _run(connection: MysqlConnection, statement: str) -> None:
+    """A column that is there already is from a run that was cut off."""
+    try:
+        await connection.run([statement.encode()])
+    except driver.MySQLError as error:
+        if code_of(error) != COLUMN_EXISTS:
+            raise
+
+
 async def create_database(connection: MysqlConnection, name: str) -> None:
     """Makes it if it does not exist. If this user may not, the next step says what to do."""
     try:
@@ -67,12 +78,11 @@ async def create_database(connection: MysqlConnection, name: str) -> None:
             raise
 
 
-async def migrate(connection: MysqlConnection, database: str, newest: int | None = None) -> list[str]:
+async def migrate(connection: MysqlConnection, database: str) -> list[str]:
     """Takes the database forward; the names of what was run. `connection` uses the database, with autocommit."""
-    newest = newest_version() if newest is None else newest
     version = await version_of(connection)
-    check_version(database, version, newest)
-    if version >= newest:
+    check_version(database, version, newest_version())
+    if version >= migrations()[-1].number:
         return []
     lock = lock_name("migration", database)
     [held] = await connection.run([b"SELECT GET_LOCK(%b, %d)" % (lock, LOCK_WAIT_S)])
@@ -82,9 +92,9 @@ async def migrate(connection: MysqlConnection, database: str, newest: int | None
     try:
         version = await version_of(connection)
         for migration in migrations():
-            if version < migration.number <= newest:
+            if version < migration.number:
                 for statement in migration.statements:
-                    await connection.run([statement.encode()])
+                    await _run(connection, statement)
                 await connection.run([sql("save_meta")(rows=rows([("schema", str(migration.number))]))])
                 done.append(migration.name)
     finally:

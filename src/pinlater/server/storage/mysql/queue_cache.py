@@ -99,6 +99,8 @@ class MysqlQueueCache:
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
         self.lost = LostJobs()
+        self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        """Is told of a job that is ready since those before it under its ordering key have ended."""
         self.careful_acks_left = 0  # how many more calls look at the claims of plain acks first
         self._looks_begun = 0
         self._look_taken = 0

@@ -172,6 +172,9 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     async def size(self) -> ShardSize:
         return await self._opened.readers.read(reading.size)
 
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        self._queue_cache.came_first = tell
+
     def figures(self) -> Mapping[str, float]:
         lost = {"jobs_lost": self._queue_cache.lost.jobs}
         return {**self.stats.figures(), **self._queue_cache.ready_memory.figures(), **lost}
@@ -258,8 +261,8 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
     async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        lost, age = self._membership.lost, InsertAge()
-        return await self._opened.inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, lost))
+        membership, age = self._membership, InsertAge()
+        return await self._opened.inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, membership))
 
     async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         try:

@@ -95,9 +95,18 @@ class Access(NamedTuple):
         if not changes.moves() and not plain and not changes.restores and not changes.writing.commands():
             return [0]
         answer = await self.writer.run("change_jobs", now_ms, I64.pack(now_ms), request)
-        if answer != [0]:
-            self.stats.conflicts += 1
+        if answer[0] == 0:
+            self.tell_came_first(answer)
+            return [0]
+        self.stats.conflicts += 1
         return answer
+
+    def tell_came_first(self, answer: Sequence[Any]) -> None:
+        """Tells of the jobs that a script has made ready, which answers {0, queue, due, ...}."""
+        for at in range(1, len(answer), 2):
+            name = self.queue_cache.names.get(answer[at])
+            if name is not None:
+                self.queue_cache.came_first(name, int(answer[at + 1]))
 
 
 def _named(queues: Mapping[str, bytes], names: Iterable[str]) -> Queues:

@@ -59,6 +59,7 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
     for _ in range(TRIES):
         changes = Changes(now_ms)
         await changes.load(access.readers, refs, queues)
+        await changes.find_behind(access.readers)
         failed = outcomes.failed_of(changes, orders)
         await _load_keys(access, changes, failed)
         barred = {job.id for job in failed if not _retake_key(changes, job, now_ms)}

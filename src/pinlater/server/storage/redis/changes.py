@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from pinlater.domain.job import UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING, REDIS_STATUS
 from pinlater.server.storage import changes
+from pinlater.server.storage.options import BEHIND_MS
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.failures import values_of
@@ -20,6 +23,7 @@ from pinlater.server.storage.redis.loading import load_jobs, record_of
 from pinlater.server.storage.redis.packing import (
     HAD_HOLDER,
     HAS_PAST,
+    ORDERED,
     SIMPLE,
     UnpackedClaim,
     is_simple,
@@ -101,6 +105,7 @@ class Changes(changes.Changes):
         self.writing = Writing()
         self._finished_bytes = 0
         self._deleted_waiting: dict[bytes, int] = {}
+        self._ended: dict[bytes, list[bytes]] = {}  # by queue, the places among those of their ordering keys
 
     async def load(
         self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
@@ -124,12 +129,27 @@ class Changes(changes.Changes):
         """What was loaded of a job."""
         return self.loaded[self._refs[job.id]]
 
+    async def find_behind(self, readers: Readers) -> None:
+        """Looks which of the waiting jobs wait behind others of their ordering keys (`JobRecord.behind`)."""
+        waiting = [
+            found
+            for found in self.loaded.values()
+            if found.record.options.ordering_key is not None and found.record.state is PENDING
+        ]
+        if waiting:
+            answer = await readers.run("find_behind", encode([found.ref for found in waiting]))
+            for found, behind in zip(waiting, answer, strict=True):
+                if behind:
+                    job = found.record
+                    self.add(replace(job, run_after_ms=BEHIND_MS + 1), self.queue_of(job))
+
     # --- writing --------------------------------------------------------------------------------------------------------------
 
     def request(self, queues: Sequence[tuple[str, bytes]], plain: object = False) -> bytes:
         """What `change_jobs.lua` is to do."""
         for before, after in self.moves():
             self._write(self.found(before), after)
+        self._write_places()
         self._write_totals()
         for (queue_id, failure), counted in self.failures.items():
             queue = queue_id.to_bytes(QUEUE_BYTES, "big")
@@ -191,7 +211,8 @@ class Changes(changes.Changes):
         enter = self.writing.enter
         if found.record.state is not PENDING:
             self.writing.leave("HDEL", b"h", found.ref)
-        enter("ZADD", b"r" + found.line, job.run_after_ms, packed_id(job.id))
+        if job.options.ordering_key is None or not found.record.finished:
+            enter("ZADD", b"r" + found.line, job.run_after_ms, packed_id(job.id))
         if job.options.expires_ms is not None:
             enter("ZADD", b"e", job.options.expires_ms, found.ref)
         enter("READY", found.queue)
@@ -203,7 +224,14 @@ class Changes(changes.Changes):
         self._leave(found)
         self.writing.leave("HDEL", b"h", found.ref)
         self.writing.leave("HDEL", b"p", found.ref)
-        single("MOVE", found.queue, found.ref, ref, "" if unique is None else unique.key)
+        single(
+            "MOVE",
+            found.queue,
+            found.ref,
+            ref,
+            "" if unique is None else unique.key,
+            int(job.options.ordering_key is not None),
+        )
         single("SETRANGE", b"j" + ref, 0, bytes((found.front[0] | HAS_PAST,)))
         enter("HSET", b"p", ref, pack_past(job))
         line, score = ref[:LINE_BYTES], job.run_after_ms if job.state is PENDING else job.finished_at_ms or 0
@@ -219,7 +247,9 @@ class Changes(changes.Changes):
     def _renew(self, found: LoadedJob, job: JobRecord) -> None:
         claim = UnpackedClaim(
             IN_PROGRESS,
-            HAD_HOLDER | (SIMPLE if found.plain and not job.changed else 0),
+            HAD_HOLDER
+            | (SIMPLE if found.plain and not job.changed else 0)
+            | (ORDERED if job.options.ordering_key is not None else 0),
             _size(found, job),
             job.claimed_at_ms,
             job.timeout_ms or 0,
@@ -238,11 +268,29 @@ class Changes(changes.Changes):
         self.writing.enter("ZADD", INDEX_OF[job.state] + found.line, finished_ms, packed_id(job.id))
         self._finished_bytes += size
         self._free_key(found)
+        self._leave_key(found)
 
     def _free_key(self, found: LoadedJob) -> None:
         unique = found.record.options.unique
         if unique is not None and unique.scope is not UniqueScope.TIME:
             self.writing.single("FREE", found.queue, unique.key.encode(), packed_id(found.record.id))
+
+    def _leave_key(self, found: LoadedJob) -> None:
+        if found.record.options.ordering_key is not None and not found.record.finished:
+            self._ended.setdefault(found.queue, []).append(found.ref[QUEUE_BYTES:])
+
+    def enter_key(self, queue: bytes, job: JobRecord) -> None:
+        """A job with an ordering key waits in the last place of its key."""
+        place = ref_of(queue, job.priority, job.id)[QUEUE_BYTES:]
+        self.writing.single("ENTER", queue, place, job.options.ordering_key or "", job.run_after_ms)
+
+    def _write_places(self) -> None:
+        """Among those of ordering keys: behind all else, as a job whose time has come is put among the waiting ones."""
+        for before, job in self.decided():
+            if before.finished and not job.finished and job.options.ordering_key is not None:
+                self.enter_key(self.found(job).queue, job)
+        for queue, places in self._ended.items():
+            self.writing.single("END", queue, *places)
 
     def _write_totals(self) -> None:
         """How many jobs are in each state is never counted: the indexes know."""
@@ -276,6 +324,7 @@ class Changes(changes.Changes):
         if found.record.state is PENDING:
             self._count_deleted(found)
         self._free_key(found)
+        self._leave_key(found)
 
     def _count_deleted(self, found: LoadedJob) -> None:
         """A waiting job leaves its line, and not by a claim: `index_loss.py` must not miss it."""
@@ -294,6 +343,7 @@ class Changes(changes.Changes):
             leave("ZREM", b"e", ref)
             leave("HDEL", b"h", ref)
             leave("HDEL", b"p", ref)
+            self._ended.setdefault(ref[:QUEUE_BYTES], []).append(ref[QUEUE_BYTES:])
             self.writing.single("HINCRBY", b"n" + line, b"l", 1)
 
 

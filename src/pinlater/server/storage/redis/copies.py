@@ -169,7 +169,10 @@ def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
         held = bytes((unique.scope, job.priority)) + packed_id(job.id)
         changes.writing.single("HSET", b"u" + queue, unique.key, held)
     if job.state is PENDING:
-        enter("ZADD", WAITING + line, job.run_after_ms, packed_id(job.id))
+        if job.options.ordering_key is None:
+            enter("ZADD", WAITING + line, job.run_after_ms, packed_id(job.id))
+        else:
+            changes.enter_key(queue, job)
         if job.options.expires_ms is not None:
             enter("ZADD", b"e", job.options.expires_ms, ref)
         enter("READY", queue)

@@ -54,9 +54,11 @@ async def finish(access: Access, acks: Sequence[JobAck], now_ms: int) -> list[Ac
         if not others:
             if not plain.refs:
                 return results
-            odd = await access.writer.run("finish_jobs", now_ms, I64.pack(now_ms), about, *plain.packed)
-            if not odd:
+            answer = await access.writer.run("finish_jobs", now_ms, I64.pack(now_ms), about, *plain.packed)
+            if answer[0] == 0:
+                access.tell_came_first(answer)
                 return results
+            odd = answer[1]
         else:
             changes = Changes(now_ms)
             left = [acks[place] for place in others]

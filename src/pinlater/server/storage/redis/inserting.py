@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
@@ -20,9 +20,17 @@ from pinlater.server.storage.record import later
 from pinlater.server.storage.redis.access import Access
 from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
+from pinlater.server.storage.redis.membership import Membership
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
 from pinlater.server.storage.request_keys import InsertAge
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_unique_keys
+from pinlater.server.storage.values import (
+    Inserted,
+    InsertRequest,
+    KeyHolder,
+    NewJob,
+    has_order,
+    have_keys,
+)
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)
@@ -41,18 +49,26 @@ async def insert(
     requests: Sequence[InsertRequest],
     now_ms: int,
     age: InsertAge,
-    slots_lost: Collection[int] = (),
+    membership: Membership,
 ) -> list[Inserted | PinLaterError]:
     """Ids of a lost slot may be another server's jobs by now."""
     batch = _Batch(access, front, now_ms, [request.queue for request in requests])
     results: list[Inserted | PinLaterError | int] = []
+    slots_lost = membership.lost
+    refusal: PinLaterError | None = None
     for request in requests:
         if request.queue not in access.queues:
             results.append(QueueNotFound.of(request.queue))
         elif slots_lost and any(slot_of(job.id) in slots_lost for job in request.jobs):
             results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
         else:
-            results.append(batch.add(request))
+            keyed = have_keys(request.jobs)
+            if keyed and not membership.keeps_order and has_order(request.jobs):
+                refusal = refusal or await membership.admit_order(access.readers.run, access.readers.endpoint)
+                if refusal is not None:
+                    results.append(refusal)
+                    continue
+            results.append(batch.add(request, keyed=keyed))
             if len(request.jobs) > _JOBS_A_TURN:
                 await asyncio.sleep(0)
     age.check(requests)
@@ -76,12 +92,12 @@ class _Batch:
         self._open: dict[str, int] = {}  # requests that others may still join
         self._top = 0
 
-    def add(self, request: InsertRequest) -> int:
-        """Where its answer will be."""
+    def add(self, request: InsertRequest, *, keyed: bool) -> int:
+        """Where its answer will be. `keyed`: what `have_keys` says of its jobs."""
         name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job.id for job in jobs]))
-        if key is None and most is None and not have_unique_keys(jobs):
+        if key is None and most is None and not keyed:
             at = self._open.get(name)
             if at is not None:
                 self._requests[at][1].extend(jobs)
@@ -90,7 +106,7 @@ class _Batch:
             self._requests.append((name, list(jobs)))
         else:
             self._open.clear()
-            self._requests.append(self._with_conditions(request))
+            self._requests.append(self._with_conditions(request, keyed=keyed))
         return len(self._requests) - 1
 
     async def store(self) -> list[Any]:
@@ -111,15 +127,14 @@ class _Batch:
         parts = _plain(self._front, self._access.queues[name], jobs, self._now_ms)
         return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs)
 
-    def _with_conditions(self, request: InsertRequest) -> tuple[Any, ...]:
+    def _with_conditions(self, request: InsertRequest, *, keyed: bool) -> tuple[Any, ...]:
         jobs, queue = request.jobs, self._access.queues[request.queue]
-        plain = not have_unique_keys(jobs)
         about = (self._front, queue, jobs, self._now_ms)
-        parts: tuple[Any, ...] = _plain(*about) if plain else (_careful(*about), (), b"")
+        parts: tuple[Any, ...] = (_careful(*about), (), b"") if keyed else _plain(*about)
         own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
         most = -1 if request.max_backlog is None else request.max_backlog
         key = False if request.request_key is None else request.request_key
-        return self._place_of[request.queue], plain, *parts, key, request.fingerprint, own, most, len(jobs)
+        return self._place_of[request.queue], not keyed, *parts, key, request.fingerprint, own, most, len(jobs)
 
 
 def _plain(
@@ -159,7 +174,7 @@ def _plain(
 
 
 def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) -> list[tuple[Any, ...]]:
-    """Some have unique keys: each job for itself."""
+    """Some have unique keys or ordering keys: each job for itself."""
     packed = []
     for job in jobs:
         options = job.options or NONE
@@ -183,6 +198,7 @@ def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) ->
                 key,
                 held,
                 False if ends_ms is None else b"%d" % ends_ms,
+                False if options.ordering_key is None else options.ordering_key.encode(),
             )
         )
     return packed

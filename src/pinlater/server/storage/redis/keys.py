@@ -3,7 +3,8 @@
 Queues and jobs have short names: a queue is its number (4 bytes), a *line* is a queue and a priority (5 bytes), a *ref* is a line and a
 job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as a Lua number an id would lose digits).
 
-    meta     HASH   schema, last queue number, how many writers there were, secret, shard map and since when
+    meta     HASH   schema, last queue number, how many writers there were, secret, shard map and since when; p<slot> -> lease of a server
+                    and the schema of its program, which servers of schema 1 do not write
     q        HASH   queue's name -> queue
     qn       HASH   queue -> its name
     qc       HASH   queue -> paused ('0' or '1') and settings; nothing if nothing is set
@@ -32,6 +33,8 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     b<run>   HASH   copies of the jobs that a run deleted, by the place of the call that did
     l<run>   ZSET   these places, all with score 0
     cr       ZSET   runs with copies, by when the newest was made: run
+    d<queue> ZSET   live jobs with ordering keys, all with score 0: a key's length, key, number, priority, id
+    dn<queue> HASH  priority and id -> number, when the job is due by itself, whether it is behind others, ordering key
     v<queue> HASH   its failures in groups, see `failures.py`
     fb       STRING bytes of finished jobs
     top      STRING the highest id that was stored (8 bytes)

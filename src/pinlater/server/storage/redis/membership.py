@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.leases import (
     LeasedSlot,
@@ -20,12 +20,13 @@ from pinlater.server.storage.leases import (
     log_jump,
     member_of,
     no_free_slot,
+    older_servers,
     shard_time,
     time_to_tell,
 )
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.keys import id_of
-from pinlater.server.storage.redis.migration import NEWEST
+from pinlater.server.storage.redis.migration import AT_ONCE, NEWEST, ORDERED
 from pinlater.server.storage.schema import check_version
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners, ShardTime
 
@@ -44,6 +45,7 @@ class Membership(LeasedSlot):
         """Leases a free slot; returns it and the highest id in the shard."""
         self.lease = secrets.token_bytes(16)
         self._ahead_ms = None
+        self.keeps_order = False
         slot, top, schema = await run(
             "join",
             self.lease,
@@ -53,14 +55,26 @@ class Membership(LeasedSlot):
             NEWEST,
             encode(sorted(self.lost)),
             SLOTS,
+            AT_ONCE,
         )
         version = int(schema or 0)
         check_version("The shard", version, NEWEST)
-        if version < NEWEST:  # it was emptied in this moment, or an old one was restored
-            raise ShardConnectionFailed(f"The shard has schema {version} and must be taken to {NEWEST} first")
+        if version < AT_ONCE:  # it was emptied in this moment, or an old one was restored
+            raise ShardConnectionFailed(f"The shard has schema {version} and must be taken to {AT_ONCE} first")
         if slot < 0:
             raise no_free_slot()
         return slot, id_of(top) if top else 0
+
+    async def admit_order(self, run: Run, endpoint: object) -> EnqueueRejected | None:
+        """Takes the shard to the schema `ORDERED`, so that servers of the version before refuse it. Returns the refusal if some use it.
+
+        It takes its slot from one that has sent no heartbeat for a lease, which may only be suspended.
+        """
+        found = await run("admit_order", self._lease_ms, self._writers, ORDERED)
+        if found:
+            return older_servers(endpoint, [(entry, address) for entry, address, *_ in map(json.loads, found)])
+        self.keeps_order = True
+        return None
 
     async def announce(self, run: Run, address: str) -> str:
         self.address = address

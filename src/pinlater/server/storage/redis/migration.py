@@ -26,7 +26,11 @@ async def _first(readers: Readers) -> None:
 
 
 STEPS: Sequence[MigrationStep] = (MigrationStep(1, "0001_first", _first),)
-NEWEST = STEPS[-1].number
+AT_ONCE = STEPS[-1].number
+"""The schema to which a server takes a shard when it starts."""
+ORDERED = 3
+"""The schema of a shard with ordering keys, which the first job that has one brings (`Membership.admit_order`). It has no step."""
+NEWEST = max(ORDERED, AT_ONCE)
 """The schema that this program is written for."""
 
 
@@ -36,9 +40,9 @@ async def version_of(readers: Readers) -> int:
 
 
 async def migrate(readers: Readers, steps: Sequence[MigrationStep] = STEPS) -> list[str]:
-    """Takes the shard to the newest schema; the names of what was done. Raises `SchemaRefused` if it is too new."""
-    version, newest = await version_of(readers), steps[-1].number
-    check_version(readers.endpoint, version, newest)
+    """Takes the shard forward; the names of what was done. Raises `SchemaRefused` if its schema is too new."""
+    version = await version_of(readers)
+    check_version(readers.endpoint, version, max(NEWEST, steps[-1].number))
     done = []
     for step in steps:
         if version < step.number:

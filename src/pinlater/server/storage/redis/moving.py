@@ -26,6 +26,7 @@ async def move(access: Access, keys: Sequence[JobKey], priority: int, now_ms: in
     for _ in range(TRIES):
         changes = Changes(now_ms)
         await changes.load(access.readers, refs, queues)
+        await changes.find_behind(access.readers)
         answers = outcomes.move(changes, keys, priority)
         await _show_moved(access.readers, changes)
         if await access.write(changes, now_ms, queues) == [0]:

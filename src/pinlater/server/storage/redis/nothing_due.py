@@ -49,7 +49,8 @@ class NothingDue:
             del self._found[order.queue]
             return None
         self.claims += 1
-        return Claimed([[] for _ in order.calls], found.next_due_ms)
+        wanted = any([call.limit > 0 for call in order.calls])  # noqa: C419 a list is quicker
+        return Claimed([[] for _ in order.calls], found.next_due_ms if wanted else None)
 
     def search_begins(self, orders: Iterable[ClaimOrder]) -> object:
         """Returns the mark of this claim, for `search_ends`."""

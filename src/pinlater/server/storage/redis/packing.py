@@ -23,8 +23,8 @@ from pinlater.server.storage.values import NewJob
 
 HAS_OPTIONS, HAS_PAST = 1, 2
 _STATES = tuple(JobState)
-_TIMEOUT, _EXPIRES, _NOT_SIMPLE = 1, 2, 4
-SIMPLE, HAD_HOLDER = 1, 2
+_TIMEOUT, _EXPIRES, _NOT_SIMPLE, _ORDERED = 1, 2, 4, 8
+SIMPLE, HAD_HOLDER, ORDERED = 1, 2, 4
 
 HEAD = Struct(">BIqq")
 _OPTIONS = Struct(">BqqII")
@@ -78,6 +78,8 @@ def pack_job(job: NewJob, now_ms: int) -> bytes:
             key = unique.key.encode()
         elif unique.scope is UniqueScope.UNFINISHED:
             bits |= _NOT_SIMPLE
+    if options.ordering_key is not None:
+        bits |= _ORDERED
     return b"".join(
         (
             HEAD.pack(HAS_OPTIONS, job.attempts_allowed, job.run_after_ms, now_ms),
@@ -101,13 +103,15 @@ def read_job(record: bytes) -> UnpackedJob:
 
 
 def is_simple(job: UnpackedJob) -> bool:
-    """Whether a plain success needs no look at this job."""
+    """Whether a plain success needs no look at this job, but at the place that it has under its ordering key."""
     if job.flags & HAS_PAST:
         return False
     if not job.flags & HAS_OPTIONS:
         return True
     options = options_of(job.options)
-    return not options.status and (options.unique is None or options.unique.scope is not UniqueScope.UNFINISHED)
+    if options.status:
+        return False
+    return options.unique is None or options.unique.scope is not UniqueScope.UNFINISHED
 
 
 def pack_holder(token: str, descriptor: str, source: str) -> bytes:

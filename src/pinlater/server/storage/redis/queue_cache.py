@@ -6,7 +6,7 @@ that are missing here. Its mappings are replaced, never changed: a call goes on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 
 class RedisQueueCache:
@@ -15,6 +15,8 @@ class RedisQueueCache:
     def __init__(self) -> None:
         self.queues: Mapping[str, bytes] = {}
         self.names: Mapping[bytes, str] = {}
+        self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        """Is told of a job that is ready since those before it under its ordering key have ended."""
 
     def replace(self, queues: Iterable[tuple[str, bytes]]) -> None:
         self.queues = dict(queues)

@@ -7,6 +7,9 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+# These begin and end jobs, which may have ordering keys.
+_OF_ORDER = frozenset({"change_jobs", "claim_jobs", "finish_jobs", "insert_jobs", "repair_jobs"})
+
 
 class Script(NamedTuple):
     """A script that Redis is sent once and then called by its name."""
@@ -18,9 +21,10 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """The script in `scripts/<name>.lua`."""
+    """The script in `scripts/<name>.lua`, behind what it shares with others."""
     folder = files(__package__) / "scripts"
-    text = (folder / "shared.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
+    parts = ["shared", "ordering", name] if name in _OF_ORDER else ["shared", name]
+    text = b"".join([(folder / f"{part}.lua").read_bytes() for part in parts])
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
@@ -29,4 +33,4 @@ def names() -> tuple[str, ...]:
     """Returns the names of all scripts."""
     folder = files(__package__) / "scripts"
     found = (entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))
-    return tuple(sorted(name for name in found if name != "shared"))
+    return tuple(sorted(name for name in found if name not in ("shared", "ordering")))

@@ -163,6 +163,8 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
         self._nothing_due = NothingDue()
+        self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
+        self._queue_cache.came_first = self._came_first
         self._finished = OldestFinished()
         self._repair = IndexRepair()
         self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
@@ -213,6 +215,13 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
 
     async def size(self) -> ShardSize:
         return await memory_size(self._opened.readers)
+
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        self._tell_came_first = tell
+
+    def _came_first(self, queue: str, due_ms: int) -> None:
+        self._nothing_due.changed([queue])
+        self._tell_came_first(queue, due_ms)
 
     def figures(self) -> Mapping[str, float]:
         return {**self.stats.figures(), "claims_from_memory": self._nothing_due.claims}
@@ -290,13 +299,13 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
 
     async def _insert(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         await self._check_space()
-        lost, age = self._membership.lost, InsertAge()
+        membership, age = self._membership, InsertAge()
         names = [request.queue for request in requests]
         with self._nothing_due.change(names):
             return await self._with_queues(
                 self._opened.inserting,
                 names,
-                lambda access: inserting.insert(access, self._front, requests, now_ms, age, lost),
+                lambda access: inserting.insert(access, self._front, requests, now_ms, age, membership),
             )
 
     async def _check_space(self) -> None:

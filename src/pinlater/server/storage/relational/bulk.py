@@ -12,8 +12,10 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.relational.changes import free_key, load, write
+from pinlater.server.storage.relational import ordering
+from pinlater.server.storage.relational.changes import free_key, write
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.loading import load
 from pinlater.server.storage.relational.rows import STATES, Row, StateRow, key_of_job, state_of
 from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Position, Purge, Requeue, Requeued, RunOrder
 
@@ -231,10 +233,26 @@ async def _delete(
         if named and (state is None or state is (is_in or JobState.PENDING)):
             deletion.add(row, is_in, counted=row.queue_id in queues)
     deletion.write()
+    ended = ordering.ended_of([row for row in deletion.jobs if row.queue_id in queues])
+    if ended or lost:
+        await _leave_keys(dialect, ended, [row.id for row in lost if row.queue_id in queues])
     gone = sum([row.id in lost_ids and row.queue_id in queues for row in deletion.jobs])
     if gone:
         dialect.count_lost(gone)
     return deletion.jobs
+
+
+async def _leave_keys(dialect: Dialect, ended: Sequence[ordering.EndedJob], lost: Sequence[int]) -> None:
+    """The next jobs go in the place of deleted ones. A deletion knows no time: on MySQL they count as not yet due until the next sweep."""
+    changes = Changes(0)
+    await ordering.leave(dialect, changes, ended)
+    await ordering.leave_lost(dialect, changes, lost)
+    await write(dialect, changes)
+
+
+async def leave_keys_of_lost(dialect: Dialect, ids: Sequence[int]) -> None:
+    """The next jobs go in the place of these, whose own rows are gone."""
+    await _leave_keys(dialect, [], ids)
 
 
 class _Deletion:

@@ -1,4 +1,4 @@
-"""Loads the jobs of a call and writes what became of them: a few statements a call, however many jobs it has.
+"""Writes what became of the loaded jobs of a call: a few statements a call, however many jobs it has.
 
 A row leaves the table of the job's old state and one enters the table of its new state. A job that waits on moves too: its place in
 `ready` depends on its run-after.
@@ -12,25 +12,9 @@ from pinlater.domain.job import UniqueKey
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
 from pinlater.server.storage.changes import Changes, Move
 from pinlater.server.storage.record import HAS_PROGRESS, JobRecord
-from pinlater.server.storage.relational import failures
+from pinlater.server.storage.relational import failures, ordering
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import done_row, key_of_job, progress_row
-
-
-async def load(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> tuple[list[JobRecord], list[int]]:
-    """The jobs that exist, in the order of `ids`; and the ids of those whose queue was deleted, in order."""
-    jobs = await dialect.load_jobs(ids)
-    queues = await dialect.queues_of({job.queue_id for job in jobs})
-    found: dict[int, JobRecord] = {}
-    orphans: list[int] = []
-    for job in jobs:
-        queue = queues.get(job.queue_id)
-        if queue is None:
-            orphans.append(job.id)
-        else:
-            found[job.id] = job
-            changes.add(job, queue.name)
-    return [found[job_id] for job_id in dict.fromkeys(ids) if job_id in found], sorted(orphans)
 
 
 async def write(dialect: Dialect, changes: Changes) -> None:
@@ -38,6 +22,11 @@ async def write(dialect: Dialect, changes: Changes) -> None:
     moves = changes.moves()
     if not moves:
         return
+    for before, after in moves:
+        if after.options.ordering_key is not None and before.state is not after.state:
+            await ordering.arrange(dialect, changes)
+            moves = changes.moves()
+            break
     moved = [(before, after) for before, after in moves if before.state is not after.state or after.state is PENDING]
     _count(dialect, changes, moved)
     _save_progress(dialect, [after for _, after in moves if after.changed])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pinlater.domain.job import UniqueScope
 from pinlater.server.storage.options import Options
-from pinlater.server.storage.record import HAS_KEY, HAS_PROGRESS
+from pinlater.server.storage.record import HAS_KEY, HAS_ORDER, HAS_PROGRESS
 
 
 def claim_timeout_ms(options: Options, default_ms: int) -> int:
@@ -15,7 +15,8 @@ def claim_timeout_ms(options: Options, default_ms: int) -> int:
 def claim_flags(options: Options, *, has_progress: bool) -> int:
     """The claim's flags: 0 if a plain ack needs no look at the job."""
     unfinished = options.unique is not None and options.unique.scope is UniqueScope.UNFINISHED
-    return (HAS_PROGRESS if has_progress else 0) | (HAS_KEY if unfinished else 0)
+    ordered = HAS_ORDER if options.ordering_key is not None else 0
+    return (HAS_PROGRESS if has_progress else 0) | (HAS_KEY if unfinished else 0) | ordered
 
 
 def freed_by_claim(options: Options) -> str | None:

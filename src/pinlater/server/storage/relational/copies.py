@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import PENDING
 from pinlater.server.storage.job_copies import (
@@ -22,6 +24,7 @@ from pinlater.server.storage.job_copies import (
 )
 from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.relational import ordering
 from pinlater.server.storage.relational.bulk import delete_ids, key_is_held
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import done_row, progress_row, text_of
@@ -50,6 +53,8 @@ async def delete(
     if not jobs:
         return DeletedWithCopies(handled)
     bodies: dict[int, bytes] = dict(await dialect.select_jobs("load_bodies", [job.id for job in jobs]))
+    due_ms = await ordering.own_due_ms(dialect, jobs)
+    jobs = [replace(job, run_after_ms=due_ms[job.id]) if job.id in due_ms else job for job in jobs]
     copied = [copy_of(job, bodies[job.id]) for job in jobs]
     packed = pack_copies(copied)
     _save(dialect, now_ms, of.run, place_of(now_ms, copied), packed)
@@ -96,7 +101,7 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
     )
     left = pack_copies(kept) if kept else b""
     _save(dialect, at_ms, run, place, left)
-    _store(dialect, back, now_ms)
+    await _store(dialect, back, now_ms)
     return brought_back(place, back, len(kept), len(packed) - len(left), now_ms)
 
 
@@ -135,9 +140,10 @@ async def _take_key(dialect: Dialect, copy: JobCopy, now_ms: int) -> bool:
     return True
 
 
-def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
+async def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
     """As the jobs were, except that a body of a checkpoint is now the job's own. Not counted as enqueued."""
-    jobs = [job for job, _ in copies]
+    jobs = [job for job, _ in copies if job.finished]
+    jobs += await ordering.placed(dialect, [job for job, _ in copies if not job.finished], now_ms)
     dialect.insert("insert_jobs", [_job_row(job) for job in jobs])
     dialect.insert("save_progress", [progress_row(job) for job in jobs])
     dialect.enter_ready([job for job in jobs if job.state is PENDING])

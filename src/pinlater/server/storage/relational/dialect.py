@@ -6,7 +6,7 @@ coroutine to its end without an event loop (`sqlite/dialect.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
@@ -16,6 +16,10 @@ from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.rows import Row
 
 Keys = Sequence[tuple[int, ...]]
+OrderingKey = tuple[int, str]
+"""A queue's id, and a key."""
+OrderedRow = tuple[int, int, str, int, int]
+"""A row of `ordered`: the job's id, its queue's id, the key, the number, and when the job is due by itself."""
 
 
 class WaitingJob(Protocol):
@@ -188,6 +192,34 @@ class Dialect(Protocol):
 
     def enter_ready(self, jobs: Sequence[JobRecord]) -> None:
         """Rows of jobs that wait again, with their expiries."""
+        ...
+
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
+        """Of two transactions with one of these ordering keys, the second waits here until the first has ended."""
+        ...
+
+    def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
+        """No job has these ordering keys, which are locked."""
+        ...
+
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
+        """The highest numbers of those of these ordering keys, which are locked, that have jobs."""
+        ...
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        """Jobs take places."""
+        ...
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        """Jobs leave their places."""
+        ...
+
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> Sequence[Row]:
+        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds."""
+        ...
+
+    def came_first(self, queue_id: int, due_ms: int) -> None:
+        """A job that waited behind others is ready, from then on."""
         ...
 
     def jobs_deleted(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
@@ -11,7 +11,13 @@ from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import TimeToLive
 
-_DELETE_THE_REST = ("delete_request_keys_of", "delete_unique_keys_of", "delete_failures_of", "delete_failure_hours_of")
+DELETE_THE_REST = (
+    "delete_request_keys_of",
+    "delete_unique_keys_of",
+    "delete_failures_of",
+    "delete_failure_hours_of",
+    "delete_ordered_of",
+)
 
 
 class FirstKeys(Protocol):
@@ -65,8 +71,13 @@ def past_their_time(ttl: TimeToLive, succeeded: int, failed: int, now_ms: int) -
     return [(state, now_ms - kept_ms - 1) for state, jobs, kept_ms in kinds if jobs > 0]
 
 
-async def free_dropped(dialect: Dialect, queue_ids: Iterable[int], limit: int) -> Freed:
-    """Deletes rows of deleted queues, at most `limit`: waiting and finished jobs, keys and groups of failures."""
+async def free_dropped(
+    dialect: Dialect, queue_ids: Iterable[int], limit: int, rest: Sequence[str] = DELETE_THE_REST
+) -> Freed:
+    """Deletes rows of deleted queues, at most `limit`: waiting and finished jobs, keys and groups of failures.
+
+    `rest`: the statements that delete all but jobs.
+    """
     left = limit
     empty: list[int] = []
     for queue_id in queue_ids:
@@ -81,7 +92,7 @@ async def free_dropped(dialect: Dialect, queue_ids: Iterable[int], limit: int) -
             if len(found) >= left:  # there may be more
                 return Freed(limit - left + deleted, empty)
             left -= deleted
-        for name in _DELETE_THE_REST:
+        for name in rest:
             if left <= 0:
                 return Freed(limit, empty)
             left -= await dialect.change_now(name, queue_id=queue_id, limit=left)

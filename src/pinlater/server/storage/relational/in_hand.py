@@ -14,8 +14,9 @@ from pinlater.domain.transitions import IN_PROGRESS
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Release, renewed_deadline_ms
-from pinlater.server.storage.relational.changes import load, write
+from pinlater.server.storage.relational.changes import write
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.loading import load
 from pinlater.server.storage.relational.rows import ClaimRow
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey
 

@@ -8,8 +8,8 @@ from pinlater.domain.transitions import PENDING
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes, Move
 from pinlater.server.storage.relational import failures
-from pinlater.server.storage.relational.changes import load
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.loading import load
 from pinlater.server.storage.relational.rows import progress_row
 from pinlater.server.storage.values import Acked, JobKey
 

@@ -11,6 +11,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.job_info import job_info
+from pinlater.server.storage.options import BEHIND_MS
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.rows import Row, text_of
 from pinlater.server.storage.request_keys import KeyedAnswer
@@ -131,7 +132,16 @@ async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[J
     ids = sorted({key.id for key in keys})
     jobs = reader.jobs(ids, bodies=bodies, at_once=_JOBS_A_LOOK)
     found = {key: job_info(job, key.on(reader.shard)) async for key, job in jobs}
+    await _show_due(reader, {key.id: job for key, job in found.items()})
     return [found.get(key) for key in keys]
+
+
+async def _show_due(reader: Reader, jobs: Mapping[int, JobInfo]) -> None:
+    """Jobs that wait behind others of their ordering key are shown with the run-afters that they have of their own."""
+    behind = [job_id for job_id, job in jobs.items() if (job.run_after_ms or 0) > BEHIND_MS]
+    if behind:
+        for job_id, _, _, due_ms in await reader.select("load_ordered", ids=behind):
+            jobs[job_id].run_after_ms = due_ms
 
 
 async def scan(reader: Reader, page: Page) -> list[PageRow] | PinLaterError:
@@ -162,6 +172,7 @@ async def _page_rows(reader: Reader, order: Sequence[tuple[int, int]], page: Pag
             if job.state is page.state:
                 rows.append(PageRow(sorted_by[key.id], key, job_info(job, key.on(reader.shard))))
                 size_bytes += len(job.body or b"")
+    await _show_due(reader, {row.key.id: row.job for row in rows})
     return rows
 
 

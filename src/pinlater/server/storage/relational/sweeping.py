@@ -8,8 +8,9 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.decide import Expire, TimeOut
 from pinlater.server.storage.relational.bulk import delete_ids, delete_lost
-from pinlater.server.storage.relational.changes import load, write
+from pinlater.server.storage.relational.changes import write
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.loading import load
 from pinlater.server.storage.values import Swept
 
 READ_MAX = 2_000

@@ -16,9 +16,9 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
-from pinlater.server.storage.options import has_expired, options_of
-from pinlater.server.storage.record import later
-from pinlater.server.storage.relational import sweeping
+from pinlater.server.storage.options import NONE, Options, has_expired, has_only_order, options_of
+from pinlater.server.storage.record import HAS_ORDER, later
+from pinlater.server.storage.relational import bulk, sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, SqliteQueueCache
@@ -30,7 +30,7 @@ from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 # An order reads at most this many expired or lost jobs on its way; the caller comes again, as the next due time is then in the past.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
-# From here on the plain jobs of one call go in by one statement over a list of ids.
+# From here on the jobs of one call whose claims have the same flags go in by one statement over a list of ids.
 _LIST_MIN = 6
 
 _LIMIT, _JOBS = attrgetter("limit"), attrgetter("jobs")
@@ -103,12 +103,13 @@ def _first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> tuple[int | 
 class _Share:
     """What one dequeue call gets."""
 
-    __slots__ = ("bytes_left", "holder", "jobs", "limit", "plain")
+    __slots__ = ("bytes_left", "holder", "jobs", "limit", "ordered", "plain")
 
     def __init__(self, call: ClaimCall) -> None:
         self.limit, self.holder, self.bytes_left = call
         self.jobs: list[HandedOutJob] = []
         self.plain: list[int] = []
+        self.ordered: list[int] = []
 
 
 class _OpenOrder:
@@ -130,7 +131,7 @@ class _OpenOrder:
         self._share = next(self._open, None)
         self._wanted = sum(map(_LIMIT, wanting))
         self._rows: list[object] = []
-        self._expired: list[int] = []
+        self._expired: list[tuple[int, int, int]] = []  # the rest of their rows of `ready`
         self._ended = 0  # expired jobs that have become FAILED
         self._lost: list[int] = []
         self._call_full_by_bytes = False  # so due jobs may be left
@@ -151,6 +152,7 @@ class _OpenOrder:
             dialect = SqliteDialect(self._transaction)
             dialect.delete("progress", self._lost)
             dialect.count_lost(len(self._lost))
+            at_once(bulk.leave_keys_of_lost(dialect, self._lost))
         a_call_wants_more = self._call_full_by_bytes or self._share is not None
         due_ms, head = _first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else (None, None)
         return Claimed(list(map(_JOBS, self._shares)), due_ms, self._ended, self._bytes_ran_out, head)
@@ -171,14 +173,17 @@ class _OpenOrder:
                 self._store_plain(self._share, counter.priority)
             if last is None:
                 return
-            if self._expired:
-                self._expire()
             self._execute(_DELETE_READY_THROUGH, (counter.queue_id, counter.priority, *last))
+            if self._expired:
+                self._expire(counter)
             more = used == asked
 
-    def _expire(self) -> None:
-        """Ends the expired jobs that were met, which are still in `ready`."""
-        at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
+    def _expire(self, counter: Counter) -> None:
+        """Ends the expired jobs that were met. Their rows of `ready` are put back for that: the next one of an ordering key may become
+        ready where the claim has read, and must not be deleted with what it read."""
+        dialect = SqliteDialect(self._transaction)
+        dialect.insert("insert_ready", [(counter.queue_id, counter.priority, *row) for row in self._expired])
+        at_once(sweeping.expire(dialect, [job_id for _, job_id, _ in self._expired], self._now_ms))
         self._ended += len(self._expired)
         self._expired.clear()
 
@@ -196,6 +201,7 @@ class _OpenOrder:
         claimed = used = 0
         bytes_together = self._together.left
         run_after_ms = job_id = 0
+        options = NONE
         for row in rows:
             if bytes_together <= 0:
                 self._bytes_ran_out = True
@@ -206,8 +212,10 @@ class _OpenOrder:
                 self._lost.append(job_id)
                 used += 1
                 continue
-            if row[2] or row[5] is not None:  # changed before, or with options
-                job = self._special(priority, row)
+            text = row[5]
+            if row[2] or (text is not None and not has_only_order(text)):  # changed before, or with options
+                options = options_of(text)
+                job = self._special(priority, row, options)
                 if job is None:
                     run_after_ms, job_id = row[0], row[1]
                     used += 1
@@ -226,13 +234,13 @@ class _OpenOrder:
                 share = next_share
             run_after_ms, job_id, _, allowed, created_ms, _, _ = row
             if job is None:
-                share.plain.append(job_id)
+                (share.plain if text is None else share.ordered).append(job_id)
                 job = make(
                     HandedOutJob,
                     (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
                 )
             else:
-                self._store_special(share, job, row)
+                self._store_special(share, job, options, has_progress=bool(row[2]))
             share.bytes_left -= size
             bytes_together -= size
             share.jobs.append(job)
@@ -256,25 +264,24 @@ class _OpenOrder:
         return self._share
 
     def _store_plain(self, share: _Share, priority: int) -> None:
-        """The claims of one call's plain jobs of one priority."""
-        ids = share.plain
-        if not ids:
-            return
+        """The claims of one call's plain jobs of one priority, and of those with nothing but an ordering key."""
         descriptor, source, token = share.holder
         about = (self._queue.queue_id, priority, self._now_ms, self._until_ms, self._timeout_ms)
-        if len(ids) >= _LIST_MIN:
-            self._execute(_INSERT_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
-        else:
-            for job_id in ids:
-                self._rows.extend((job_id, *about, 0, token, source, descriptor))
-        share.plain = []
+        for ids, flags in ((share.plain, 0), (share.ordered, HAS_ORDER)):
+            if not ids:
+                continue
+            if len(ids) >= _LIST_MIN:
+                self._execute(_INSERT_CLAIMS_OF, (*about, flags, token, source, descriptor, str(ids)))
+            else:
+                for job_id in ids:
+                    self._rows.extend((job_id, *about, flags, token, source, descriptor))
+        share.plain, share.ordered = [], []
 
-    def _special(self, priority: int, row: tuple[Any, ...]) -> HandedOutJob | None:
+    def _special(self, priority: int, row: tuple[Any, ...], options: Options) -> HandedOutJob | None:
         """A job with options or a past; None if it is past its expiry, which ends it instead."""
-        run_after_ms, job_id, changed, allowed, created_ms, options_text, body = row
-        options = options_of(options_text)
+        run_after_ms, job_id, changed, allowed, created_ms, _, body = row
         if has_expired(options, self._now_ms):
-            self._expired.append(job_id)
+            self._expired.append((run_after_ms, job_id, changed))
             return None
         remaining, ended = allowed, 0
         if changed:
@@ -287,13 +294,15 @@ class _OpenOrder:
             job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
 
-    def _store_special(self, share: _Share, job: HandedOutJob, row: tuple[Any, ...]) -> None:
+    def _store_special(self, share: _Share, job: HandedOutJob, options: Options, *, has_progress: bool) -> None:
         """Its claim; a key of scope PENDING ends with the first claim."""
-        options = options_of(row[5])
-        flags = claim_flags(options, has_progress=bool(row[2]))
+        flags = claim_flags(options, has_progress=has_progress)
         freed = freed_by_claim(options)
         if freed is not None:
             self._execute(_FREE_UNIQUE_KEY, (self._queue.queue_id, freed, job.id))
+        if not flags and options.timeout_ms is None:
+            share.plain.append(job.id)
+            return
         descriptor, source, token = share.holder
         until_ms = job.claim_deadline_ms
         about = (self._queue.queue_id, job.priority, self._now_ms, until_ms, until_ms - self._now_ms)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
 from pinlater.server.storage.record import JobRecord, record_of
-from pinlater.server.storage.relational.dialect import Keys
+from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
 from pinlater.server.storage.sqlite.queues import SqliteQueueTable
-from pinlater.server.storage.sqlite.statements import Rows, in_order, merged_pages, of_ids, sql, union
+from pinlater.server.storage.sqlite.statements import PairSelect, Rows, in_order, merged_pages, of_ids, sql, union
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import JobKey
 
 T = TypeVar("T")
 
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
-_ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries")}
+_ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries", "insert_ordered")}
+_LAST_NUMBERS = PairSelect("last_numbers")
+_PAIRS = {"first_of_keys": PairSelect("first_of_keys")}
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
@@ -147,6 +149,35 @@ class SqliteDialect:
         self.insert("insert_expiries", expiries)
         for expires_ms, _ in expiries:
             self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, expires_ms)
+
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
+        """There is one writer."""
+
+    def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
+        """Nothing is kept of keys but their jobs."""
+
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
+        last = self._queue_cache.last_numbers.of(keys)
+        if len(last) < len(keys):
+            unknown = [value for key in keys if key not in last for value in key]
+            last.update(
+                {(queue_id, key): number for queue_id, key, number in _LAST_NUMBERS.run(self._execute, unknown)}
+            )
+        return last
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        self.insert("insert_ordered", rows)
+        self._queue_cache.last_numbers.enter(rows)
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        self.delete("ordered", ids)
+        self._queue_cache.last_numbers.leave(ids)
+
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> list[Row]:
+        return _PAIRS[name].run(self._execute, [value for key in keys for value in key])
+
+    def came_first(self, queue_id: int, due_ms: int) -> None:
+        self._queue_cache.came_first(self._queue_cache.by_id[queue_id].name, due_ms)
 
     def jobs_deleted(self) -> None:
         self._queue_cache.jobs_deleted()

@@ -15,12 +15,14 @@ from operator import attrgetter
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
+from pinlater.server.storage.relational.ordering import EnteringJob, enter
 from pinlater.server.storage.request_keys import KeyedAnswer
+from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work, in_steps
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_unique_keys
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_keys
 
 # A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
@@ -127,11 +129,14 @@ class _Batch:
                 return answered
         jobs = request.jobs
         existing: dict[int, KeyHolder] = {}
-        if any(map(_OPTIONS, jobs)) and have_unique_keys(jobs):
+        any_keys = any(map(_OPTIONS, jobs)) and have_keys(jobs)
+        if any_keys:
             self._look_for_keys(queue, jobs, existing, {})
             jobs = new_jobs(jobs, existing)
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
+        if any_keys:
+            jobs = self._placed(queue, jobs)
         self._add_rows(queue, jobs)
         if existing or request.request_key is not None:
             return self._answer(queue, request, existing)
@@ -147,7 +152,8 @@ class _Batch:
             if answered is not None:
                 return answered
         existing: dict[int, KeyHolder] = {}
-        if have_unique_keys(request.jobs):
+        any_keys = have_keys(request.jobs)
+        if any_keys:
             taken: dict[str, KeyHolder] = {}
             first = 0
             for part in _steps(request.jobs):
@@ -157,7 +163,7 @@ class _Batch:
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         for part in _steps(new_jobs(request.jobs, existing)):
-            self._add_rows(queue, part)
+            self._add_rows(queue, self._placed(queue, part) if any_keys else part)
             self._store_part()
             yield
         return self._answer(queue, request, existing)
@@ -246,6 +252,32 @@ class _Batch:
         self.store()
         self._floor = self._highest
         self._plain, self._with_options, self._expiries, self._below_floor, self._new_keys = [], [], [], [], []
+
+    def _placed(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        """The jobs with their places among those of their ordering keys."""
+        entering = [
+            EnteringJob(job.id, (queue.queue_id, job.options.ordering_key), job.run_after_ms)
+            for job in jobs
+            if job.options is not None
+            and job.options.ordering_key is not None
+            and not (job.id <= self._floor and self._is_stored(job.id))
+        ]
+        if not entering:
+            return jobs
+        behind = at_once(enter(SqliteDialect(self._transaction), entering))
+        if not behind:
+            return jobs
+        make = tuple.__new__  # quicker than `_replace`
+        placed: list[NewJob] = []
+        for job in jobs:
+            job_id, body, priority, run_after_ms, attempts, options = job
+            run_after_ms = behind.get(job_id, run_after_ms)
+            placed.append(make(NewJob, (job_id, body, priority, run_after_ms, attempts, options)))
+        return placed
+
+    def _is_stored(self, job_id: int) -> bool:
+        """Whether the same insert was carried out before."""
+        return self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone() is not None
 
     def _is_new(self, job_id: int) -> bool:
         """Whether an id that is not above the highest known one is in neither the file nor this call."""

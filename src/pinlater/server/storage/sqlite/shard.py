@@ -143,6 +143,7 @@ class SqliteShard(RelationalShard):
         self._monotonic = monotonic
         self._lock = FileLock(self.path)
         self._opened: _OpenShard | None = None
+        self._came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -161,6 +162,7 @@ class SqliteShard(RelationalShard):
         except BaseException:
             self._lock.drop()
             raise
+        self._opened.queue_cache.came_first = self._came_first
         logger.info("store %s: opened with SQLite %s", self.path, sqlite3.sqlite_version)
 
     async def close(self) -> None:
@@ -183,6 +185,11 @@ class SqliteShard(RelationalShard):
     async def size(self) -> ShardSize:
         """The lengths of the file and of its log."""
         return ShardSize(*self._open.file_identity.lengths())
+
+    def on_came_first(self, tell: Callable[[str, int], None]) -> None:
+        self._came_first = tell
+        if self._opened is not None:
+            self._opened.queue_cache.came_first = tell
 
     @property
     def highest_id(self) -> int:

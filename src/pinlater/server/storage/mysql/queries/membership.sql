@@ -8,9 +8,23 @@ SELECT slot, seen_at_ms FROM servers ORDER BY slot FOR UPDATE;
 -- With the time of the database.
 SELECT slot, name, address, started_at_ms, seen_at_ms, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) FROM servers ORDER BY slot;
 
--- name: save_server(slot, incarnation, name, address, now_ms, seen_at_ms)
-REPLACE INTO servers (slot, incarnation, name, address, started_at_ms, seen_at_ms)
-VALUES (:slot, :incarnation, :name, :address, :now_ms, :seen_at_ms);
+-- name: save_program(program)
+-- Of this server, for `save_server`.
+INSERT IGNORE INTO programs (program) VALUES (:program);
+
+-- name: save_server(slot, incarnation, name, address, now_ms, seen_at_ms, program)
+REPLACE INTO servers (slot, incarnation, name, address, started_at_ms, seen_at_ms, program)
+VALUES (:slot, :incarnation, :name, :address, :now_ms, :seen_at_ms, :program);
+
+-- name: lock_older_servers(program)
+SELECT slot, name, address, seen_at_ms FROM servers WHERE program < :program ORDER BY slot FOR UPDATE;
+
+-- name: delete_older_servers(program)
+DELETE FROM servers WHERE program < :program;
+
+-- name: delete_older_programs(program)
+-- No server of these gets a slot from now on.
+DELETE FROM programs WHERE program < :program;
 
 -- name: renew_server(slot, incarnation)
 -- Always changes the row, because the number of changed rows tells whether the slot is still this server's. Where the database's

@@ -4,11 +4,11 @@
 --     plain     {refs, tokens} as in `finish_jobs.lua`
 --     refs      of the loaded jobs; claims and pasts: what was found of each, '' for nothing
 --     keys      {queue, unique key, what was found, '' for nothing}
---     commands  {command, key without the shard's part, values}; `FAILED`, `MOVE` and `SHOWN` have a queue as their key
+--     commands  {command, key without the shard's part, values}; `FAILED`, `MOVE`, `SHOWN`, `ENTER` and `END` have a queue as their key
 --     marks     {hash without the shard's part, field, 1 if it must be there, 0 if it must not}
 --     restores  {the run whose deleted jobs come back, the field of its hash that says so}, or false
--- Answers {0} done, {1, places} these aren't plain, {2} something has changed, {3} a mark is not so. Only after {0} was anything
--- written.
+-- Answers {0, queue, due, ...} done, and for each job that is ready, as those before it under its ordering key have ended, its queue and
+-- when it is due; {1, places} these aren't plain, {2} something has changed, {3} a mark is not so. Only after {0} was anything written.
 -- As `domain/failures.py` has them.
 local GROUPS_MAX, OTHERS = 200, '0000000000000000'
 local again = before()
@@ -57,8 +57,9 @@ end
 if not unchanged() then
     return { 2 }
 end
+local odd, ended
 if plain then
-    local odd = finish_plain(refs_of(plain[1]), strings(plain[2]), ARGV[3], ARGV[4])
+    odd, ended = finish_plain(refs_of(plain[1]), strings(plain[2]), ARGV[3], ARGV[4])
     if odd then
         return { 1, odd }
     end
@@ -90,6 +91,7 @@ local function count_failures(queue, values)
         'h' .. values[5] .. ' ' .. group, string.format('%.0f', (found[4] or 0) + values[3]))
 end
 
+local answer = { 0 }
 for _, command in ipairs(commands) do
     local name, key, values = unpack(command)
     if name == 'READY' then
@@ -102,8 +104,12 @@ for _, command in ipairs(commands) do
             call('HDEL', T .. 'u' .. key, values[1])
         end
     elseif name == 'MOVE' then
-        -- {ref, ref with another priority, unique key or ''}: the job's record, and its unique key if it still has it.
-        local ref, moved, unique = unpack(values)
+        -- {ref, ref with another priority, unique key or '', 1 if it may have an ordering key, else 0}: the job's record, its place, and
+        -- its unique key if it still has it.
+        local ref, moved, unique, ordered = unpack(values)
+        if ordered == 1 then
+            move_place(key, sub(ref, 5), sub(moved, 5))
+        end
         call('RENAME', T .. 'j' .. ref, T .. 'j' .. moved)
         note_priority(key, sub(moved, 5, 5), call('HGET', T .. 'pr', key) or '')
         local held = call('HGET', T .. 'u' .. key, unique) or ''
@@ -115,6 +121,12 @@ for _, command in ipairs(commands) do
         if call('HGET', T .. 'v' .. key, values[1]) == values[2] then
             call('HSET', T .. 'v' .. key, values[1], values[3])
         end
+    elseif name == 'ENTER' then
+        -- {place, ordering key, when it is due}: a job that waits again after its end, or is brought back.
+        local place = values[1]
+        call('ZADD', T .. 'r' .. key .. sub(place, 1, 1), enter_key(key, place, values[2], values[3]), sub(place, 2))
+    elseif name == 'END' then
+        leave_keys(key, values, answer)
     elseif name == 'DEL' then
         for i = 1, #values do
             values[i] = T .. 'j' .. values[i]
@@ -128,4 +140,7 @@ for _, command in ipairs(commands) do
         spread(name, T .. key, values)
     end
 end
-return done({ 0 })
+if ended then
+    leave_ended(ended, answer)
+end
+return done(answer)

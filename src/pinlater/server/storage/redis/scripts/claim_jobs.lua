@@ -55,6 +55,7 @@ local function fill(order)
     local shares, expired = {}, {}
     local current, picked, bytes_left, share = 0, 0, 0, nil
     local left, cut, short, lost, read = 0, false, false, 0, 0
+    local places = {}
     local cut_short = false
     local read_max = math.max(READ_LEAST, READ_MAX - read_before)
     for i = 1, #calls do
@@ -109,6 +110,7 @@ local function fill(order)
                 local record, id = values[i], found[i]
                 if not record then
                     gone[#gone + 1] = id
+                    places[#places + 1] = priority .. id
                     missing = missing + 1
                     call('ZREM', T .. 'e', line .. id)
                     call('HDEL', T .. 'p', line .. id)
@@ -116,7 +118,7 @@ local function fill(order)
                     local size = #record
                     size_sum = size_sum + size
                     local flags = byte(record, 1)
-                    local content, simple, past = size - 21, SIMPLE, nil
+                    local content, simple, ordered, past = size - 21, SIMPLE, 0, nil
                     local own8, deadline = timeout8, plain_deadline
                     local expires, key = nil, nil
                     if flags % 2 == 1 then
@@ -130,8 +132,11 @@ local function fill(order)
                         if bits % 4 >= 2 then
                             expires = ends
                         end
-                        if bits >= 4 then
+                        if bits % 8 >= 4 then
                             simple = 0
+                        end
+                        if bits >= 8 then
+                            ordered = ORDERED
                         end
                         if key_size > 0 then
                             key = sub(record, 47 + text, 46 + text + key_size)
@@ -165,7 +170,7 @@ local function fill(order)
                                 heads[size] = head
                             end
                         else
-                            head = CLAIMED .. char(simple + HOLDER) .. pack('>I4', size) .. now8 .. own8 .. now8
+                            head = CLAIMED .. char(simple + HOLDER + ordered) .. pack('>I4', size) .. now8 .. own8 .. now8
                             if expires then
                                 call('ZREM', T .. 'e', line .. id)
                             end
@@ -243,12 +248,18 @@ local function fill(order)
         shares[i] = concat(shares[i])
     end
     local more = short or cut
-    return { shares, more and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost, more and best or '' }
+    return { shares, more and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost, more and best or '' }, places
 end
 
 local answers = {}
 for place, order in ipairs(orders) do
-    answers[place] = fill(order)
+    local places
+    answers[place], places = fill(order)
+    if #places > 0 then
+        lost_behind = 0
+        leave_keys(ids[order[1]], places, {})
+        answers[place][5] = answers[place][5] + lost_behind
+    end
 end
 done(answers)
 return { answers, records }

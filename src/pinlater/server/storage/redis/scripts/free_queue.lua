@@ -49,8 +49,8 @@ end
 for p = 1, #priorities do
     call('UNLINK', T .. 'n' .. queue .. sub(priorities, p, p))
 end
-freed = freed + call('HLEN', T .. 'u' .. queue) + call('HLEN', T .. 'k' .. queue)
-call('UNLINK', T .. 'u' .. queue, T .. 'k' .. queue, T .. 'v' .. queue)
+freed = freed + call('HLEN', T .. 'u' .. queue) + call('HLEN', T .. 'k' .. queue) + call('HLEN', T .. 'dn' .. queue)
+call('UNLINK', T .. 'u' .. queue, T .. 'k' .. queue, T .. 'v' .. queue, T .. 'd' .. queue, T .. 'dn' .. queue)
 call('HDEL', T .. 'pr', queue)
 local places = {}
 for writer = 0, tonumber(call('HGET', T .. 'meta', 'writers') or '0') - 1 do

@@ -4,8 +4,8 @@
 --   request {queue's place, plain, jobs, lines, expiries, request key or false, fingerprint, ids, max_backlog or -1, count}
 --     plain  true: `jobs` is the list key, record, ...; `lines` {{priority, list of score, id, ...}, ...}; `expiries` the list of
 --            score, ref, ... (lists as `strings` in `shared.lua` reads them)
---            false, where jobs have unique keys: `jobs` is {{key, record, priority, score, id, expiry or false,
---            unique key or false, what to store under it, when it ends}, ...}
+--            false, where jobs have unique keys or ordering keys: `jobs` is {{key, record, priority, score, id, expiry or false,
+--            unique key or false, what to store under it, when it ends, ordering key or false}, ...}
 -- Answers nothing where all were stored and nothing is to be said; else for each request 0 (stored) or a list:
 --   {0, existing} stored but for those, {1, ids, existing} answered so before, {2, waiting, growth} full, {3} another request has the key
 --   existing {place, id, priority, ...}
@@ -132,8 +132,11 @@ end
 local function store_each(queue, jobs)
     for i = 1, #jobs do
         if jobs[i] then
-            local key, record, priority, score, id, expiry, unique, held, ends = unpack(jobs[i])
+            local key, record, priority, score, id, expiry, unique, held, ends, ordering = unpack(jobs[i])
             if call('SETNX', key, record) == 1 then
+                if ordering then
+                    score = enter_key(queue, priority .. id, ordering, score)
+                end
                 call('ZADD', T .. 'r' .. queue .. priority, score, id)
                 enqueued(queue, priority, 1)
                 if expiry then

@@ -1,12 +1,14 @@
 -- Takes the lowest free slot. Times are Redis' own.
 --   ARGV[1] the lease, 16 bytes        ARGV[2] how long a lease lasts, in ms        ARGV[3] writers of a slot
 --   ARGV[4] what others are to know of the server        ARGV[5] the program's schema        ARGV[6] {slots not to be taken}
---   ARGV[7] number of slots
--- Answers {slot, highest id, schema found ('' for none)}; slot -1 where all are taken, or the schema is neither this one nor the next.
--- A server: its lease, when it joined and was seen last (8 bytes each), what others are to know.
+--   ARGV[7] number of slots        ARGV[8] the lowest schema that the program runs on
+-- Answers {slot, highest id, schema found ('' for none)}; slot -1 where all are taken, or the schema is below the lowest or beyond the next.
+-- A server: its lease, when it joined and was seen last (8 bytes each), what others are to know. Its program's schema is in `meta`, behind
+-- the lease.
 local lease, lasts, writers = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local schema = call('HGET', T .. 'meta', 'schema') or ''
-if schema ~= ARGV[5] and schema ~= tostring(ARGV[5] + 1) then
+local found = tonumber(schema) or 0
+if found < tonumber(ARGV[8]) or found > ARGV[5] + 1 then
     return { -1, '', schema }
 end
 local time = call('TIME')
@@ -30,6 +32,7 @@ if slot >= tonumber(ARGV[7]) then
 end
 local now8 = pack('>I8', now)
 call('HSET', T .. 'servers', slot, lease .. now8 .. now8 .. ARGV[4])
+call('HSET', T .. 'meta', 'p' .. slot, lease .. ARGV[5])
 if (slot + 1) * writers > tonumber(call('HGET', T .. 'meta', 'writers') or '0') then
     call('HSET', T .. 'meta', 'writers', (slot + 1) * writers)
 end

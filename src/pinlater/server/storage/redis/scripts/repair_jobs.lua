@@ -66,12 +66,36 @@ local function drop(ref, line, id)
         write('DECRBY', T .. 'fb', string.format('%.0f', unpack_struct('>I4', claim, 3)))
     end
     left = left + write('HDEL', T .. 'h', ref) + write('HDEL', T .. 'p', ref)
+    leave_keys(sub(ref, 1, 4), { sub(ref, 5) })
     if left > 0 then
         lost = lost + 1
         if call('HEXISTS', T .. 'qn', sub(ref, 1, 4)) == 1 then
             write('HINCRBY', T .. 'n' .. line, 'l', 1)
         end
     end
+end
+
+-- When a job that waits is due by itself. `head`: the beginning of its record.
+local function due_of(ref, head)
+    local past = byte(head, 1) >= 2 and call('HGET', T .. 'p', ref)
+    if past then
+        return cmsgpack.unpack(past)[4]
+    end
+    return (unpack_struct('>i8', head, 6))
+end
+
+-- The number of a job that waits behind others of its ordering key; nil for another one, and for one whose place is not known any more.
+local function number_behind(ref)
+    local queue, place = sub(ref, 1, 4), sub(ref, 5)
+    local about = call('HGET', T .. 'dn' .. queue, place)
+    if not about or byte(about, 17) == 0 then
+        return nil
+    end
+    if not call('ZSCORE', T .. 'd' .. queue, front_of(sub(about, 18)) .. sub(about, 1, NUMBER8) .. place) then
+        write('HDEL', T .. 'dn' .. queue, place)
+        return nil
+    end
+    return (unpack_struct('>i8', about))
 end
 
 local function repair(ref)
@@ -83,17 +107,17 @@ local function repair(ref)
     end
     local changed = noted(ref)
     local claim = call('HGET', T .. 'h', ref)
-    if not claim and not call('ZSCORE', T .. 'r' .. line, id) then
+    local waits = not claim and call('ZSCORE', T .. 'r' .. line, id)
+    if waits and tonumber(waits) > BEHIND_MS and not number_behind(ref) then
+        write('ZADD', T .. 'r' .. line, digits(due_of(ref, head)), id)
+        changed = true
+    elseif not claim and not waits then
         claim = claim_of(line, id, call('STRLEN', key))
         if claim then
             write('HSET', T .. 'h', ref, claim)
         else
-            local due = unpack_struct('>i8', head, 6)
-            local past = byte(head, 1) >= 2 and call('HGET', T .. 'p', ref)
-            if past then
-                due = cmsgpack.unpack(past)[4]
-            end
-            put('r' .. line, due, id)
+            local number = byte(head, 1) % 2 == 1 and number_behind(ref)
+            put('r' .. line, number and BEHIND_MS + number or due_of(ref, head), id)
         end
         changed = true
     end

@@ -161,18 +161,18 @@ end
 
 -- A claim (packing.py): state, flags, size, claimed, timeout, renewed, lengths of token and descriptor, token, descriptor, source.
 local CLAIMED, SUCCEEDED = char(1), char(2)
-local SIMPLE, HOLDER = 1, 2
+local SIMPLE, HOLDER, ORDERED = 1, 2, 4
 
 local function is_simple(flags)
     return flags % 2 == 1
 end
 
 -- Ends claims with a plain success, if all are so; else changes nothing. A token is '' for any, else a byte and the token.
--- The places of those that aren't plain are returned, or nil.
+-- Returns the positions of those that aren't plain, or nil; and the places of the jobs with ordering keys by queue, for `leave_ended`.
 local function finish_plain(refs, tokens, now, now8)
     local lines, line = {}, nil
     local held = fetch('HMGET', T .. 'h', refs)
-    local odd, fields, bytes = nil, {}, 0
+    local odd, fields, bytes, ended = nil, {}, 0, {}
     for i = 1, #refs do
         local claim = held[i]
         local plain = false
@@ -192,6 +192,11 @@ local function finish_plain(refs, tokens, now, now8)
                     end
                 end
                 line[#line + 1] = sub(ref, 6)
+                if byte(claim, 2) >= ORDERED then
+                    local queue = sub(ref, 1, 4)
+                    ended[queue] = ended[queue] or {}
+                    table.insert(ended[queue], sub(ref, 5))
+                end
                 local b1, b2, b3, b4 = byte(claim, 3, 6)
                 bytes = bytes + ((b1 * 256 + b2) * 256 + b3) * 256 + b4
                 fields[2 * i - 1] = refs[i]
@@ -223,5 +228,5 @@ local function finish_plain(refs, tokens, now, now8)
         call('HINCRBY', T .. 'n' .. name, 's', #ids)
     end
     call('INCRBY', T .. 'fb', string.format('%.0f', bytes))
-    return nil
+    return nil, ended
 end

@@ -16,10 +16,10 @@ SELECT attempts_allowed, attempts_remaining, attempts_ended, body FROM progress 
 -- Exactly the rows that the claim has read: they are the first in the order of the key, and there is one writer.
 DELETE FROM ready WHERE queue_id = :queue_id AND priority = :priority AND (run_after_ms, id) <= (:run_after_ms, :id);
 
--- name: insert_claims_of(queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, token, source, holder, ids)
--- Many plain jobs of one call.
+-- name: insert_claims_of(queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, flags, token, source, holder, ids)
+-- Many jobs of one call.
 INSERT INTO claims (id, queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, flags, token, source, holder)
-SELECT value, :queue_id, :priority, :claimed_at_ms, :deadline_ms, :timeout_ms, 0, :token, :source, :holder FROM json_each(:ids);
+SELECT value, :queue_id, :priority, :claimed_at_ms, :deadline_ms, :timeout_ms, :flags, :token, :source, :holder FROM json_each(:ids);
 
 -- name: select_first_ready(queue_id, priority)
 -- When the next job is due.

@@ -1,0 +1,43 @@
+-- Jobs with ordering keys, for `relational/ordering.py`.
+
+-- name: lock_ordering_keys(rows)
+-- A statement of its own, which waits: the statements behind it see what the transaction before has left.
+INSERT INTO ordering_keys (queue_id, ordering_key) VALUES :rows
+ON DUPLICATE KEY UPDATE queue_id = VALUES(queue_id);
+
+-- name: forget_ordering_keys(keys)
+DELETE ordering_keys FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
+
+-- name: last_numbers(keys)
+-- The highest number of each key; NULL if it has no jobs. In the whole order of the index, or MySQL would sort the jobs of the key.
+SELECT queue_id, ordering_key, (
+  SELECT jobs.number FROM ordered AS jobs FORCE INDEX (ordered_by_key)
+  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key
+  ORDER BY jobs.queue_id DESC, jobs.ordering_key DESC, jobs.number DESC LIMIT 1
+) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
+
+-- name: first_of_keys(keys)
+-- The first job of each key, and when it is due by itself; NULL if it has none. As above.
+SELECT queue_id, ordering_key, (
+  SELECT jobs.id FROM ordered AS jobs FORCE INDEX (ordered_by_key)
+  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key
+  ORDER BY jobs.queue_id, jobs.ordering_key, jobs.number LIMIT 1
+), (
+  SELECT jobs.due_ms FROM ordered AS jobs FORCE INDEX (ordered_by_key)
+  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key
+  ORDER BY jobs.queue_id, jobs.ordering_key, jobs.number LIMIT 1
+) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
+
+-- name: load_ordered(ids)
+SELECT id, queue_id, ordering_key, due_ms FROM ordered FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+
+-- name: insert_ordered(rows)
+INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms) VALUES :rows;
+
+-- name: delete_ordered_of(queue_id, limit)
+-- Of a dropped queue.
+DELETE FROM ordered WHERE queue_id = :queue_id LIMIT :limit;
+
+-- name: delete_ordering_keys_of(queue_id, limit)
+-- Of a dropped queue.
+DELETE FROM ordering_keys WHERE queue_id = :queue_id LIMIT :limit;

@@ -1,0 +1,50 @@
+-- Jobs with ordering keys, for `relational/ordering.py`.
+
+-- name: last_numbers(queue_id, key)
+-- The highest number of each key that has jobs.
+SELECT column1, column2, number
+FROM (VALUES (:queue_id, :key)) AS wanted
+CROSS JOIN ordered ON queue_id = column1 AND ordering_key = column2 AND number = (
+  SELECT number FROM ordered WHERE queue_id = column1 AND ordering_key = column2 ORDER BY number DESC LIMIT 1
+);
+
+-- name: first_of_keys(queue_id, key)
+-- The first job of each key, and when it is due by itself; NULL if it has none.
+SELECT column1, column2, id, due_ms
+FROM (VALUES (:queue_id, :key)) AS wanted
+LEFT JOIN ordered ON queue_id = column1 AND ordering_key = column2 AND number = (
+  SELECT number FROM ordered WHERE queue_id = column1 AND ordering_key = column2 ORDER BY number LIMIT 1
+);
+
+-- name: load_ordered(ids)
+SELECT id, queue_id, ordering_key, due_ms FROM ordered WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: insert_ordered(id, queue_id, ordering_key, number, due_ms)
+INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms)
+VALUES (:id, :queue_id, :ordering_key, :number, :due_ms);
+
+-- name: select_next(behind_ms, ids)
+-- What waits behind the first jobs of keys that have ended: the next one's queue, priority, place among the waiting jobs and own due time.
+-- NULL in place of the priority: its own rows are gone. Nothing for a key that has no other job.
+SELECT ended.id AS ended_id, next.id AS next_id, next.queue_id, ready.priority, ready.run_after_ms, next.due_ms, ready.changed
+FROM json_each(:ids) AS wanted
+CROSS JOIN ordered AS ended ON ended.id = wanted.value
+CROSS JOIN ordered AS next ON next.id = (
+  SELECT id FROM ordered
+  WHERE queue_id = ended.queue_id AND ordering_key = ended.ordering_key AND number > ended.number ORDER BY number LIMIT 1
+)
+LEFT JOIN jobs ON jobs.id = next.id
+LEFT JOIN ready ON ready.queue_id = next.queue_id AND ready.priority = jobs.priority
+  AND ready.run_after_ms = :behind_ms + next.number AND ready.id = next.id;
+
+-- name: move_ready(queue_id, priority, run_after_ms, id, due_ms)
+UPDATE ready SET run_after_ms = :due_ms
+WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;
+
+-- name: set_due(due_ms, id)
+-- {table}: `jobs` or `progress`. In place, since the new time takes as many bytes.
+UPDATE {table} SET run_after_ms = :due_ms WHERE id = :id;
+
+-- name: delete_ordered_of(queue_id, limit)
+-- Of a dropped queue.
+DELETE FROM ordered WHERE queue_id = :queue_id AND id IN (SELECT id FROM ordered WHERE queue_id = :queue_id LIMIT :limit);

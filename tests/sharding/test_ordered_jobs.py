@@ -1,0 +1,77 @@
+"""Jobs with an ordering key are on the first partition of their queue, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed, StoreFull
+from pinlater.server.storage.commands import InsertJobs
+from tests.sharding.sharded_server import ShardedServer, on_shards, shards_of
+
+
+def first_of(server: ShardedServer) -> str:
+    return server.shards.first_of("q").name
+
+
+@on_shards()
+async def test_all_jobs_with_ordering_keys_are_on_the_first_partition(server: ShardedServer) -> None:
+    for number in range(20):
+        stored = await server.enqueue(
+            b"1", b"2", ordering_key=f"k{number}", key=f"request {number}" if number % 2 else None
+        )
+        assert set(shards_of(stored)) == {first_of(server)}
+
+
+@on_shards()
+async def test_unique_keys_besides_change_nothing(server: ShardedServer) -> None:
+    first = await server.enqueue(b"1", b"2", unique=["u1", None], ordering_key="k")
+    again = await server.enqueue(b"3", b"4", unique=[None, "u1"], ordering_key="k", key="r")
+    assert {*shards_of(first), *shards_of(again)} == {first_of(server)}
+    assert again.existing == [1]
+    assert again.descriptors[1] == first.descriptors[0]
+    assert await server.jobs_on(first_of(server)) == 3
+
+
+@on_shards()
+async def test_a_repeat_stores_nothing_anew(server: ShardedServer) -> None:
+    first = await server.enqueue(b"1", b"2", ordering_key="k", key="r")
+    assert await server.enqueue(b"1", b"2", ordering_key="k", key="r", repeat=True) == first
+    assert await server.jobs_on(first_of(server)) == 2
+
+
+@on_shards()
+async def test_while_that_shard_is_unreachable_they_are_refused_with_its_name(server: ShardedServer) -> None:
+    home = first_of(server)
+    server.lanes(home).put_out_of_use("test")
+    for key in (None, "r"):
+        with pytest.raises(ShardConnectionFailed, match=f"only shard {home} takes jobs with the ordering key 'k'"):
+            await server.enqueue(b"x", ordering_key="k", key=key)
+    plain = await server.enqueue(b"x")
+    assert home not in shards_of(plain)
+    assert sum([await server.jobs_on(name) for name in server.stores]) == 1
+
+
+@on_shards()
+async def test_a_full_shard_refuses_them_and_no_other_takes_them(server: ShardedServer) -> None:
+    home = first_of(server)
+    server.store(home).fails(InsertJobs, error=StoreFull("no space"))
+    with pytest.raises(StoreFull, match="the ordering key 'k'"):
+        await server.enqueue(b"x", ordering_key="k")
+    assert sum([await server.jobs_on(name) for name in server.stores]) == 0
+
+
+@on_shards()
+async def test_while_servers_of_the_version_before_are_there_they_are_refused(server: ShardedServer) -> None:
+    server.shards.unique.by_queue = False
+    with pytest.raises(EnqueueRejected, match="version before"):
+        await server.enqueue(b"x", ordering_key="k")
+
+
+@on_shards()
+async def test_jobs_of_a_key_run_one_after_the_other_over_all_shards(server: ShardedServer) -> None:
+    for number in range(3):
+        await server.enqueue(b"%d" % number, ordering_key="k")
+    for number in range(3):
+        [handed_out] = (await server.dequeue()).jobs
+        assert handed_out.job.body == b"%d" % number
+        await server.ack(handed_out.descriptor)
