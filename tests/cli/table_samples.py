@@ -357,7 +357,9 @@ SAMPLES: Mapping[str, Print] = {
     "queue stats": printed(
         lambda: queue._print_stats([STATS, STATS._replace(queue="emails")], False, in_one_line=False)
     ),
-    "job change-priority": answered(Results(MOVED), change_priority.change_priority, [DESCRIPTOR], priority=1),
+    "job change-priority": answered(
+        Results([(moved, "") for moved in MOVED]), change_priority.change_priority, [DESCRIPTOR], priority=1
+    ),
     "job run-now": answered(Results([run_now.RunResult(result) for result in RESULTS]), run_now.run_now, [DESCRIPTOR]),
     "job list": answered(
         job_list.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), job_list.list_jobs, [QUEUE]

@@ -25,6 +25,24 @@ def test_explain_tells_why_jobs_wait(pinlater: Pinlater, queue: str) -> None:
     pinlater.ok("queue", "resume", queue)
 
 
+def test_a_job_behind_another_of_its_ordering_key_names_that_one_and_is_neither_run_nor_moved(
+    pinlater: Pinlater, queue: str
+) -> None:
+    first, _, third = [
+        pinlater.ok("job", "enqueue", queue, "--ordering-key", "k", "--body", body).out.strip() for body in "abc"
+    ]
+    told = pinlater.ok("job", "explain", third).out
+    assert (
+        f"- It waits behind {first}, the first job of its ordering key 'k': 2 jobs of the key come before it." in told
+    )
+    refused = f"waits behind {first} of its ordering key: {third}\n"
+    for change in (["run-now"], ["change-priority", "--priority", "2"]):
+        done = pinlater("job", *change, third)
+        assert (done.code, done.out) == (1, refused)
+        [result] = pinlater("job", *change, third, "--json").json["results"]
+        assert (result["outcome"], result["reason"]) == ("STALE_CLAIM", f"waits behind {first} of its ordering key")
+
+
 def test_explain_tells_the_last_error_of_a_failed_job_and_what_runs_it_again(pinlater: Pinlater, queue: str) -> None:
     [descriptor] = put(pinlater.address, queue, "x")
     with Client(pinlater.address) as client:

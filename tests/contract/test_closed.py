@@ -77,6 +77,7 @@ ARGUMENTS: dict[Any, object] = {
     Sequence[ClaimOrder]: [ClaimOrder(QUEUE, [ClaimCall(1, Holder("job", "worker", "token"))], 1_000)],
     Sequence[ClaimRef]: [ClaimRef(KEY, "token")],
     Sequence[InsertRequest]: [],
+    JobKey: KEY,
     Sequence[JobKey]: [KEY],
     Sequence[Queue]: [Queue("new")],
     Sequence[RequestRef]: [RequestRef(QUEUE, "key", b"fingerprint")],

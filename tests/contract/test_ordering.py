@@ -16,6 +16,7 @@ from pinlater.server.storage.commands import (
     DeleteQueues,
     DeleteWithCopies,
     ExpireJobs,
+    FindAheadInKey,
     FinishJobs,
     InsertJobs,
     PeekJobs,
@@ -24,6 +25,7 @@ from pinlater.server.storage.commands import (
     create_queues,
 )
 from pinlater.server.storage.values import (
+    AheadInKey,
     ClaimCall,
     ClaimOrder,
     CopiesOf,
@@ -427,6 +429,21 @@ async def test_jobs_that_wait_behind_others_are_shown_as_waiting_with_their_own_
     assert (counts.pending, counts.future) == (3, 2)
     peeked = await desk.shard.submit(PeekJobs(QUEUE, 10, desk.now, ALL))
     assert [job.body for job in peeked] == [b"1"]  # type: ignore[union-attr]
+
+
+async def test_a_job_tells_which_is_the_first_of_its_key_and_how_many_come_before_it(desk: Desk) -> None:
+    first, second, third, _ = keys = await put(desk, "1", "2", "3", "4", priority=2)
+    [other] = await put(desk, "other", key="b")
+    plain = await desk.put(b"plain")
+    for in_hand in (False, True):
+        found = [await desk.shard.submit(FindAheadInKey(key, 2)) for key in (*keys, other, plain)]
+        assert found == [None, AheadInKey(first, 1), AheadInKey(first, 2), AheadInKey(first, 2), None, None]
+        if not in_hand:
+            await desk.claim(10)
+    await desk.succeed(first)
+    assert await desk.shard.submit(FindAheadInKey(third, 10)) == AheadInKey(second, 1)
+    assert await desk.shard.submit(FindAheadInKey(first, 10)) is None
+    assert await desk.shard.submit(FindAheadInKey(third._replace(queue="missing"), 10)) is None
 
 
 async def test_a_claim_that_finds_only_jobs_behind_is_told_of_no_due_time_that_comes(desk: Desk) -> None:

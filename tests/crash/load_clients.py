@@ -17,6 +17,8 @@ T = TypeVar("T")
 QUEUE = "crash"
 CLAIM_TIMEOUT_MS = 1_500
 _RECONNECT_SECONDS = 0.02
+# The share of jobs with an ordering key, and the number of keys: so that those of a key are done as fast as they come.
+_ORDERED, _ORDERING_KEYS = 0.2, 100
 
 
 @dataclass(slots=True)
@@ -81,9 +83,16 @@ class LoadClients:
                     f"{self.seed}-{number}-{made + offset}-{'x' * dice.randint(0, 200)}" for offset in range(size)
                 ]
                 made += size
+                keys = [f"key {dice.randrange(_ORDERING_KEYS)}" if dice.random() < _ORDERED else None for _ in bodies]
                 if client.connect():
-                    call = self.recorder.call("enqueue", bodies=bodies)
-                    descriptors = client.ask(WireClient.enqueue, QUEUE, bodies, claim_timeout_ms=CLAIM_TIMEOUT_MS)
+                    call = self.recorder.call("enqueue", bodies=bodies, ordering_keys=keys)
+                    descriptors = client.ask(
+                        WireClient.enqueue,
+                        QUEUE,
+                        bodies,
+                        claim_timeout_ms=CLAIM_TIMEOUT_MS,
+                        ordering_keys=keys,
+                    )
                     if descriptors is not None:
                         self.recorder.answer(call, descriptors=descriptors)
 

@@ -282,6 +282,66 @@ def test_a_claim_may_end_sooner_by_what_the_servers_clocks_differ() -> None:
     assert check(made, ALL_DONE, slack_ns=9) == []
 
 
+LISTED = SeenEnqueue(0, 10, ("a", "b"), ("q:1", "q:2"), ("k", "k"))
+LATER = SeenEnqueue(20, 30, ("b",), ("q:2",), ("k",))
+
+
+def in_order(*records: SeenEnqueue | SeenClaim | SeenAck | SeenCancel) -> set[PromiseKind]:
+    made = History()
+    for record in records:
+        if isinstance(record, SeenEnqueue):
+            made.enqueues.append(record)
+        elif isinstance(record, SeenClaim):
+            made.claims.append(record)
+        elif isinstance(record, SeenAck):
+            made.acks.append(record)
+        else:
+            made.cancels.append(record)
+    descriptors = {one for enqueue in made.enqueues for one in enqueue.descriptors or ()}
+    ended = {descriptor: FAILED if made.cancels and descriptor == "q:1" else SUCCEEDED for descriptor in descriptors}
+    return {each.kind for each in check(made, ended)}
+
+
+FIRST, SECOND = claim(40, 50), claim(60, 70, "q:2", "t2", "b")
+
+
+def first_of_key() -> SeenEnqueue:
+    return SeenEnqueue(0, 10, ("a",), ("q:1",), ("k",))
+
+
+@pytest.mark.parametrize("enqueues", [[LISTED], [first_of_key(), LATER]], ids=["in one request", "by two requests"])
+def test_a_job_that_is_handed_out_before_the_one_before_it_has_ended_is_found(enqueues: list[SeenEnqueue]) -> None:
+    assert in_order(*enqueues, FIRST, ack(75, 80), SECOND) == {PromiseKind.DISORDERED}
+    assert not in_order(*enqueues, FIRST, ack(65, 80), SECOND)
+
+
+def test_a_failed_attempt_does_not_let_the_next_job_go() -> None:
+    assert in_order(LISTED, FIRST, ack(55, 58, success=False), SECOND) == {PromiseKind.DISORDERED}
+
+
+def test_an_ack_without_an_answer_and_a_cancelling_may_have_let_the_next_job_go() -> None:
+    assert not in_order(LISTED, FIRST, ack(55, None, outcome=None), SECOND)
+    assert not in_order(LISTED, SeenCancel(55, 58, "q:1", APPLIED), SECOND)
+
+
+def test_a_job_whose_predecessor_never_began_is_found() -> None:
+    assert in_order(LISTED, SECOND) == {PromiseKind.DISORDERED}
+
+
+def test_jobs_of_requests_under_way_at_once_are_in_any_order_and_do_not_run_at_once() -> None:
+    other = SeenEnqueue(5, 15, ("b",), ("q:2",), ("k",))
+    first, second = claim(60, 70), claim(40, 50, "q:2", "t2", "b")
+    ends = [SeenAck(52, 55, "q:2", "t2", True, APPLIED), ack(75, 80)]
+    assert not in_order(first_of_key(), other, first, second, *ends)
+    late = SeenAck(72, 78, "q:2", "t2", True, APPLIED)
+    assert in_order(first_of_key(), other, first, second, late, ack(75, 80)) == {PromiseKind.DISORDERED}
+
+
+def test_jobs_of_different_keys_or_without_one_run_at_once() -> None:
+    for keys in [("k", "l"), ("k", None), ()]:
+        assert not in_order(SeenEnqueue(0, 10, ("a", "b"), ("q:1", "q:2"), keys), FIRST, SECOND, ack(75, 80))
+
+
 def test_records_survive_a_killed_writer(tmp_path: Path) -> None:
     path = tmp_path / "records"
     recorder = HistoryRecorder(path)

@@ -122,12 +122,23 @@ class WireClient:
         self._call("createQueue", name=queue)
 
     def enqueue(
-        self, queue: str, bodies: Sequence[str], *, attempts: int = 50, claim_timeout_ms: int | None = None
+        self,
+        queue: str,
+        bodies: Sequence[str],
+        *,
+        attempts: int = 50,
+        claim_timeout_ms: int | None = None,
+        ordering_keys: Sequence[str | None] = (),
     ) -> list[str]:
-        """The descriptors."""
+        """The descriptors. `ordering_keys`: of each job; empty for none."""
         jobs = [
-            ttypes.PinLaterJob(body=body.encode(), numAttemptsAllowed=attempts, claimTimeoutMillis=claim_timeout_ms)
-            for body in bodies
+            ttypes.PinLaterJob(
+                body=body.encode(),
+                numAttemptsAllowed=attempts,
+                claimTimeoutMillis=claim_timeout_ms,
+                orderingKey=ordering_keys[index] if ordering_keys else None,
+            )
+            for index, body in enumerate(bodies)
         ]
         answer = self._call("enqueueJobs", request=ttypes.PinLaterEnqueueRequest(queueName=queue, jobs=jobs))
         return list(answer.jobDescriptors)

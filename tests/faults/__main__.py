@@ -41,7 +41,9 @@ async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -
             seed=seed,
             servers=options.servers,
             length=options.length,
-            pace=Pace(options.rate),
+            pace=Pace(
+                options.rate, ordered=0.0 if options.older else Pace().ordered
+            ),  # shards with ordered jobs refuse older servers
             older=options.older,
         ) as stage:
             for number in range(options.rounds):
@@ -54,7 +56,7 @@ async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -
                         return verdicts
             drained_s, broken = await judge(stage, everything=True)
             print(f"at the end: {len(broken)} broken promises, drained in {drained_s:.1f} s", flush=True)
-            verdicts.append(FaultVerdict("the end", 0.0, drained_s, 0, broken, [], stage.load.errors, {}))
+            verdicts.append(FaultVerdict("the end", 0.0, drained_s, 0, 0, broken, [], stage.load.errors, {}))
             if broken:
                 _keep(stage, folder)
     return verdicts

@@ -50,10 +50,13 @@ _PAUSE_S_MAX = 2.0
 
 
 class Pace(NamedTuple):
-    """How much there is to do. `forgotten`, `failed` and `long` are shares of the claimed jobs."""
+    """How much there is to do. `ordered` is the share of requests whose jobs have ordering keys, one of `ordering_keys` of their queue.
+    `forgotten`, `failed` and `long` are shares of the claimed jobs."""
 
     requests_per_s: float = 40.0
     jobs_max: int = 4
+    ordered: float = 0.3
+    ordering_keys: int = 20
     workers: int = 10
     claim_timeout_ms: int = 3_000
     forgotten: float = 0.005
@@ -74,6 +77,7 @@ class SteadyLoad:
         self.latencies = Latencies()
         self.errors = Counter[str]()
         self.enqueued = Counter[str]()  # jobs, by shard
+        self.ordered = 0  # jobs with ordering keys
         self.succeeded = Counter[str]()
         self.done: set[str] = set()  # descriptors
         self.unexpected: list[str] = []
@@ -241,12 +245,21 @@ class SteadyLoad:
             bodies = [f"{self._seed}-{made + index}-{'x' * dice.randint(0, 300)}" for index in range(size)]
             made += size
             if len(self._tasks) < _OUTSTANDING_MAX:
-                self._start(self._enqueue(bodies, Random(f"{self._seed} {made}"), dice.choice(QUEUES)))
+                self._start(
+                    self._enqueue(
+                        bodies,
+                        Random(f"{self._seed} {made}"),
+                        dice.choice(QUEUES),
+                        ordered=dice.random() < self._pace.ordered,
+                    )
+                )
             next_at = max(next_at, time.monotonic() - 0.1) + dice.expovariate(self._pace.requests_per_s)
             await self._pause(max(0.0, next_at - time.monotonic()))
 
-    async def _enqueue(self, bodies: Sequence[str], dice: Random, queue: str, server: str = "") -> Sequence[str]:
-        """Until it is answered: as a repeat, once it may have taken effect. The descriptors."""
+    async def _enqueue(
+        self, bodies: Sequence[str], dice: Random, queue: str, server: str = "", *, ordered: bool = False
+    ) -> Sequence[str]:
+        """Until it is answered: as a repeat, once it may have taken effect. The descriptors. `ordered`: the jobs have ordering keys."""
         key = bodies[0].rpartition("-")[0]
         jobs = [
             Job(
@@ -254,11 +267,13 @@ class SteadyLoad:
                 priority=dice.randint(1, 3),
                 attempts_allowed=1_000,
                 claim_timeout_ms=self._pace.claim_timeout_ms,
+                ordering_key=f"key {dice.randrange(self._pace.ordering_keys)}" if ordered else None,
             )
             for body in bodies
         ]
         self.unanswered.add(key)
-        call = self.recorder.call("enqueue", bodies=bodies)
+        keys = {"ordering_keys": [job.ordering_key for job in jobs]} if ordered else {}
+        call = self.recorder.call("enqueue", bodies=bodies, **keys)
         repeat, failures = False, 0
         while True:
             began = time.monotonic()
@@ -277,7 +292,9 @@ class SteadyLoad:
         now = time.monotonic()
         shards = Counter(shard_of(descriptor) for descriptor in enqueued.descriptors)
         self.enqueued += shards
-        if queue not in QUEUES or server:
+        if ordered:
+            self.ordered += len(jobs)
+        if queue not in QUEUES or server or ordered:
             return enqueued.descriptors
         if len(shards) == 1:
             [shard] = shards

@@ -58,7 +58,7 @@ class QuietStage:
     """As much of a stage as `suffer` asks for, where nothing but the recovery goes wrong."""
 
     def __init__(self) -> None:
-        self.load = SimpleNamespace(errors=Counter[str](), enqueued=Counter[str](), latencies=Latencies())
+        self.load = SimpleNamespace(errors=Counter[str](), enqueued=Counter[str](), ordered=0, latencies=Latencies())
         self.places: dict[str, Any] = {}
         self.lost: set[str] = set()
         self.recoveries: list[Recovery] = []

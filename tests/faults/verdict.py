@@ -67,6 +67,7 @@ class FaultVerdict:
     seconds: float
     drained_s: float
     jobs: int
+    ordered: int  # of these have ordering keys
     broken: list[str]
     compared: list[Compared]
     errors: Counter[str]
@@ -83,8 +84,8 @@ class FaultVerdict:
     def text(self) -> str:
         """For the log."""
         head = (
-            f"{self.name}: {self.jobs} jobs, {len(self.broken)} broken promises, lasted {self.seconds:.1f} s, "
-            f"drained in {self.drained_s:.1f} s"
+            f"{self.name}: {self.jobs} jobs, {self.ordered} with ordering keys, {len(self.broken)} broken promises, "
+            f"lasted {self.seconds:.1f} s, drained in {self.drained_s:.1f} s"
         )
         seen = [f"{count} {what}" for what, count in sorted(self.errors.items())]
         trouble = [f"{count} {what}" for what, count in self.trouble.items() if count]
@@ -148,6 +149,7 @@ async def suffer(stage: Stage, fault: InjectedFault, *, normal_s: float) -> Faul
         ended - began,
         drained_s,
         jobs,
+        stage.load.ordered,
         [*broken, *wrong, *(late for recovery in recoveries for late in recovery.late())],
         compared,
         seen,
@@ -195,7 +197,9 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
         # In threads: the proxies are on this loop.
         history = await asyncio.to_thread(read_history, lines)
         final = await _final_states(stage, history.seen())
-        wrong = judged(await asyncio.to_thread(check, history, final), history, stage.rollbacks, stage.deleted)
+        # Faults change the map, and jobs of a key follow the first shard of their queue.
+        found = await asyncio.to_thread(check, history, final, moved=True)
+        wrong = judged(found, history, stage.rollbacks, stage.deleted)
         stage.lost |= wrong.lost
         broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong.broken]
         broken += unearned(history, final)

@@ -1,12 +1,13 @@
 """Whether what a shard's tables say of the same thing agrees: the check behind the tests of failures, for load that still runs, too.
 
-Every transaction leaves the tables in agreement, so any snapshot must be. Knows the tables but none of the store's code.
+Every transaction leaves the tables in agreement, so any snapshot must be. Knows the tables, and of the store's code one number.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from pinlater.server.storage.options import BEHIND_MS
 from tests.databases.database import DatabaseServer
 
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
@@ -76,6 +77,26 @@ _CHECKS = [
       COALESCE(place, 'no place'))
     FROM unique_keys JOIN queues ON queues.queue_id = unique_keys.queue_id LEFT JOIN {_PLACES} AS places ON places.id = unique_keys.id
     WHERE scope <> 2 AND (place IS NULL OR place = 'done' OR (scope = 0 AND place <> 'ready'))
+    """,
+    # a place under an ordering key is that of a job that has not ended
+    f"""
+    SELECT CONCAT('job ', ordered.id, ' has a place under its ordering key, and is in ', COALESCE(place, 'no place'))
+    FROM ordered JOIN queues ON queues.queue_id = ordered.queue_id LEFT JOIN {_PLACES} AS places ON places.id = ordered.id
+    WHERE place IS NULL OR place = 'done'
+    """,
+    # the first of an ordering key does not wait behind others, and all others do
+    f"""
+    SELECT CONCAT('job ', ordered.id, ' is number ', number, ' of its ordering key, the first is ', first, ', its run-after ',
+      COALESCE(run_after_ms, 'none'))
+    FROM ordered JOIN queues ON queues.queue_id = ordered.queue_id LEFT JOIN ready ON ready.id = ordered.id
+    JOIN (SELECT queue_id, ordering_key, MIN(number) AS first FROM ordered GROUP BY 1, 2) AS firsts
+      ON firsts.queue_id = ordered.queue_id AND firsts.ordering_key = ordered.ordering_key
+    WHERE (number = first) = (COALESCE(run_after_ms, 0) > {BEHIND_MS})
+    """,
+    # a job that waits behind others has a place
+    f"""
+    SELECT CONCAT('job ', ready.id, ' waits for ever behind no other') FROM ready JOIN queues ON queues.queue_id = ready.queue_id
+    LEFT JOIN ordered ON ordered.id = ready.id WHERE run_after_ms > {BEHIND_MS} AND ordered.id IS NULL
     """,
     # no total runs backwards
     "SELECT CONCAT('queue ', queue_id, ' has a negative total') FROM counters WHERE LEAST(enqueued_total, claimed_total) < 0",

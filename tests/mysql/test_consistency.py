@@ -21,6 +21,9 @@ HARMS = {
     "DELETE FROM expiries": "would never expire",
     "DELETE FROM future": "would count as future for ever",
     "UPDATE unique_keys SET id = (SELECT id FROM done LIMIT 1)": "names job",
+    "UPDATE ordered SET id = (SELECT id FROM done LIMIT 1) WHERE number = 1": "has a place under its ordering key",
+    "DELETE FROM ordered WHERE number = 1": "is number 2 of its ordering key",
+    "DELETE FROM ordered WHERE number = 3": "waits for ever behind no other",
 }
 
 
@@ -31,6 +34,8 @@ async def test_harm_is_seen(database: ProxiedMysql, desk: Desk, harm: str) -> No
             await desk.put_in(state)
     await desk.put(unique=unique("key"), expires_in_ms=60_000)
     await desk.put(delay_ms=60_000)
+    for _ in range(3):
+        await desk.put(ordering_key="key")
     assert await inconsistencies(database.server, database.name) == []
     await database.ask(harm)
     assert any(HARMS[harm] in text for text in await inconsistencies(database.server, database.name))

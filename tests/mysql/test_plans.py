@@ -213,6 +213,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "ids select_queues": [1, 2],
         "newest": 5,
         "node": "db:3306",
+        "number": 5,
         "now_ms": BASE + 500,
         "now_ms lock_future": 500,
         "now_ms expired_jobs": 500,

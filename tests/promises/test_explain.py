@@ -65,6 +65,23 @@ async def test_the_count_of_jobs_before_it_is_bounded(here: Wire, running: Runni
     assert [(one.jobs, one.atLeast) for one in ahead] == [(0, False), (1, False), (2, False), (3, True), (3, True)]
 
 
+async def test_a_job_behind_others_of_its_ordering_key_is_told_with_the_first_of_them(
+    here: Wire, running: RunningServer, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(explain, "AHEAD_MAX", 2)
+    key = [await here.enqueue("q", b"x", orderingKey="k") for _ in range(4)]
+    await here.claim("q", 1)
+    for [descriptor], jobs in zip(key[1:], (1, 2, 2), strict=True):
+        found = await facts(here, descriptor)
+        assert (found.behindJob, found.aheadInKey, found.jobsAhead) == (key[0][0], jobs, None)
+    [reason] = (await explained(running, key[1][0])).reasons()
+    assert (reason.code, reason.figures["first"], reason.figures["jobs_ahead"]) == ("behind_key", key[0][0], 1)
+    assert f"It waits behind {key[0][0]}, the first job of its ordering key 'k': 1 job of the key comes" in reason.text
+    await here.call("pauseQueue", queueName="q")
+    assert await codes(running, key[1][0]) == ["paused", "behind_key"]
+    assert await codes(running, key[0][0]) == ["claimed"]
+
+
 async def test_the_due_time_is_told(here: Wire, running: RunningServer) -> None:
     [descriptor] = await here.enqueue("q", b"x", runAfterTimestampMillis=running.clock.now_ms() + 5_000)
     assert await codes(running, descriptor) == ["not_due", "no_worker"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import BEHIND_MS, options_of
 from pinlater.server.storage.redis.keys import INDEX_OF
 from pinlater.server.storage.redis.packing import HAS_PAST, read_claim, read_job
 from tests.databases.redis import RedisServer
@@ -73,6 +73,7 @@ def _inconsistencies(ask: Callable[..., Any], front: bytes, lost: bool) -> list[
             wrong.append(f"{ref!r} has {len(record)} bytes, not {claim.size}")
         if claim is not None and claim.state is not JobState.IN_PROGRESS:
             finished_bytes += len(record)
+    wrong += _ordering(ask, front, names, claims, lost)
     if not lost:
         for kind, refs in (("claims", claims), ("pasts", pasts), ("places", places)):
             wrong += [f"{ref!r} is gone and has left {kind}" for ref in refs if ref not in jobs]
@@ -80,6 +81,31 @@ def _inconsistencies(ask: Callable[..., Any], front: bytes, lost: bool) -> list[
         counted = int(ask("GET", front + b"fb") or 0)
         if counted != finished_bytes:
             wrong.append(f"finished jobs have {finished_bytes} bytes, not {counted}")
+    return wrong
+
+
+def _ordering(
+    ask: Callable[..., Any], front: bytes, names: Sequence[bytes], claims: Mapping[bytes, bytes], lost: bool
+) -> list[str]:
+    """Whether the first of each ordering key does not wait behind others, and all others do (`scripts/ordering.lua`)."""
+    wrong: list[str] = []
+    for queue in [name[2:] for name in names if name.startswith(b"dn") and len(name) == 6]:
+        about: dict[bytes, bytes] = _fields(ask("HGETALL", front + b"dn" + queue))
+        in_order = set(ask("ZRANGE", front + b"d" + queue, 0, -1))
+        expected = {bytes([len(one[17:])]) + one[17:] + one[:8] + place for place, one in about.items()}
+        if in_order != expected:
+            wrong.append(f"queue {queue!r} has places {sorted(in_order ^ expected)} in one of two keys")
+        seen = set[bytes]()
+        for place, one in sorted(about.items(), key=lambda each: each[1][:8]):
+            ref, key = queue + place, one[17:]
+            score = ask("ZSCORE", front + b"r" + ref[:5], ref[5:])
+            claim = read_claim(claims.get(ref, b""))
+            if score is None and (claim is None or claim.state is not JobState.IN_PROGRESS) and not lost:
+                wrong.append(f"{ref!r} has a place under its ordering key, and neither waits nor is in hand")
+            is_behind = float(score or 0) > BEHIND_MS
+            if (key in seen, key in seen) != (is_behind, one[16] == 1):
+                wrong.append(f"{ref!r} is behind others: {key in seen}; its score {score}, its mark {one[16]}")
+            seen.add(key)
     return wrong
 
 

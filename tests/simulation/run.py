@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar, cast
 
-from pinlater.client import Ack, QueueConfig
+from pinlater.client import Ack, ClaimedJob, QueueConfig
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState
 from pinlater.server.config.settings import Settings
@@ -98,6 +98,7 @@ class Scale(NamedTuple):
     split: float = 0.3  # share of the runs in which two servers do not reach each other for a while
     wide: float = 0.5  # share of the runs whose queue begins with several partitions
     grown: float = 0.5  # share of the runs in which servers change the automatic number
+    ordered: Sequence[float] = (0.0, 0.0, 0.5, 1.0)  # shares of the jobs that have an ordering key
     client_timeout_ms: Sequence[int] = (500, 2_000, 10_000)
     call_timeout_ms: Sequence[int] = (500, 5_000)
     work_timeout_ms: Sequence[int] = (1_000, 10_000)
@@ -171,6 +172,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
         client_timeout_ms=dice.choice(scale.client_timeout_ms),
         scratch=0.5 if scratch else 0.0,
         unique=more.choice((0.0, 0.0, 0.5)),
+        ordered=Random(f"{seed} ordered").choice(scale.ordered),
     )
     settings = Settings(
         sharding=ShardingSettings(
@@ -428,29 +430,43 @@ class SimulationRun:
         )
 
     async def _wake(self) -> None:
-        """A dequeue that waits at some server learns of a job that is enqueued at some server.
+        """A dequeue that waits at some server learns of a job that is enqueued at some server, and of the next job of an ordering key.
 
         Not on a connection that is half open and was not used since: its client notices that only when the poll should have ended. A
         message that the network still holds back may end a connection between two servers; a dequeue that fails by this is made again.
         """
         end_half_open(self.network)
         waiter, producer = self._workers[0], self._admin
-        claiming = waiter.start(waiter.claim_until_answered(QUEUE, 1, 20_000))
-        await asyncio.sleep(0.2)
-        await self._done(producer.start(producer.enqueue(QUEUE, "wake", 1)))
-        enqueued_s = self.timeline.now_s
-        await self._until(claiming.done, 30.0)
-        waited_s = self.timeline.now_s - enqueued_s
-        jobs = claiming.result() if claiming.done() else None
-        if not jobs or waited_s > _WAKE_S_MAX:
-            self.broken.append(f"UNWOKEN a waiting dequeue had {jobs!r} {waited_s:.1f} s after the enqueue")
-        for job in jobs or ():
+        ordered = bool(self.plan.load.ordered)
+
+        async def enqueue() -> None:
+            await producer.enqueue(QUEUE, "wake", 1 + ordered, ordering_key="wake" if ordered else None)
+
+        jobs = await self._woken("the enqueue", lambda: producer.start(enqueue()))
+        if ordered and jobs:
+            ack = Ack(jobs[0].descriptor, token=jobs[0].token)
+            jobs = await self._woken("the end of the job before", lambda: producer.start(producer.ack(ack)))
+        for job in jobs:
             await self._done(waiter.start(waiter.ack(Ack(job.descriptor, token=job.token))))
         if not self._drained():
             waiter.working = True
             working = waiter.start(waiter.work([QUEUE]))
             await self._drain()
             await self._rest([working])
+
+    async def _woken(self, cause: str, begin: Callable[[], asyncio.Task[None]]) -> Sequence[ClaimedJob]:
+        """Returns what a dequeue gets that waits for what `begin` does."""
+        waiter = self._workers[0]
+        claiming = waiter.start(waiter.claim_until_answered(QUEUE, 1, 20_000))
+        await asyncio.sleep(0.2)
+        await self._done(begin())
+        ended_s = self.timeline.now_s
+        await self._until(claiming.done, 30.0)
+        waited_s = self.timeline.now_s - ended_s
+        jobs = claiming.result() if claiming.done() else ()
+        if not jobs or waited_s > _WAKE_S_MAX:
+            self.broken.append(f"UNWOKEN a waiting dequeue had {jobs!r} {waited_s:.1f} s after {cause}")
+        return jobs
 
     def _hold(self, settled: QueueConfig) -> None:
         """The settings that were answered last are on every shard."""

@@ -29,6 +29,9 @@ from pinlater.server.storage.commands import (
     ReleaseJobs,
     TimeOutClaims,
 )
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.ordering import EnteringJob, enter
+from pinlater.server.storage.sqlite import inserting
 from pinlater.server.storage.sqlite.dialect import at_once
 from pinlater.server.storage.sqlite.memory import MemoryShard
 from pinlater.server.storage.table import Table, entry_of
@@ -36,6 +39,7 @@ from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, JobAck, S
 from pinlater.simulation import cluster, store_session
 from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_session import Session
+from pinlater.wire.generated.structs import Job
 from tests.commands import everywhere
 from tests.simulation.defects import forget_successes
 from tests.simulation.faults import Faults
@@ -247,6 +251,40 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(Wakeups, "_wake", lambda *_, **__: None)
     monkeypatch.setattr(ChangePoller, "look", look_nowhere)
     assert "UNWOKEN" in caught()
+
+
+# Load in which each job has an ordering key.
+ORDERED = TINY._replace(ordered=(1.0,))
+
+
+def caught_in_order() -> set[str]:
+    return caught(lambda seed: simulate(seed, ORDERED))
+
+
+def test_jobs_that_do_not_wait_behind_others_of_their_ordering_key_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def behind_none(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
+        await enter(dialect, jobs)
+        return {}
+
+    monkeypatch.setattr(inserting, "enter", behind_none)
+    assert "DISORDERED" in caught_in_order()
+
+
+def test_jobs_of_an_ordering_key_on_any_shard_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def home(self: ShardRouter, queue: Queue, jobs: Sequence[Job]) -> str:
+        del queue
+        shards = list(self._shards)
+        return shards[len(jobs) % len(shards)].name
+
+    monkeypatch.setattr(ShardRouter, "_home_of_order", home)
+    assert "DISORDERED" in caught_in_order()
+
+
+def test_dequeues_that_are_not_woken_for_the_next_job_of_an_ordering_key_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Wakeups, "came_first", lambda *_: None)
+    assert "UNWOKEN" in caught_in_order()
 
 
 def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

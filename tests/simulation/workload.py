@@ -25,6 +25,7 @@ SCRATCH = "scratch"  # deleted and made again while it is used
 _ATTEMPTS = 1_000  # so that no job ever fails for want of them
 _ACK_DEADLINE_S = 15.0
 _UNIQUE_KEYS = 3
+_ORDERING_KEYS = 2
 
 
 class Workload(NamedTuple):
@@ -41,6 +42,7 @@ class Workload(NamedTuple):
     scratch: float = 0.0  # of the requests
     unique: float = 0.0  # of the other requests: one job with a unique key of a few
     delayed: float = 0.1  # of the jobs
+    ordered: float = 0.0  # of the jobs that are not in the scratch queue: one of a few ordering keys
     failed: float = 0.06
     forgotten: float = 0.05
     late: float = 0.05
@@ -73,6 +75,8 @@ class Process(ClientProcess):
         self.may_die = False
         self.ends_soon = False  # whether only the end of all jobs matters now
         self._wall_ms = wall_ms
+        # Of its own, so that the rest of a seed does not depend on ordering keys.
+        self._ordering_dice = Random(f"{seed} {name} order")
 
     def finish(self) -> None:
         """Workers claim no more."""
@@ -92,8 +96,11 @@ class Process(ClientProcess):
             jobs = dice.randint(1, load.jobs_max) if unique is None else 1
             await self.enqueue(queue, f"{self.name}-{number}", jobs, unique)
 
-    async def enqueue(self, queue: str, key: str, jobs: int, unique: UniqueKey | None = None) -> bool:
-        """One request, as a repeat once it may have taken effect; whether it was answered."""
+    async def enqueue(
+        self, queue: str, key: str, jobs: int, unique: UniqueKey | None = None, ordering_key: str | None = None
+    ) -> bool:
+        """One request, as a repeat once it may have taken effect; whether it was answered. `ordering_key`: of all jobs, in place of the
+        load's."""
         dice, load = self.dice, self.load
         bodies = [f"{key}-{index}" for index in range(jobs)]
         now_ms = self._wall_ms()
@@ -104,12 +111,17 @@ class Process(ClientProcess):
                 attempts_allowed=_ATTEMPTS,
                 unique=unique,
                 claim_timeout_ms=load.claim_timeout_ms,
+                ordering_key=ordering_key or (self._ordering_key() if queue == QUEUE else None),
                 run_after_ms=now_ms + dice.randint(1, 500) if dice.random() < load.delayed else None,
             )
             for body in bodies
         ]
         answer = await self._enqueue_until_answered(queue, key, requested, may_be_deleted=queue == SCRATCH)
         return answer is not None
+
+    def _ordering_key(self) -> str | None:
+        dice = self._ordering_dice
+        return f"key{dice.randint(1, _ORDERING_KEYS)}" if dice.random() < self.load.ordered else None
 
     # --- workers --------------------------------------------------------------------------------------------------------------
 

@@ -173,6 +173,8 @@ ANSWERS: dict[str, Any] = {
         structs.ShardFacts("1", in_reach=False, drains=True),
         structs.QueueFacts(True, 1, "ops", 2.5, 3, 4.5, 2**40, 6, 7, 8, 10),
         structs.JobsAhead(2**40, at_least=True, incomplete=True),
+        "emails:s1:p1:11",
+        2**41,
     ),
     "queue_history": structs.QueueHistoryResponse(
         [

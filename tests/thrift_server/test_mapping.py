@@ -446,6 +446,8 @@ ANSWERED: dict[str, Any] = {
             "partition_number": None,
         },
         "jobs_ahead": {"jobs": 2**40, "at_least": True, "incomplete": True},
+        "behind_job": "emails:s1:p1:11",
+        "ahead_in_key": 2**41,
     },
     "getWaitingDequeues": [{"queue": "emails", "source": "w-1", "number": 2}],
     "getWorkers": [

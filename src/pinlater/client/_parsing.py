@@ -194,6 +194,7 @@ def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
             partition_number=_partition_number(queue.partition_number),
         ),
         None if ahead is None else values.JobsAhead(ahead.jobs, ahead.at_least, ahead.incomplete),
+        None if found.behind_job is None else values.BehindKey(found.behind_job, found.ahead_in_key or 0),
     )
 
 

@@ -26,6 +26,7 @@ FEW_CLAIMS_PER_SECOND = 5 / 60
 """A queue with fewer claims was quiet in the last minute, which tells nothing of its speed now."""
 
 _WORKERS_SHOWN = 3
+_AHEAD_IN_KEY_MAX = 10_000  # to which servers count
 """Workers whose claims of a quarantined job timed out."""
 
 Figure = bool | int | float | str
@@ -50,6 +51,14 @@ class JobsAhead(NamedTuple):
     jobs: int
     at_least: bool = False
     incomplete: bool = False
+
+
+class BehindKey(NamedTuple):
+    """Jobs that come before a job under its ordering key. `first`: the descriptor of the first, for whose end they wait. `jobs`: how many,
+    counted up to 10,000."""
+
+    first: str
+    jobs: int
 
 
 class QueueFacts(NamedTuple):
@@ -98,7 +107,8 @@ class ShardFacts(NamedTuple):
 class JobExplanation(NamedTuple):
     """What tells why a job waits, as the server that answers knows it; `reasons` tells it. `now_ms`: the server's clock.
 
-    `job` is None if its shard is not in reach (`shard.in_reach`); else there is no such job. `ahead`: for a waiting job.
+    `job` is None if its shard is not in reach (`shard.in_reach`); else there is no such job. `ahead`: for a waiting job; `behind`: for
+    one that waits behind others of its ordering key.
     """
 
     descriptor: str
@@ -107,6 +117,7 @@ class JobExplanation(NamedTuple):
     shard: ShardFacts
     queue: QueueFacts
     ahead: JobsAhead | None = None
+    behind: BehindKey | None = None
 
     @property
     def missing(self) -> bool:
@@ -115,17 +126,24 @@ class JobExplanation(NamedTuple):
 
     def reasons(self) -> list[Reason]:
         """Why the job waits, what an operator has to change first. Or how it ended, or who runs it. None if there is no such job."""
-        return [] if self.missing else reasons(self.now_ms, self.job, self.ahead, self.queue, self.shard)
+        if self.missing:
+            return []
+        return reasons(self.now_ms, self.job, self.ahead, self.queue, self.shard, self.behind)
 
 
 def reasons(
-    now_ms: int, job: JobInfo | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
+    now_ms: int,
+    job: JobInfo | None,
+    ahead: JobsAhead | None,
+    queue: QueueFacts,
+    shard: ShardFacts,
+    behind: BehindKey | None = None,
 ) -> list[Reason]:
     """What the job waits for, what an operator has to change first; or how it ended, or who runs it. Never empty.
 
     `job` is None if its shard is unreachable; `ahead` if that is not known.
     """
-    found = list(_reasons(now_ms, job, ahead, queue, shard))
+    found = list(_reasons(now_ms, job, ahead, queue, shard, behind))
     if shard.drains:
         text = f"Its shard {shard.name} drains: it gets no new jobs, and workers still get those that it has."
         found.append(Reason("shard_drains", text, "its shard drains", {"shard": shard.name}))
@@ -133,13 +151,21 @@ def reasons(
 
 
 def _reasons(
-    now_ms: int, job: JobInfo | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
+    now_ms: int,
+    job: JobInfo | None,
+    ahead: JobsAhead | None,
+    queue: QueueFacts,
+    shard: ShardFacts,
+    behind: BehindKey | None,
 ) -> Iterator[Reason]:
     if job is None:
         text = f"Its shard {shard.name} is unreachable, and nothing more is known of the job."
         yield Reason("shard_unreachable", text, "its shard is unreachable", {"shard": shard.name})
         if queue.paused:
             yield _paused(queue, now_ms)
+    elif job.state is JobState.PENDING and behind is not None:
+        yield from [_paused(queue, now_ms)] if queue.paused else []
+        yield _behind_key(job, behind)
     elif job.state is JobState.PENDING:
         yield from _waiting(now_ms, job, ahead, queue)
     elif job.state is JobState.IN_PROGRESS:
@@ -318,6 +344,18 @@ def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int, idle_now: str) 
     if ahead.incomplete:
         text += " A shard is unreachable, and its jobs are not counted."
     return Reason("behind", text, f"behind {'at least ' if ahead.at_least else ''}{many}", figures)
+
+
+def _behind_key(job: JobInfo, behind: BehindKey) -> Reason:
+    """Nothing else counts until the first of the key has ended."""
+    at_least = behind.jobs >= _AHEAD_IN_KEY_MAX
+    many = f"{'at least ' if at_least else ''}{counted(behind.jobs, 'job')}"
+    text = (
+        f"It waits behind {behind.first}, the first job of its ordering key {job.ordering_key!r}: {many} of the key "
+        f"{'comes' if behind.jobs == 1 else 'come'} before it. It is due once these have ended."
+    )
+    figures: dict[str, Figure] = {"first": behind.first, "jobs_ahead": behind.jobs, "at_least": at_least}
+    return Reason("behind_key", text, f"behind {many} of its ordering key", figures)
 
 
 class _Pace(NamedTuple):

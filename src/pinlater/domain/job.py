@@ -50,6 +50,7 @@ _PROGRESS_LINE = re.compile(
 )
 # Of jobs that a worker has a function for: the name of the task.
 TASK_HEADER = "pinlater-task"
+ORDERING_KEY_BYTES_MAX = 128
 # How an attempt ended whose claim timed out, and what people read in place of the error that it did not leave.
 TIMED_OUT = "timed_out"
 CLAIM_TIMED_OUT_TEXT = "the claim timed out"

@@ -202,7 +202,9 @@ class ClientProcess:
         Of a unique key that another job has, no answer is written down: the request stored nothing.
         """
         bodies = [job.body.decode() for job in jobs]
-        call = self.trace.call("enqueue", client=self.name, queue=queue, bodies=bodies)
+        keys = [job.ordering_key for job in jobs]
+        ordered = {"ordering_keys": keys} if any(keys) else {}
+        call = self.trace.call("enqueue", client=self.name, queue=queue, bodies=bodies, **ordered)
         repeat, ends_at_s = False, self._timeline.now_s + _ENQUEUE_DEADLINE_S
         while self._timeline.now_s < ends_at_s:
             try:

@@ -31,12 +31,13 @@ CLOCKS_NS = 250_000_000
 
 
 class SeenEnqueue(NamedTuple):
-    """`descriptors` is None where no answer came."""
+    """`descriptors` is None where no answer came. `ordering_keys`: those of the jobs, None for a job without; empty if no job has one."""
 
     started_ns: int
     ended_ns: int | None
     bodies: tuple[str, ...]
     descriptors: tuple[str, ...] | None
+    ordering_keys: tuple[str | None, ...] = ()
 
 
 class SeenClaim(NamedTuple):
@@ -162,6 +163,7 @@ class PromiseKind(Enum):
     INVENTED = "a job was handed out that was not enqueued"
     DAMAGED = "a body came back changed"
     DOUBLED = "one enqueued job became two"
+    DISORDERED = "a job was handed out before one that comes before it under its ordering key had ended"
 
 
 class Violation(NamedTuple):
@@ -173,12 +175,18 @@ class Violation(NamedTuple):
 
 
 def check(
-    history: History, final: Mapping[str, int], *, failures_allowed: bool = False, slack_ns: int = 0
+    history: History,
+    final: Mapping[str, int],
+    *,
+    failures_allowed: bool = False,
+    slack_ns: int = 0,
+    moved: bool = False,
 ) -> list[Violation]:
     """Every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
 
     Run it after everything was drained: a job that still waits counts as stuck. `slack_ns`: by how much the servers' clocks may have
-    differed, so that a claim may have ended so much sooner.
+    differed, so that a claim may have ended so much sooner. `moved`: the shard map has changed, so that jobs of an ordering key may be on
+    two shards, and are in order on each.
     """
     return [
         *_check_final(history, final, failures_allowed),
@@ -186,6 +194,7 @@ def check(
         *_check_exclusive(history, slack_ns),
         *_check_stale_acks(history),
         *_check_bodies(history),
+        *_check_order(history, final, moved),
     ]
 
 
@@ -304,6 +313,78 @@ def _check_bodies(history: History) -> Iterable[Violation]:
             yield Violation(PromiseKind.DOUBLED, claim.descriptor, f"also {home[claim.body]}")
 
 
+class _OrderedJob(NamedTuple):
+    """A job with an ordering key. `begun_ns`: the latest instant at which it can have been handed out first. `ended_ns`: the earliest one
+    at which it can have ended. Infinite if it was not."""
+
+    descriptor: str
+    enqueue: SeenEnqueue
+    begun_ns: float
+    ended_ns: float
+
+
+def _check_order(history: History, final: Mapping[str, int], moved: bool) -> Iterable[Violation]:
+    """Jobs of a key run one after the other, from the first hand-out of each to its end, and not before one that was enqueued before.
+
+    Jobs that are not there at the end do not count.
+    """
+    for jobs in _by_ordering_key(history, final, moved).values():
+        yield from _out_of_turn(jobs)
+        yield from _side_by_side(jobs)
+
+
+def _by_ordering_key(
+    history: History, final: Mapping[str, int], moved: bool
+) -> dict[tuple[str, str], list[_OrderedJob]]:
+    """Returns the jobs of each key, those of one request in the order of its list."""
+    places = {claim.body: claim.descriptor for claim in history.claims}
+    places |= {body: descriptor for descriptor, body in history.acknowledged().items()}
+    begun_ns, ended_ns = dict[str, int](), dict[str, int]()
+    for claim in history.claims:
+        begun_ns[claim.descriptor] = min(claim.ended_ns, begun_ns.get(claim.descriptor, claim.ended_ns))
+    ends: list[SeenAck | SeenCancel] = [*[ack for ack in history.acks if ack.succeeded], *history.cancels]
+    for end in ends:
+        if end.outcome in (None, APPLIED, ALREADY_FINAL):
+            ended_ns[end.descriptor] = min(end.started_ns, ended_ns.get(end.descriptor, end.started_ns))
+    found: defaultdict[tuple[str, str], list[_OrderedJob]] = defaultdict(list)
+    for enqueue in history.enqueues:
+        for body, key in zip(enqueue.bodies, enqueue.ordering_keys, strict=False):
+            descriptor = places.get(body)
+            if key is not None and descriptor is not None and descriptor in final:
+                job = _OrderedJob(
+                    descriptor, enqueue, begun_ns.get(descriptor, math.inf), ended_ns.get(descriptor, math.inf)
+                )
+                place = descriptor.split(":")[: 1 + moved]  # queue, shard
+                found[":".join(place), key].append(job)
+    return found
+
+
+def _out_of_turn(jobs: Sequence[_OrderedJob]) -> Iterable[Violation]:
+    """Jobs that began before one had ended that was enqueued before: in the same request, or in one that was answered by then."""
+    answered = [job for job in jobs if job.enqueue.ended_ns is not None]
+    answered.sort(key=lambda job: job.enqueue.ended_ns or 0)
+    before: _OrderedJob | None = None
+    at = 0
+    for number, job in sorted(enumerate(jobs), key=lambda each: (each[1].enqueue.started_ns, each[0])):
+        while at < len(answered) and (answered[at].enqueue.ended_ns or 0) < job.enqueue.started_ns:
+            before = answered[at] if before is None else max(before, answered[at], key=lambda one: one.ended_ns)
+            at += 1
+        listed = jobs[number - 1] if number and jobs[number - 1].enqueue is job.enqueue else None
+        for other in (before, listed):
+            if other is not None and job.begun_ns < other.ended_ns:
+                yield Violation(PromiseKind.DISORDERED, job.descriptor, f"before {other.descriptor}, enqueued before")
+
+
+def _side_by_side(jobs: Sequence[_OrderedJob]) -> Iterable[Violation]:
+    """Jobs that began before another had ended that had begun before."""
+    last: _OrderedJob | None = None
+    for job in sorted(jobs, key=lambda one: one.begun_ns):
+        if job.begun_ns < job.ended_ns:
+            if last is not None and job.begun_ns < last.ended_ns:
+                yield Violation(PromiseKind.DISORDERED, job.descriptor, f"beside {last.descriptor}")
+            last = job if last is None else max(last, job, key=lambda one: one.ended_ns)
+
+
 Record = dict[str, Any]
 """One line: a call has the key `call`; its answer has the same `n`."""
 
@@ -373,7 +454,8 @@ def read_history(lines: Iterable[str]) -> History:
 def _add_enqueue(history: History, call: Record, answer: Record | None) -> None:
     descriptors = tuple(answer["descriptors"]) if answer else None
     ended_ns = answer["at"] if answer else None
-    history.enqueues.append(SeenEnqueue(call["at"], ended_ns, tuple(call["bodies"]), descriptors))
+    ordering_keys = tuple(call.get("ordering_keys", ()))
+    history.enqueues.append(SeenEnqueue(call["at"], ended_ns, tuple(call["bodies"]), descriptors, ordering_keys))
 
 
 def _add_claims(history: History, call: Record, answer: Record | None) -> None:

@@ -117,6 +117,7 @@ class SimulatedStore:
     activity: dict[tuple[str, int], int] = field(default_factory=dict)  # (queue, slot) → changes that made jobs ready
     crash_points: list[CrashPoint] = field(default_factory=list)
     stores: Sequence[SimulatedStore] = ()  # of the cluster, this one among them
+    came_first: list[tuple[str, int]] = field(default_factory=list)  # queues and due times, in the present call
     doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
     # Where there are other stores: by job id, and, of requests with keys, by body.
     stored_at_s: dict[int, float] = field(default_factory=dict)
@@ -132,6 +133,7 @@ class SimulatedStore:
     def __post_init__(self) -> None:
         self.trouble = self.calm
         self.data = MemoryShard(self.name)
+        self.data.on_came_first(lambda queue, due_ms: self.came_first.append((queue, due_ms)))
         self._wire = new_process(self.timeline, f"store {self.name}", "")
 
     def session(self) -> Session:

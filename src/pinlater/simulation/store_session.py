@@ -94,6 +94,7 @@ class Session(CommandTable):
         self._outcome_unknown: dict[str, None] = {}  # tokens of claims, in the order in which that came
         self._given_back: dict[str, None] = {}
         self._activity: dict[tuple[str, int], int] = {}
+        self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
         self.changes = 0
         self._snapshots = Snapshots(self._look, lambda: self.changes, lambda: store.timeline.now_s)
 
@@ -136,17 +137,24 @@ class Session(CommandTable):
             raise ShardConnectionFailed(f"Shard {self.name} is not open")
         if is_told(kind):
             try:
-                return cast("T", await self.store.send(self, kind, lambda: self._change(act)))
+                answer, came_first = await self.store.send(self, kind, lambda: self._change(act))
             finally:
                 self.changes += 1
+            for queue, due_ms in came_first:
+                self._tell_came_first(queue, due_ms)
+            return cast("T", answer)
         return cast("T", await self.store.send(self, kind, act))
 
-    def _change(self, act: Callable[[], Any]) -> Any:
-        """A transaction that changes something: where another server has taken the slot it is done with a new one."""
+    def _change(self, act: Callable[[], Any]) -> tuple[Any, Sequence[tuple[str, int]]]:
+        """A transaction that changes something: where another server has taken the slot it is done with a new one. Returns the result, and
+        the jobs that came to be first of their ordering keys by it."""
         self._keep_slot()
+        self.store.came_first.clear()
         result = act()
         self.store.changed += 1
-        return result
+        came_first = list(self.store.came_first)
+        self._note([queue for queue, _ in came_first])
+        return result, came_first
 
     def _keep_slot(self) -> bool:
         """Leases another slot if this one is lost; whether it was."""
@@ -216,7 +224,7 @@ class Session(CommandTable):
         return await self._call(AskSize, ShardSize)
 
     def on_came_first(self, tell: Callable[[str, int], None]) -> None:
-        """No scenario has ordering keys."""
+        self._tell_came_first = tell
 
     def figures(self) -> dict[str, float]:
         return {}

@@ -33,6 +33,7 @@ class EnqueuedCall(NamedTuple):
     unique: UniqueKey | None = None
     claim_timeout_ms: int | None = None
     expires_at_ms: int | None = None
+    ordering_key: str | None = None
 
     @property
     def delay(self) -> timedelta:
@@ -80,6 +81,7 @@ def call_of(task: Task[..., Any], stored: EnqueuedJob) -> EnqueuedCall | None:
         job.unique,
         job.claim_timeout_ms,
         job.expires_at_ms,
+        job.ordering_key,
     )
 
 

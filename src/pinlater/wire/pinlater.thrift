@@ -1057,8 +1057,11 @@ struct JobExplanation {
   3: required i64 nowMillis
   4: required ShardFacts shard
   5: required QueueFacts queue
-  // Of a PENDING job.
+  // Of a PENDING job that does not wait behind another of its ordering key.
   6: optional JobsAhead jobsAhead
+  // The first job of its ordering key, behind which it waits, and how many come before it under the key: 10,000 stand for that or more.
+  100: optional string behindJob
+  101: optional i64 aheadInKey
 }
 
 struct ServerInfo {

@@ -13,6 +13,7 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
+from pinlater.worker._enqueueing.ordering_keys import check_ordering_key
 from pinlater.worker.durations import Duration, as_delay_ms, as_duration_ms, as_time_ms
 from pinlater.worker.envelope import RESERVED_HEADERS
 from pinlater.worker.middleware import Middleware
@@ -123,6 +124,7 @@ def check_options(task: str, options: JobOptions) -> JobTimes:
     check_attempts(task, options.attempts)
     check_priority(task, options.priority)
     _check_unique(task, options.unique)
+    check_ordering_key(task, options.ordering_key)
     _check_headers(task, options.headers)
     times = JobTimes(
         None if options.delay is None else as_delay_ms(options.delay, f"task {task}: delay"),

@@ -23,10 +23,12 @@ _METHODS = {
 # fmt: off
 TASK_OPTIONS = frozenset((
     "queue", "name", "default", "process", "concurrency", "retry", "attempts", "priority", "time_limit", "claim_timeout", "codec",
-    "log_level",
+    "ordering_key", "log_level",
 ))
 CRON_OPTIONS = TASK_OPTIONS | {"tz", "missed", "overlap", "look_back"}
-USING_OPTIONS = frozenset(("delay", "at", "priority", "unique", "headers", "attempts", "expires_in", "claim_timeout"))
+USING_OPTIONS = frozenset((
+    "delay", "at", "priority", "unique", "headers", "attempts", "expires_in", "claim_timeout", "ordering_key",
+))
 # fmt: on
 # Options of other systems, and those that do the same here.
 _OPTIONS = {

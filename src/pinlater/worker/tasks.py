@@ -19,6 +19,7 @@ from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.worker import envelope
 from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker._enqueueing.enqueuer import Enqueuer
+from pinlater.worker._enqueueing.ordering_keys import OrderingKeys
 from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
@@ -44,7 +45,8 @@ class RunsIn(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """How a task's jobs run. Without a `retry` of its own the task uses the worker's."""
+    """How a task's jobs run. Without a `retry` of its own the task uses the worker's. `ordering_key` makes the key of a call from the
+    arguments that it takes, by their names."""
 
     runs_in: RunsIn
     codec: Codec
@@ -55,6 +57,7 @@ class TaskOptions:
     claim_timeout_ms: int | None = 60_000
     default: bool = False
     log_level: int = logging.INFO
+    ordering_key: Callable[..., str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,7 @@ class JobOptions:
     attempts: int | None = None
     expires_in: Duration | None = None
     claim_timeout: Duration | None = None
+    ordering_key: str | None = None
 
 
 class Task(Generic[P, R]):
@@ -90,6 +94,9 @@ class Task(Generic[P, R]):
         self.parameters: Parameters = parameters_of(function, name, options.codec)
         self._enqueuer = enqueuer
         self._tasks_of_queue = tasks_of_queue
+        self.ordering_keys = (
+            None if options.ordering_key is None else OrderingKeys(name, options.ordering_key, self.parameters)
+        )
         self._plain: Producer[P] = Producer(self, enqueuer, JobOptions())
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
@@ -127,12 +134,15 @@ class Task(Generic[P, R]):
         attempts: int | None = None,
         expires_in: Duration | None = None,
         claim_timeout: Duration | None = None,
+        ordering_key: str | None = None,
         **unknown: Never,
     ) -> Producer[P]:
         """The task with options for the jobs to enqueue: `send.using(delay=60).enqueue("x")`.
 
         `delay`, `expires_in` and `claim_timeout` are seconds, a timedelta or text such as `5m`; `at` is a datetime with a time zone, or
         milliseconds since the epoch. While a job with the key `unique` is unfinished, enqueueing returns that job instead of a new one.
+        A job with an `ordering_key` runs once the jobs of the queue that had the key before it have ended; it takes the place of the key
+        that the task would make.
         Raises TypeError or ValueError that names task and argument if an option is invalid, also if `expires_in` ends before `delay`.
         An `expires_in` that ends before `at` is a ValueError of `enqueue`.
         """
@@ -150,6 +160,7 @@ class Task(Generic[P, R]):
                 attempts=attempts,
                 expires_in=expires_in,
                 claim_timeout=claim_timeout,
+                ordering_key=ordering_key,
             ),
         )
 
@@ -254,7 +265,13 @@ class Producer(Generic[P]):
             common.unique,
             common.claim_timeout_ms,
             expires_at_ms,
+            self._ordering_key_of(args, kwargs),
         )
+
+    def _ordering_key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        if self._options.ordering_key is not None or self._task.ordering_keys is None:
+            return self._options.ordering_key
+        return self._task.ordering_keys.of(args, kwargs)
 
     def _times(self) -> tuple[int | None, int | None]:
         """When the job runs, and when it expires."""

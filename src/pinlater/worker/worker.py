@@ -191,6 +191,7 @@ class Worker:
         priority: int = 1,
         time_limit: Duration | None = _HOUR_S,
         claim_timeout: Duration | None = _MINUTE_S,
+        ordering_key: Callable[..., str | None] | None = None,
         codec: Codec | None = None,
         log_level: str = "info",
         **unknown: Never,
@@ -203,9 +204,10 @@ class Worker:
 
         A `default` task also takes the queue's jobs that name no task; a queue's only task is its default. `attempts`, `priority` and
         `claim_timeout` apply to the jobs that the task enqueues; None leaves attempts and claim timeout to the queue. Durations are
-        seconds, a timedelta or text such as `10m`; `time_limit=None` is none. `concurrency` is the queue's. `log_level`, `debug` for a task
-        that runs often, is that of the log line of an attempt that succeeds; failures have their own. Raises TypeError or
-        ValueError that names task and argument if an option is invalid.
+        seconds, a timedelta or text such as `10m`; `time_limit=None` is none. `concurrency` is the queue's. Jobs for which `ordering_key`
+        makes the same key run one after the other; it takes some of the task's arguments by their names, and returns None for a job
+        without a key. `log_level`, `debug` for a task that runs often, is that of the log line of an attempt that succeeds; failures have
+        their own. Raises TypeError or ValueError that names task and argument if an option is invalid.
         """
         check_queue(queue)
         check_name(name)
@@ -230,6 +232,7 @@ class Worker:
                     claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
                     default=default,
                     log_level=log_level_of(called, log_level),
+                    ordering_key=ordering_key,
                 )
                 task: Task[..., Any] = Task(
                     function, queue, called, options, self._enqueuer, self._registry.queue(queue).tasks

@@ -214,6 +214,7 @@ class ReasonItem(AnswerShape, frozen=True, kw_only=True):
             "workers_busy",
             "no_worker",
             "behind",
+            "behind_key",
             "next",
             "claimed",
             "succeeded",

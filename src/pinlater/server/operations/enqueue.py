@@ -23,7 +23,7 @@ from pinlater.domain.errors import (
     PriorityNotSupported,
     RequestTooOld,
 )
-from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, UniqueKey, UniqueScope
+from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, ORDERING_KEY_BYTES_MAX, UNIQUE_FOR_MS_MAX, UniqueKey, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pinlater.server.operations.service import Service
 
 REQUEST_KEY_BYTES_MAX = 128
-ORDERING_KEY_BYTES_MAX = 128
 _SCOPES = {int(scope): scope for scope in UniqueScope}
 _OPTIONS_AT_FIRST = 2  # claim timeout and expiry: a fingerprint has them of each job with options
 # A resend may carry a trace of its own; it is the same request all the same.

@@ -26,6 +26,7 @@ from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Acked,
+    AheadInKey,
     Claimed,
     ClaimOrder,
     ClaimRef,
@@ -261,6 +262,16 @@ class CountAhead(ReadCommand[int | PinLaterError]):
 
     time_limit = CommandLimit.WORK
     place: Place
+
+
+class FindAheadInKey(ReadCommand[AheadInKey | None]):
+    """What comes before a job under its ordering key; None if nothing does, and for a job that is missing or has no key.
+
+    Reads at most `limit` entries of an index, whatever else waits.
+    """
+
+    key: JobKey
+    limit: int
 
 
 class CountJobs(ReadCommand[Sequence[QueueCounts]]):

@@ -420,6 +420,13 @@ class PageRow(NamedTuple):
     job: JobInfo
 
 
+class AheadInKey(NamedTuple):
+    """The jobs before one under its ordering key: the first, which may be in hand, and how many, counted no further than a limit."""
+
+    first: JobKey
+    jobs: int
+
+
 class Place(NamedTuple):
     """A place in the order in which a shard hands out the jobs of a queue. Before it come the waiting jobs of higher priorities with
     run-after ≤ `due_by_ms`, and those of `priority` with a lower run-after, or the same and a lower id.

@@ -1559,6 +1559,8 @@ class JobExplanation(Struct, omit_defaults=True):
     shard: ShardFacts = NOT_SENT
     queue: QueueFacts = NOT_SENT
     jobs_ahead: JobsAhead | None = None
+    behind_job: str | None = None
+    ahead_in_key: int | None = None
 
 
 SPECS[JobExplanation] = _spec(
@@ -1568,6 +1570,8 @@ SPECS[JobExplanation] = _spec(
     (4, STRUCT, "shard", [ShardFacts, SPECS[ShardFacts]], "shard"),
     (5, STRUCT, "queue", [QueueFacts, SPECS[QueueFacts]], "queue"),
     (6, STRUCT, "jobs_ahead", [JobsAhead, SPECS[JobsAhead]], "jobsAhead"),
+    (100, STRING, "behind_job", "UTF8", "behindJob"),
+    (101, I64, "ahead_in_key", None, "aheadInKey"),
 )
 REQUIRED[JobExplanation] = ('descriptor', 'now_ms', 'shard', 'queue')
 

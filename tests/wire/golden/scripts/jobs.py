@@ -150,3 +150,5 @@ async def ordered_jobs(to: ScenarioRecorder) -> None:
         await enqueue(note, job(b"x", orderingKey=key))
     await enqueue("a request key", job(b"k", orderingKey="k"), requestKey="k")
     await enqueue("the same without the ordering key", job(b"k"), requestKey="k")
+    names = await enqueue("two more of a key", *[job(body, orderingKey="two") for body in (b"1", b"2")])
+    await to.call("explainJob", "one behind another", queueName="mail", jobDescriptor=names[1])

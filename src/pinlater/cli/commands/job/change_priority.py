@@ -9,6 +9,7 @@ import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.cli.each_queue import change_each_queue
+from pinlater.cli.ordering import behind_others
 from pinlater.client import AsyncClient, MovedJob
 from pinlater.domain.job import Outcome
 
@@ -26,23 +27,29 @@ def change_priority(
     Example: pinlater job change-priority emails:s1:p3:42 --priority 1
     """
 
-    async def change(client: AsyncClient, queue: str, names: Sequence[str]) -> Sequence[MovedJob]:
-        return await client.change_priority(queue, names, priority)
+    async def change(client: AsyncClient, queue: str, names: Sequence[str]) -> Sequence[tuple[MovedJob, str]]:
+        results = await client.change_priority(queue, names, priority)
+        behind = await behind_others(client, queue, results)
+        return [(result, behind.get(result.descriptor, "")) for result in results]
 
     found = change_each_queue(server, timeout, descriptors, change)
     found.show(lambda results: _print(results, priority, json))
-    if not all(result.applied for result in found.done):
+    if not all(result.applied for result, _ in found.done):
         raise typer.Exit(exits.REFUSED)
 
 
-def _print(results: Sequence[MovedJob], priority: int, as_json: bool) -> None:
+def _print(results: Sequence[tuple[MovedJob, str]], priority: int, as_json: bool) -> None:
+    """`results`: each with the reason why the job did not change, '' if the result tells."""
     if as_json:
-        output.print_json({"results": [output.moved_json(result) for result in results]})
+        shown = [{**output.moved_json(result), "reason": reason or None} for result, reason in results]
+        output.print_json({"results": shown})
     else:
-        output.print_text([_said(result, priority) for result in results])
+        output.print_text([_said(result, reason, priority) for result, reason in results])
 
 
-def _said(result: MovedJob, priority: int) -> str:
+def _said(result: MovedJob, reason: str, priority: int) -> str:
+    if reason:
+        return f"{reason}: {result.descriptor}"
     if result.outcome is Outcome.STALE_CLAIM:
         return f"held by {output.source_of(result.holder) or 'a worker'}: {result.descriptor}"
     if not result.applied:

@@ -10,6 +10,7 @@ import typer
 from pinlater.cli import options, output
 from pinlater.cli.commands.job.ack import exit_unless_applied
 from pinlater.cli.each_queue import Results, change_each_queue
+from pinlater.cli.ordering import behind_others
 from pinlater.cli.queue_notes import say_if_paused
 from pinlater.client import AckResult, AsyncClient, JobInfo, JobState, Outcome
 from pinlater.client.errors import PinLaterError
@@ -34,7 +35,7 @@ def run_now(
 
 
 class RunResult(NamedTuple):
-    """What became of a job. `reason`: why it can't run again; '' if the job does not tell."""
+    """What became of a job. `reason`: why it can't run again or now; '' if the job does not tell."""
 
     result: AckResult
     reason: str = ""
@@ -49,19 +50,22 @@ def run_each_queue(
         results = await client.run_jobs(queue, names, attempts=attempts, run_after_ms=run_after_ms)
         if any(result.applied for result in results):
             await say_if_paused(client, queue)
-        return await _with_reasons(client, results)
+        return await _with_reasons(client, queue, results)
 
     return change_each_queue(server, timeout_s, descriptors, change)
 
 
-async def _with_reasons(client: AsyncClient, results: Sequence[AckResult]) -> list[RunResult]:
-    """The results, of which those of jobs that can't run again have the reason; none if the jobs can't be looked up."""
+async def _with_reasons(client: AsyncClient, queue: str, results: Sequence[AckResult]) -> list[RunResult]:
+    """The results, of which those of jobs that can't run have the reason; none if the jobs can't be looked up."""
     final = [result.descriptor for result in results if result.outcome is Outcome.ALREADY_FINAL]
     try:
         jobs = await client.lookup(final) if final else {}
     except PinLaterError:  # the caller must still learn what was changed
         jobs = {}
-    return [RunResult(result, _reason(jobs.get(result.descriptor))) for result in results]
+    behind = await behind_others(client, queue, results)
+    return [
+        RunResult(result, behind.get(result.descriptor) or _reason(jobs.get(result.descriptor))) for result in results
+    ]
 
 
 def _reason(job: JobInfo | None) -> str:
@@ -96,7 +100,7 @@ def _said(run: RunResult, done: str) -> str:
     result = run.result
     if result.applied:
         return done.format(result.descriptor)
-    if result.outcome is Outcome.STALE_CLAIM:
+    if result.outcome is Outcome.STALE_CLAIM and not run.reason:
         return f"held by {output.source_of(result.holder) or 'a worker'}: {result.descriptor}"
     return f"{run.reason or _WORDS[result.outcome]}: {result.descriptor}"
 

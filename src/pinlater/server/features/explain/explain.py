@@ -13,8 +13,8 @@ from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.addressing import OnShard, find_jobs, on_reachable
 from pinlater.server.operations.service import Service
 from pinlater.server.sharding.shards import ShardLanes
-from pinlater.server.storage.commands import CountAhead, CountJobs, LookupJobs
-from pinlater.server.storage.values import Place, raise_error
+from pinlater.server.storage.commands import CountAhead, CountJobs, FindAheadInKey, LookupJobs
+from pinlater.server.storage.values import AheadInKey, Place, raise_error
 from pinlater.wire.generated.structs import (
     JobExplanation,
     JobInfo,
@@ -57,10 +57,25 @@ class Explain:
                 [job] = await lanes.store.submit(LookupJobs(part.keys, bodies=False))
             except Unavailable:
                 facts.in_reach = False
-        running, ahead = 0, None
+        explained = JobExplanation(descriptor, job, self._clock.now_ms(), facts, self._of_queue(queue, 0))
         if job is not None and job.state == JobState.PENDING:
-            running, ahead = await self._count(job, part)
-        return JobExplanation(descriptor, job, self._clock.now_ms(), facts, self._of_queue(queue, running), ahead)
+            before = await self._before_in_key(job, part)
+            if before is None:
+                explained.queue.in_progress, explained.jobs_ahead = await self._count(job, part)
+            else:
+                explained.behind_job = before.first.on(lanes.name)
+                explained.ahead_in_key = before.jobs
+        return explained
+
+    async def _before_in_key(self, job: JobInfo, part: OnShard) -> AheadInKey | None:
+        """The jobs that the job waits for under its ordering key; None if there are none, or the shard has just gone."""
+        if job.ordering_key is None:
+            return None
+        [key] = part.keys
+        try:
+            return await part.shard.store.submit(FindAheadInKey(key, AHEAD_MAX))
+        except Unavailable:
+            return None
 
     async def _count(self, job: JobInfo, part: OnShard) -> tuple[int, JobsAhead]:
         """Jobs of the queue in progress, and those that come before the job."""

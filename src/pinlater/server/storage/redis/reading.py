@@ -37,6 +37,7 @@ from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
+    AheadInKey,
     Inserted,
     JobKey,
     KeyHolder,
@@ -214,6 +215,20 @@ async def count_ahead(access: Access, place: Place) -> int | PinLaterError:
     if not found:
         await _check(access, access.ids_of([place.queue]))
     return min(found, place.limit)
+
+
+async def find_ahead_in_key(access: Access, key: JobKey, limit: int) -> AheadInKey | None:
+    """By the size of a part of the index."""
+    queue = access.queues.get(key.queue)
+    if queue is None or not may_exist(key):
+        return None
+    place = ref_of(queue, key.priority, key.id).removeprefix(queue)
+    jobs, first = await access.readers.run("find_ahead_in_key", queue, place)
+    if not jobs:
+        await _check(access, access.ids_of([key.queue]))
+        return None
+    _, priority, job_id = parts_of(queue + first)
+    return AheadInKey(JobKey(key.queue, priority, job_id), min(int(jobs), limit))
 
 
 async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:

@@ -488,6 +488,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             entry_of(commands.LookupJobs)(_on(_of_jobs, reading.lookup)),
             entry_of(commands.ScanJobs)(_on(_of_queue, reading.scan)),
             entry_of(commands.CountAhead)(_on(_of_queue, reading.count_ahead)),
+            entry_of(commands.FindAheadInKey)(_on(_of_queue, reading.find_ahead_in_key)),
             entry_of(commands.SaveSamples)(_reads(sample_rows.save)),
             entry_of(commands.ListSamples)(_reads(sample_rows.find)),
             entry_of(commands.MergeQueues)(_merge_queues),

@@ -17,6 +17,7 @@ from pinlater.server.storage.relational.rows import Row, text_of
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
+    AheadInKey,
     Inserted,
     JobKey,
     KeyHolder,
@@ -125,6 +126,21 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
         [row] = await reader.select("count_waiting", queue_id=queue_id, **end, limit=place.limit - found)
         found += row[0]
     return found
+
+
+async def find_ahead_in_key(reader: Reader, key: JobKey, limit: int) -> AheadInKey | None:
+    """What comes before a job under its ordering key."""
+    rows = await reader.select("find_place_in_key", id=key.id)
+    if not rows:
+        return None
+    queue_id, ordering_key, number = rows[0]
+    [(first_id, jobs)] = await reader.select(
+        "find_ahead_in_key", queue_id=queue_id, key=text_of(ordering_key), number=number, limit=limit
+    )
+    if not jobs:
+        return None
+    names = {found.id: found async for found, _ in reader.jobs([first_id, key.id], bodies=False, at_once=2)}
+    return AheadInKey(names[first_id], jobs) if names.get(key.id) == key and first_id in names else None
 
 
 async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:

@@ -99,6 +99,7 @@ class RelationalShard(CommandTable, ABC):
             entry_of(commands.LookupJobs)(looks_up(reading.lookup)),
             entry_of(commands.ScanJobs)(walks(reading.scan)),
             entry_of(commands.CountAhead)(walks(reading.count_ahead)),
+            entry_of(commands.FindAheadInKey)(looks_up(reading.find_ahead_in_key)),
             entry_of(commands.MergeQueues)(changes(queue_rules.merge)),
             entry_of(commands.DeleteQueues)(changes(queue_rules.delete)),
             entry_of(commands.ListQueues)(walks(reading.list_queues)),

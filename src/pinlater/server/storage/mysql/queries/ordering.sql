@@ -31,6 +31,18 @@ SELECT queue_id, ordering_key, (
 -- name: load_ordered(ids)
 SELECT id, queue_id, ordering_key, due_ms FROM ordered FORCE INDEX (PRIMARY) WHERE id IN (:ids);
 
+-- name: find_place_in_key(id)
+-- The key and the number of a job that has not ended.
+SELECT queue_id, ordering_key, number FROM ordered WHERE id = :id;
+
+-- name: find_ahead_in_key(queue_id, key, number, limit)
+-- The first job of a key, and how many come before a number; reads :limit entries of the key at most.
+SELECT (
+  SELECT id FROM ordered FORCE INDEX (ordered_by_key) WHERE queue_id = :queue_id AND ordering_key = :key ORDER BY queue_id, ordering_key, number LIMIT 1
+), COUNT(*) FROM (
+  SELECT 1 FROM ordered FORCE INDEX (ordered_by_key) WHERE queue_id = :queue_id AND ordering_key = :key AND number < :number LIMIT :limit
+) AS before_it;
+
 -- name: insert_ordered(rows)
 INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms) VALUES :rows;
 

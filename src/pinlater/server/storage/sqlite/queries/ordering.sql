@@ -19,6 +19,18 @@ LEFT JOIN ordered ON queue_id = column1 AND ordering_key = column2 AND number = 
 -- name: load_ordered(ids)
 SELECT id, queue_id, ordering_key, due_ms FROM ordered WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: find_place_in_key(id)
+-- The key and the number of a job that has not ended.
+SELECT queue_id, ordering_key, number FROM ordered WHERE id = :id;
+
+-- name: find_ahead_in_key(queue_id, key, number, limit)
+-- The first job of a key, and how many come before a number; reads :limit entries of the key at most.
+SELECT (
+  SELECT id FROM ordered WHERE queue_id = :queue_id AND ordering_key = :key ORDER BY number LIMIT 1
+), COUNT(*) FROM (
+  SELECT 1 FROM ordered WHERE queue_id = :queue_id AND ordering_key = :key AND number < :number LIMIT :limit
+);
+
 -- name: insert_ordered(id, queue_id, ordering_key, number, due_ms)
 INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms)
 VALUES (:id, :queue_id, :ordering_key, :number, :due_ms);

@@ -1,0 +1,24 @@
+"""What commands say of jobs that wait behind others of their ordering keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.client import AckResult, AsyncClient, MovedJob, Outcome
+from pinlater.client.errors import PinLaterError
+
+
+async def behind_others(
+    client: AsyncClient, queue: str, results: Sequence[AckResult] | Sequence[MovedJob]
+) -> dict[str, str]:
+    """Why jobs did not change that no worker holds, by descriptor. A job is left out if it waits behind no other, or can't be looked up."""
+    found: dict[str, str] = {}
+    for result in results:
+        if result.outcome is Outcome.STALE_CLAIM and not result.holder:
+            try:
+                behind = (await client.explain_job(queue, result.descriptor)).behind
+            except PinLaterError:  # the caller must still learn what was changed
+                return found
+            if behind is not None:
+                found[result.descriptor] = f"waits behind {behind.first} of its ordering key"
+    return found
