@@ -162,7 +162,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
-        self._nothing_due = NothingDue()
+        self._nothing_due = NothingDue(lambda: self._snapshots.others())
         self._finished = OldestFinished()
         self._repair = IndexRepair()
         self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
@@ -314,10 +314,10 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
     async def _search(
         self, orders: Sequence[ClaimOrder], now_ms: int, now_s: float
     ) -> Sequence[Claimed | PinLaterError]:
-        search = self._nothing_due.search_begins(orders)
-        results: Sequence[Claimed | PinLaterError] = ()
+        search = self._nothing_due.search_begins(orders, now_s)
+        found: Sequence[claiming.FoundJobs | PinLaterError] = ()
         try:
-            results = await self._with_queues(
+            found = await self._with_queues(
                 self._opened.claiming,
                 [order.queue for order in orders],
                 lambda access: claiming.claim(access, orders, now_ms, self._unknown_claims),
@@ -326,8 +326,8 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             self._unsure = True
             raise
         finally:
-            self._nothing_due.search_ends(search, orders, results, now_s)
-        return results
+            self._nothing_due.search_ends(search, orders, found)
+        return [each.claimed if isinstance(each, claiming.FoundJobs) else each for each in found]
 
     async def _finish(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         names = [ack.key.queue for ack in acks]
