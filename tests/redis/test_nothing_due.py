@@ -13,7 +13,8 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.server.storage.commands import create_queues
-from pinlater.server.storage.redis.nothing_due import TRUSTED_S
+from pinlater.server.storage.redis.nothing_due import TRUSTED_S, TRUSTED_UNCHANGED_S
+from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import QUEUE, Desk
 from tests.redis.proxied_redis import ProxiedRedis
 from tests.redis.script_hooks import ScriptHooks, hooks
@@ -77,11 +78,23 @@ async def test_a_server_that_does_not_own_the_queue_always_asks(desk: Desk, aske
     assert asked.times == 3
 
 
-async def test_a_claim_that_got_all_it_wanted_does_not_know_whether_more_is_due(desk: Desk, asked: Asked) -> None:
+async def test_a_claim_that_leaves_a_due_job_is_followed_by_one_that_asks(desk: Desk, asked: Asked) -> None:
     await desk.put(b"1")
     await desk.put(b"2")
     assert [(await desk.take()).job.body for _ in range(2)] == [b"1", b"2"]
     assert asked.times == 2
+
+
+async def test_a_claim_that_takes_the_last_due_job_is_followed_by_none_that_asks_until_the_next_is_due(
+    desk: Desk, asked: Asked
+) -> None:
+    await desk.put(b"now")
+    later = await desk.put(b"later", delay_ms=500)
+    assert (await desk.take()).job.body == b"now"
+    assert await desk.claim() == []
+    assert asked.times == 1
+    desk.clock.advance(ms=500)
+    assert (await desk.take()).key == later
 
 
 async def test_a_later_job_is_found_when_it_is_due_and_its_time_is_told_before(desk: Desk, asked: Asked) -> None:
@@ -128,6 +141,71 @@ async def test_a_job_of_another_server_is_found_within_a_second(database: Proxie
     assert await desk.claim() == []
     desk.clock.advance(ms=round(TRUSTED_S * 1000))
     assert len(await desk.claim()) == 1
+
+
+def follow(desk: Desk, others: Callable[[], int | None]) -> None:
+    """Other servers say what they have changed on the shard."""
+    assert isinstance(desk.shard, RedisShard)
+    desk.shard.follow(others)
+
+
+async def test_polls_ask_once_in_three_seconds_while_other_servers_say_that_they_change_nothing(
+    desk: Desk, asked: Asked
+) -> None:
+    follow(desk, lambda: 1)
+    for _ in range(120):
+        assert await desk.claim() == []
+        desk.clock.advance(ms=round(TRUSTED_UNCHANGED_S * 1000 / 60))
+    assert asked.times == 2
+
+
+async def test_a_job_of_another_server_is_found_within_a_second_once_that_server_says_that_it_changed_something(
+    database: ProxiedRedis, desk: Desk
+) -> None:
+    other = await database.desk(direct=True)
+    changes = 1
+    follow(desk, lambda: changes)
+    assert await desk.claim() == []
+    await other.put()
+    changes = 2
+    assert await desk.claim() == []
+    desk.clock.advance(ms=round(TRUSTED_S * 1000))
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_job_of_another_server_that_says_nothing_any_more_is_found_within_a_second(
+    database: ProxiedRedis, desk: Desk
+) -> None:
+    other = await database.desk(direct=True)
+    changes: int | None = 1
+    follow(desk, lambda: changes)
+    assert await desk.claim() == []
+    await other.put()
+    changes = None
+    desk.clock.advance(ms=round(TRUSTED_S * 1000))
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_job_of_a_server_that_no_other_knows_is_found_within_three_seconds(
+    database: ProxiedRedis, desk: Desk
+) -> None:
+    other = await database.desk(direct=True)
+    follow(desk, lambda: 1)
+    assert await desk.claim() == []
+    await other.put()
+    desk.clock.advance(ms=round(TRUSTED_UNCHANGED_S * 1000))
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_claim_that_finds_nothing_is_no_change_that_other_servers_hear_of(desk: Desk) -> None:
+    assert isinstance(desk.shard, RedisShard)
+    before = desk.shard.changes
+    assert await desk.claim(owned=False) == []
+    assert desk.shard.changes == before
+    await desk.put()
+    stored = desk.shard.changes
+    assert len(await desk.claim()) == 1
+    assert before < stored < desk.shard.changes
 
 
 async def test_a_failed_claim_is_no_claim_that_found_nothing(

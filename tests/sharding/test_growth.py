@@ -142,6 +142,18 @@ def test_a_queue_on_all_shards_does_not_grow() -> None:
     assert Decider(queue).run(HOUR_S) == []
 
 
+def test_a_step_that_helped_stays_although_fewer_jobs_come_before_half_a_minute_is_over() -> None:
+    """Else a load that pauses and comes back would find the step banned for an hour."""
+    more_come = True
+    decider = Decider(Observed(saturating(4), rate=lambda number: 100.0 * number if more_come else 50.0))
+    while not decider.steps:
+        decider.run(SAMPLE_S)
+    assert decider.run(SAMPLE_S) == []
+    more_come = False
+    assert [step.reason for step in decider.run(HOUR_S)] == [ChangeReason.BUSY, ChangeReason.NOT_FASTER]
+    assert decider.queues[0].partitions == 2
+
+
 def test_a_step_that_does_not_help_is_taken_back_after_half_a_minute_and_not_tried_again_for_an_hour() -> None:
     """As with shards on one machine: each is busy, and nothing goes faster."""
     decider = Decider(Observed(saturating(4), rate=lambda number: 100.0 if number == 1 else 124.0))

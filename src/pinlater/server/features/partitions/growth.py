@@ -1,11 +1,13 @@
 """When a queue gets more partitions, and when fewer: decided from samples, without I/O and without a clock.
 
 A queue grows if it keeps the owners of all of its partitions busy, and the owners of the next shards in its order are not. If its rate
-does not grow by a quarter, as with shards on one machine, the step is taken back, and not tried again for an hour. A queue shrinks after
-ten minutes in which half of its partitions would have done.
+does not grow by a quarter within half a minute, as with shards on one machine, the step is taken back, and not tried again for an hour.
+Once it has grown by that, the step stays, also if fewer jobs come later. A queue shrinks after ten minutes in which half of its partitions
+would have done.
 
-Weaknesses: a server that takes over the first partition of a queue knows of no step that was not confirmed or was taken back. Servers that
-decide in the same moment may together make more changes than `CHANGES_MAX`.
+Weaknesses: a step counts as useless if fewer jobs come before the rate has grown. A server that takes over the first partition of a queue
+knows of no step that was not confirmed or was taken back. Servers that decide in the same moment may together make more changes than
+`CHANGES_MAX`.
 """
 
 from __future__ import annotations
@@ -144,7 +146,9 @@ class Growth:
         watched = self._watched.setdefault(sample.queue, _Watched())
         watched.busy_ms = _since(watched.busy_ms, now_ms, true=_is_busy(sample))
         watched.quiet_ms = _since(watched.quiet_ms, now_ms, true=_is_quiet(sample))
-        if watched.trial is not None and watched.trial[0].after != number:
+        if watched.trial is not None and (
+            watched.trial[0].after != number or sample.rate >= watched.trial[0].rate * FASTER
+        ):
             watched.trial = None
         if now_ms - sample.changed_ms < APART_MS:
             return None
@@ -152,9 +156,7 @@ class Growth:
             step, made_ms = watched.trial
             if now_ms - made_ms < TRIAL_MS:
                 return None
-            if sample.rate < step.rate * FASTER:
-                return NumberChange(sample.queue, number, step.before, ChangeReason.NOT_FASTER, sample.rate)
-            watched.trial = None
+            return NumberChange(sample.queue, number, step.before, ChangeReason.NOT_FASTER, sample.rate)
         if watched.busy_ms is not None and now_ms - watched.busy_ms >= BUSY_MS and now_ms >= watched.not_before_ms:
             return NumberChange(
                 sample.queue, number, min(2 * number, len(sample.loads)), ChangeReason.BUSY, sample.rate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound, Unavailable
@@ -29,9 +29,19 @@ _CUT_SHORT = 2
 _ALL_PRIORITIES = 255
 
 
+class FoundJobs(NamedTuple):
+    """The answer to an order. `next_due_ms`, `head`: of the jobs that stay, also if each call got as many as it asked for. `is_cut`: jobs
+    were met that are neither handed out nor stay, or the script stopped at a bound."""
+
+    claimed: Claimed
+    next_due_ms: int | None
+    head: tuple[int, int] | None
+    is_cut: bool
+
+
 async def claim(
     access: Access, orders: Sequence[ClaimOrder], now_ms: int, unknown_claims: list[tuple[bytes, str]]
-) -> list[Claimed | PinLaterError]:
+) -> list[FoundJobs | PinLaterError]:
     """All orders at once. `unknown_claims` gets the claims (ref, token) that were made although the call failed."""
     queues = access.queues
     known = [order for order in orders if order.queue in queues]
@@ -53,9 +63,14 @@ async def claim(
         bytes_max = BytesTogether(known).left
         request = encode(([name for name, _ in checked], [queue for _, queue in checked], packed, bytes_max))
         answers, records = await access.writer.run(
-            "claim_jobs", now_ms, I64.pack(now_ms), request, if_answered=made_after_all
+            "claim_jobs",
+            now_ms,
+            I64.pack(now_ms),
+            request,
+            if_answered=made_after_all,
+            has_changed=lambda answer: any(any(shares) or lost for shares, _, _, _, lost, _ in answer[0]),
         )
-    results: list[Claimed | PinLaterError] = []
+    results: list[FoundJobs | PinLaterError] = []
     found = iter(answers)
     values = iter(records)
     for order in orders:
@@ -68,7 +83,10 @@ async def claim(
             access.stats.jobs_lost += lost
             logger.error("jobs are gone from Redis: %d of queue %s that waited", lost, order.queue)
         ended = await _expire(access, expired, now_ms) if expired else 0
-        results.append(Claimed(jobs, _time(due), ended, cut == _CUT_SHORT, _head(head)))
+        next_due_ms, first = _time(due), _head(head)
+        lacks_jobs = cut or any([len(got) < call.limit for got, call in zip(jobs, order.calls, strict=True)])  # noqa: C419 a list is quicker
+        left = (next_due_ms, ended, cut == _CUT_SHORT, first) if lacks_jobs else (None, ended)
+        results.append(FoundJobs(Claimed(jobs, *left), next_due_ms, first, bool(cut or expired)))
     return results
 
 

@@ -1,42 +1,59 @@
-"""Queues in which a claim has just found that nothing is due: the next claim there needs no call of Redis.
+"""Queues in which a claim has just left nothing that is due: the next claim there needs no call of Redis.
 
 A server remembers this only for queues that it owns, and forgets it as soon as it changes a queue so that a job may be due, both before
-and after the change. Jobs of other servers are found by a claim once a second. So this is a memory that makes polling an empty queue
-cheap; the jobs of a claim always come from Redis.
+and after the change. Jobs of other servers are found by a claim once a second, or once in three seconds while all other servers say that
+they have changed nothing on the shard. So this is a memory that makes polling an empty queue cheap; the jobs of a claim always come from
+Redis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.storage.redis.claiming import FoundJobs
 from pinlater.server.storage.values import Claimed, ClaimOrder
 
 # So long after a claim its result is trusted.
 TRUSTED_S = 1.0
+# The same while all other servers say that they have changed nothing since. One of which this server does not know yet says nothing.
+TRUSTED_UNCHANGED_S = 3.0
+_OTHERS_KEPT_S = 0.1
 _QUEUES_MAX = 20_000
+
+
+class Search(NamedTuple):
+    """A claim: when it began, and what other servers had changed by then."""
+
+    began_s: float
+    others: Hashable | None
 
 
 class _Found(NamedTuple):
     next_due_ms: int | None
-    searched_s: float
+    search: Search
 
 
 class NothingDue:
     """By name of the queue. Times in milliseconds of the shard's clock but for `now_s`, which is monotonic, in seconds.
 
+    `others()`: another value after another server has changed something on the shard; None while that is not known.
     `claims`: of one queue each, for any number of calls, that were answered without a call of Redis.
     """
 
-    __slots__ = ("_found", "_searches", "claims")
+    __slots__ = ("_asked_s", "_found", "_known", "_others", "_searches", "claims")
 
-    def __init__(self) -> None:
+    def __init__(self, others: Callable[[], Hashable | None]) -> None:
+        self._others = others
+        self._known: Hashable | None = None  # what others had changed when that was asked
+        self._asked_s = -math.inf
         self._found: dict[str, _Found] = {}
         # By queue, the newest claim under way, unless the queue has changed since it began.
-        self._searches: dict[str, object] = {}
+        self._searches: dict[str, Search] = {}
         self.claims = 0
 
     def answer(self, order: ClaimOrder, now_ms: int, now_s: float) -> Claimed | None:
@@ -45,33 +62,45 @@ class NothingDue:
         if found is None or not order.from_memory:
             return None
         until_ms = I64_MAX if found.next_due_ms is None else found.next_due_ms
-        if now_s - found.searched_s >= TRUSTED_S or now_ms >= until_ms:
+        if now_ms >= until_ms or not self._is_trusted(found.search, now_s):
             del self._found[order.queue]
             return None
         self.claims += 1
         wanted = any([call.limit > 0 for call in order.calls])  # noqa: C419 a list is quicker
         return Claimed([[] for _ in order.calls], found.next_due_ms if wanted else None)
 
-    def search_begins(self, orders: Iterable[ClaimOrder]) -> object:
+    def _is_trusted(self, search: Search, now_s: float) -> bool:
+        age_s = now_s - search.began_s
+        if age_s < TRUSTED_S:
+            return True
+        return age_s < TRUSTED_UNCHANGED_S and search.others is not None and search.others == self._changed_by(now_s)
+
+    def _changed_by(self, now_s: float) -> Hashable | None:
+        """What others have changed, as of a moment ago: that takes longer to ask than the rest of a poll."""
+        if now_s - self._asked_s >= _OTHERS_KEPT_S:
+            self._known, self._asked_s = self._others(), now_s
+        return self._known
+
+    def search_begins(self, orders: Iterable[ClaimOrder], now_s: float) -> Search:
         """Returns the mark of this claim, for `search_ends`."""
-        mark = object()
+        mark = Search(now_s, self._changed_by(now_s))
         for order in orders:
             self._searches[order.queue] = mark
         return mark
 
     def search_ends(
-        self, mark: object, orders: Sequence[ClaimOrder], results: Sequence[Claimed | PinLaterError], now_s: float
+        self, mark: Search, orders: Sequence[ClaimOrder], results: Sequence[FoundJobs | PinLaterError]
     ) -> None:
-        """`results`: of the orders; none if the claim failed. `now_s`: when it began."""
+        """`results`: of the orders; none if the claim failed."""
         mine = [self._searches.get(order.queue) is mark for order in orders]
         for order, is_mine in zip(orders, mine, strict=True):
             if is_mine:
                 self._searches.pop(order.queue, None)
         for order, is_mine, result in zip(orders, mine, results, strict=False):
-            if is_mine and order.from_memory and isinstance(result, Claimed) and _found_all(order, result):
+            if is_mine and order.from_memory and isinstance(result, FoundJobs) and not (result.head or result.is_cut):
                 if len(self._found) >= _QUEUES_MAX:
                     self._found.clear()
-                self._found[order.queue] = _Found(result.next_due_ms, now_s)
+                self._found[order.queue] = _Found(result.next_due_ms, mark)
 
     @contextmanager
     def change(self, queues: Sequence[str]) -> Iterator[None]:
@@ -89,10 +118,3 @@ class NothingDue:
         for queue in queues or [*self._found, *self._searches]:
             self._found.pop(queue, None)
             self._searches.pop(queue, None)
-
-
-def _found_all(order: ClaimOrder, claimed: Claimed) -> bool:
-    """Whether no job is due any more: a call got fewer jobs than it wanted, and not because they are large."""
-    wanted = sum([max(0, call.limit) for call in order.calls])
-    got = sum([len(jobs) for jobs in claimed.jobs])
-    return got < wanted and not claimed.cut_short and not claimed.expired

@@ -162,7 +162,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
-        self._nothing_due = NothingDue()
+        self._nothing_due = NothingDue(lambda: self._snapshots.others())
         self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
         self._queue_cache.came_first = self._came_first
         self._finished = OldestFinished()
@@ -323,10 +323,10 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
     async def _search(
         self, orders: Sequence[ClaimOrder], now_ms: int, now_s: float
     ) -> Sequence[Claimed | PinLaterError]:
-        search = self._nothing_due.search_begins(orders)
-        results: Sequence[Claimed | PinLaterError] = ()
+        search = self._nothing_due.search_begins(orders, now_s)
+        found: Sequence[claiming.FoundJobs | PinLaterError] = ()
         try:
-            results = await self._with_queues(
+            found = await self._with_queues(
                 self._opened.claiming,
                 [order.queue for order in orders],
                 lambda access: claiming.claim(access, orders, now_ms, self._unknown_claims),
@@ -335,8 +335,8 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             self._unsure = True
             raise
         finally:
-            self._nothing_due.search_ends(search, orders, results, now_s)
-        return results
+            self._nothing_due.search_ends(search, orders, found)
+        return [each.claimed if isinstance(each, claiming.FoundJobs) else each for each in found]
 
     async def _finish(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         names = [ack.key.queue for ack in acks]

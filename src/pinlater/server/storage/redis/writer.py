@@ -34,6 +34,10 @@ Answered = Callable[[Any], None]
 Arguments = tuple[bytes | int | str, ...]
 
 
+def _always(_: Any) -> bool:
+    return True
+
+
 class Writer(OneConnection[Connection]):
     """Makes one call after the other on one connection. `rejoin` leases another slot if this writer's slot is lost."""
 
@@ -73,22 +77,24 @@ class Writer(OneConnection[Connection]):
         *arguments: bytes | int | str,
         if_answered: Answered | None = None,
         under_any_slot: bool = True,
+        has_changed: Callable[[Any], bool] = _always,
     ) -> Any:
         """What the script answers.
 
+        `has_changed(answer)`: whether it changed anything, for `Stats.changes`.
         `if_answered` is called with it if it turns out later that an unknown outcome was a success. `under_any_slot`: the same
         arguments are right after another slot was taken; else that raises `StaleQueues`, too.
 
         Raises `StaleQueues`, `OutcomeUnknown`, and `Unavailable` for what Redis could not do.
         """
         try:
-            return await self._in_turn(name, arguments, if_answered)
+            return await self._in_turn(name, arguments, if_answered, has_changed)
         except SlotLost as lost:
             self._stats.slots_lost += 1
             await self._rejoin(lost.slot)
             if not under_any_slot:
                 raise StaleQueues from lost
-        return await self._in_turn(name, arguments, if_answered)
+        return await self._in_turn(name, arguments, if_answered, has_changed)
 
     def leave(self, address: Address) -> int:
         """Cuts the connection if it is to another address; a call under way is sent again on the next one. How many there were."""
@@ -106,14 +112,18 @@ class Writer(OneConnection[Connection]):
                 except (DatabaseConnectionLost, Refused) as error:
                     raise translate(error, self._endpoint) from error
 
-    async def _in_turn(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
+    async def _in_turn(
+        self, name: str, arguments: Arguments, if_answered: Answered | None, has_changed: Callable[[Any], bool]
+    ) -> Any:
         async with self._turn:
             began = time.perf_counter()
             self._newest += 1
             try:
                 answer = await self._until_answered(name, arguments, if_answered)
-            finally:  # it may have been carried out
+            except BaseException:  # it may have been carried out
                 self._stats.changes += 1
+                raise
+            self._stats.changes += has_changed(answer)
             self._stats.transactions += 1
             self._stats.transaction_s += time.perf_counter() - began
             return answer

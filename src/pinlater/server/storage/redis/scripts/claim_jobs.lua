@@ -4,11 +4,11 @@
 --   order {queue's place, timeout in ms, timeout in 8 bytes, calls, last priority that is handed out}; call {limit, bytes, the claim behind its times}
 -- Answers {orders, records}. For each order {shares, due, expired, cut, lost, head}:
 --   shares   for each call 10 bytes a job: priority, id, whether it has a past
---   due      run-after of the first job that still waits, where a call got too few, else ''
+--   due      run-after of the first job that still waits, or ''
 --   expired  refs of the jobs that were met and passed over, since they are past their expiry
 --   cut      2 where a job stayed because of the bytes of all orders, 1 where a call was cut by its own, or the order by the number of rows
 --   lost     how many index entries without a record were met and removed
---   head     priority (a byte) and run-after of the first job that is due and still waits, where a call got too few, else ''
+--   head     priority (a byte) and run-after of the first job that is due and still waits, or ''
 -- records: each job's record, in the same order, followed by its past where it has one.
 local PASSED_OVER_MAX = 500
 local READ_MAX, READ_LEAST = 2000, 100
@@ -54,7 +54,7 @@ local function fill(order)
     local queue = ids[at]
     local shares, expired = {}, {}
     local current, picked, bytes_left, share = 0, 0, 0, nil
-    local left, cut, short, lost, read = 0, false, false, 0, 0
+    local left, cut, lost, read = 0, false, 0, 0
     local places = {}
     local cut_short = false
     local read_max = math.max(READ_LEAST, READ_MAX - read_before)
@@ -240,15 +240,13 @@ local function fill(order)
         end
     end
     if share then
-        short = true
         cut = cut or read >= read_max or #expired >= PASSED_OVER_MAX
     end
     read_before = read_before + read
     for i = 1, #calls do
         shares[i] = concat(shares[i])
     end
-    local more = short or cut
-    return { shares, more and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost, more and best or '' }, places
+    return { shares, due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost, best or '' }, places
 end
 
 local answers = {}
