@@ -44,6 +44,9 @@ async def test_settings_are_replaced_and_changed(caller: Caller) -> None:
         "default_attempts": None,
         "default_expiry_ms": None,
         "partitions": None,
+        "max_in_hand_per_key": None,
+        "retry_place": None,
+        "after_failure": None,
     }
     assert changed["origins"]["claim_timeout_ms"] == "queue"
     assert await caller.ok("PATCH", f"{MAIL}/settings") == changed

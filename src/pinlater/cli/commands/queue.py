@@ -40,6 +40,7 @@ DEFAULTS_OF_TASKS = (
     "claim_timeout, default_attempts and default_expiry apply to jobs that set none. Tasks of the Python SDK set attempts and claim "
     "timeout of their jobs: 5 and 1m, unless the task has others."
 )
+WORDS = ("retry_place", "after_failure")
 SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
 
 
@@ -352,6 +353,19 @@ def config(
     partitions: Annotated[
         str | None, typer.Option(help="On how many shards the queue is stored; `auto`: the servers choose.")
     ] = None,
+    max_in_hand_per_key: Annotated[
+        str | None, typer.Option(help="Jobs of an ordering key that are ready or in hand at a time; otherwise 1.")
+    ] = None,
+    retry_place: Annotated[
+        str | None,
+        typer.Option(help="Where a job with an ordering key waits for its retry: `in_place` or `to_back`."),
+    ] = None,
+    after_failure: Annotated[
+        str | None,
+        typer.Option(
+            help="What a job with an ordering key does to its key when it fails finally: `continue` or `stop`."
+        ),
+    ] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -372,6 +386,9 @@ def config(
         "default_attempts": default_attempts,
         "default_expiry_ms": default_expiry,
         "partitions": partitions,
+        "max_in_hand_per_key": max_in_hand_per_key,
+        "retry_place": retry_place,
+        "after_failure": after_failure,
     }
     changes = {field: _setting(field, text) for field, text in given.items() if text is not None}
 
@@ -386,10 +403,12 @@ def config(
     print_config(*options.ask(server, timeout, change), json)
 
 
-def _setting(field: str, text: str) -> float | None:
+def _setting(field: str, text: str) -> float | str | None:
     if text == "default" or (text == "auto" and field == "partitions"):
         return None
     option = f"--{field.removesuffix('_ms').replace('_', '-')}"
+    if field in WORDS:
+        return text
     if field in SPANS:
         return options.span_ms(text, option)
     try:

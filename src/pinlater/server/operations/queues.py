@@ -24,6 +24,9 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX
 from pinlater.domain.queue import (
+    AFTER_FAILURE_WORDS,
+    IN_HAND_PER_KEY_MAX,
+    RETRY_PLACES,
     Life,
     PriorityCounts,
     Queue,
@@ -372,7 +375,12 @@ def check_config(config: QueueConfig) -> None:
         ("default_expiry_ms", 1, 10 * YEAR_MS),
         ("burst", 1, 2**31 - 1),
         ("partitions", 1, 2**31 - 1),
+        ("max_in_hand_per_key", 1, IN_HAND_PER_KEY_MAX),
     ):
         value = getattr(config, field)
         if value is not None and not least <= value <= most:
             raise InvalidArgument(f"{field} must be from {least} to {most}, not {value}")
+    for field, words in (("retry_place", RETRY_PLACES), ("after_failure", AFTER_FAILURE_WORDS)):
+        word = getattr(config, field)
+        if word is not None and word not in words:
+            raise InvalidArgument(f"{field} must be {words[0]} or {words[1]}, not {word[:100]!r}")

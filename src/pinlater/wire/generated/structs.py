@@ -602,6 +602,9 @@ class QueueConfig(Struct, omit_defaults=True):
     paused: bool | None = None
     burst: int | None = None
     partitions: int | None = None
+    max_in_hand_per_key: int | None = None
+    retry_place: str | None = None
+    after_failure: str | None = None
 
 
 SPECS[QueueConfig] = _spec(
@@ -615,6 +618,9 @@ SPECS[QueueConfig] = _spec(
     (8, BOOL, "paused", None, "paused"),
     (100, I32, "burst", None, "burst"),
     (101, I32, "partitions", None, "partitions"),
+    (102, I32, "max_in_hand_per_key", None, "maxInHandPerKey"),
+    (103, STRING, "retry_place", "UTF8", "retryPlace"),
+    (104, STRING, "after_failure", "UTF8", "afterFailure"),
 )
 
 

@@ -30,6 +30,7 @@ async def queues(to: ScenarioRecorder) -> None:
     await to.call("getQueueConfig", "nothing is configured", queueName="mail")
     await to.call("getSettingsInForce", "all come from the server", queueName="mail")
     every = types.QueueConfig(2.5, 30_000, 1_000, 2_000, 3_000, 4, 5_000, True, 7)
+    every.maxInHandPerKey, every.retryPlace, every.afterFailure = 2, "to_back", "stop"
     await to.call("configureQueue", "every field", queueName="mail", config=every)
     await to.call("getQueueConfig", "all is configured", queueName="mail")
     await to.call("getSettingsInForce", "all come from the queue", queueName="mail")

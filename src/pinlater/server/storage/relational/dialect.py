@@ -6,11 +6,11 @@ coroutine to its end without an event loop (`sqlite/dialect.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import Queue, QueueConfig
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.rows import Row
@@ -200,8 +200,19 @@ class Dialect(Protocol):
         """No job has these ordering keys, which are locked."""
         ...
 
-    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> Sequence[Row]:
-        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds."""
+    async def select_keys(
+        self, name: str, keys: Sequence[OrderingKey]
+    ) -> tuple[Sequence[Row], Mapping[int, QueueConfig]]:
+        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds. And the settings of the
+        queues of these keys, as the store has them."""
+        ...
+
+    async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> Sequence[Row]:
+        """The first rows of `ordered` of each key, at most that number: queue id, key, job id, due time."""
+        ...
+
+    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+        """The settings of these queues, as the store has them; those of a deleted queue have no values."""
         ...
 
     def came_first(self, queue_id: int, due_ms: int) -> None:

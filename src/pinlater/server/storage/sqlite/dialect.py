@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
+from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.record import JobRecord, record_of
 from pinlater.server.storage.relational.dialect import Keys, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
@@ -21,6 +22,7 @@ from pinlater.server.storage.values import JobKey
 T = TypeVar("T")
 
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
+_FIRST_PLACES = sql("first_places")
 _ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries", "insert_ordered")}
 _PAIRS = {name: PairSelect(name) for name in ("last_numbers", "first_of_keys")}
 
@@ -155,8 +157,16 @@ class SqliteDialect:
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
         """Nothing is kept of keys but their jobs."""
 
-    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> list[Row]:
-        return _PAIRS[name].run(self._execute, [value for key in keys for value in key])
+    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> tuple[list[Row], Mapping[int, QueueConfig]]:
+        found = _PAIRS[name].run(self._execute, [value for key in keys for value in key])
+        return found, await self.configs_of({queue_id for queue_id, _ in keys})
+
+    async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> list[Row]:
+        return [row for key, limit in keys for row in self._execute(_FIRST_PLACES, (*key, limit)).fetchall()]
+
+    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+        known = self._queue_cache.by_id
+        return {id_: known[id_].settings.config if id_ in known else QueueConfig() for id_ in queue_ids}
 
     def came_first(self, queue_id: int, due_ms: int) -> None:
         self._queue_cache.came_first(self._queue_cache.by_id[queue_id].name, due_ms)
