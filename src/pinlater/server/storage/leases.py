@@ -55,11 +55,9 @@ def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
 
 def member_of(slot: int, entry: str, address: str, started_ms: int, seen_ms: int, now_ms: int) -> Member:
     """Returns the server whose name and version are stored as `entry`."""
-    name, mark, version = entry.rpartition(_VERSION_MARK)
-    silent_ms = abs(now_ms - seen_ms)
-    if not mark:
-        return Member(slot, entry, address, started_ms, seen_ms, silent_ms, PEER_VERSION_UNTOLD)
-    return Member(slot, name, address, started_ms, seen_ms, silent_ms, int(version))
+    name, _, version = entry.partition(_VERSION_MARK)
+    peer_version = int(version) if version else PEER_VERSION_UNTOLD
+    return Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms), peer_version)
 
 
 def no_free_slot() -> ShardConnectionFailed:
@@ -67,8 +65,9 @@ def no_free_slot() -> ShardConnectionFailed:
     return ShardConnectionFailed(f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse")
 
 
-def older_servers(endpoint: object, names: Sequence[str]) -> EnqueueRejected:
-    """Returns the refusal of jobs with ordering keys while these servers use the shard."""
+def older_servers(endpoint: object, servers: Sequence[tuple[str, str]]) -> EnqueueRejected:
+    """Returns the refusal of jobs with ordering keys while these servers (entry and address) use the shard."""
+    names = [f"{entry.partition(_VERSION_MARK)[0]} {address}".rstrip() for entry, address in servers]
     return EnqueueRejected(
         f"{endpoint}: jobs with ordering keys are refused while servers of the version before use this shard ({', '.join(names)}), since "
         "they would let no next job of a key go; upgrade them"

@@ -31,6 +31,7 @@ class Options(Struct, frozen=True, omit_defaults=True):
 NONE = Options()
 _encode = json.Encoder().encode
 _decode = json.Decoder(Options).decode
+_ONLY_ORDER = '{"ordering_key":"'
 
 
 BEHIND_MS = 2**46
@@ -46,6 +47,11 @@ failed finally and stops its key. A queue that lets one job of a key go at a tim
 def is_behind(options: Options, run_after_ms: int) -> bool:
     """Whether a waiting job waits behind others of its ordering key."""
     return run_after_ms > BEHIND_MS and options.ordering_key is not None
+
+
+def has_only_order(text: str) -> bool:
+    """Whether these options, as they are stored, are known to be nothing but an ordering key. False may be wrong."""
+    return text.startswith(_ONLY_ORDER) and '","' not in text
 
 
 def has_expired(options: Options, now_ms: int) -> bool:

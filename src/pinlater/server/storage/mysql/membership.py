@@ -114,13 +114,13 @@ class Membership(LeasedSlot):
             _CURRENT_META(name="schema"), _NOW(), _LOCK_OLDER_SERVERS(program=ORDERED)
         )
         now_ms = now.rows[0][0]
-        names = [
-            f"{as_text(name)} {as_text(address)}".rstrip()
-            for _, name, address, seen_ms in found.rows
+        older = [
+            (as_text(entry), as_text(address))
+            for _, entry, address, seen_ms in found.rows
             if is_alive(seen_ms, now_ms, self._lease_ms)
         ]
-        if names:
-            return older_servers(transaction.endpoint, names)
+        if older:
+            return older_servers(transaction.endpoint, older)
         for slot, *_ in found.rows:
             await self._take_writers(transaction, slot)
         transaction.change(_DELETE_OLDER_SERVERS(program=ORDERED))

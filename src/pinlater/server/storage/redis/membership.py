@@ -72,8 +72,7 @@ class Membership(LeasedSlot):
         """
         found = await run("admit_order", self._lease_ms, self._writers, ORDERED)
         if found:
-            names = [f"{name} {address}".rstrip() for name, address, *_ in map(json.loads, found)]
-            return older_servers(endpoint, names)
+            return older_servers(endpoint, [(entry, address) for entry, address, *_ in map(json.loads, found)])
         self.keeps_order = True
         return None
 

@@ -16,7 +16,7 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether, header_bytes
-from pinlater.server.storage.options import NONE, Options, has_expired, options_of
+from pinlater.server.storage.options import NONE, Options, has_expired, has_only_order, options_of
 from pinlater.server.storage.record import HAS_ORDER, later
 from pinlater.server.storage.relational import bulk, sweeping
 from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
@@ -109,7 +109,7 @@ class _Share:
         self.limit, self.holder, self.bytes_left = call
         self.jobs: list[HandedOutJob] = []
         self.plain: list[int] = []
-        self.ordered: list[int] = []  # plain but for their ordering keys
+        self.ordered: list[int] = []
 
 
 class _OpenOrder:
@@ -212,8 +212,9 @@ class _OpenOrder:
                 self._lost.append(job_id)
                 used += 1
                 continue
-            if row[2] or row[5] is not None:  # changed before, or with options
-                options = options_of(row[5])
+            text = row[5]
+            if row[2] or (text is not None and not has_only_order(text)):  # changed before, or with options
+                options = options_of(text)
                 job = self._special(priority, row, options)
                 if job is None:
                     run_after_ms, job_id = row[0], row[1]
@@ -233,7 +234,7 @@ class _OpenOrder:
                 share = next_share
             run_after_ms, job_id, _, allowed, created_ms, _, _ = row
             if job is None:
-                share.plain.append(job_id)
+                (share.plain if text is None else share.ordered).append(job_id)
                 job = make(
                     HandedOutJob,
                     (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
@@ -263,22 +264,18 @@ class _OpenOrder:
         return self._share
 
     def _store_plain(self, share: _Share, priority: int) -> None:
-        """The claims of one call's plain jobs of one priority."""
-        if share.plain:
-            self._store_claims(share, priority, share.plain, 0)
-            share.plain = []
-        if share.ordered:
-            self._store_claims(share, priority, share.ordered, HAS_ORDER)
-            share.ordered = []
-
-    def _store_claims(self, share: _Share, priority: int, ids: Sequence[int], flags: int) -> None:
+        """The claims of one call's plain jobs of one priority, and of those with nothing but an ordering key."""
         descriptor, source, token = share.holder
-        about = (self._queue.queue_id, priority, self._now_ms, self._until_ms, self._timeout_ms, flags, token, source)
-        if len(ids) >= _LIST_MIN:
-            self._execute(_INSERT_CLAIMS_OF, (*about, descriptor, str(ids)))
-        else:
-            for job_id in ids:
-                self._rows.extend((job_id, *about, descriptor))
+        about = (self._queue.queue_id, priority, self._now_ms, self._until_ms, self._timeout_ms)
+        for ids, flags in ((share.plain, 0), (share.ordered, HAS_ORDER)):
+            if not ids:
+                continue
+            if len(ids) >= _LIST_MIN:
+                self._execute(_INSERT_CLAIMS_OF, (*about, flags, token, source, descriptor, str(ids)))
+            else:
+                for job_id in ids:
+                    self._rows.extend((job_id, *about, flags, token, source, descriptor))
+        share.plain, share.ordered = [], []
 
     def _special(self, priority: int, row: tuple[Any, ...], options: Options) -> HandedOutJob | None:
         """A job with options or a past; None if it is past its expiry, which ends it instead."""
@@ -303,8 +300,8 @@ class _OpenOrder:
         freed = freed_by_claim(options)
         if freed is not None:
             self._execute(_FREE_UNIQUE_KEY, (self._queue.queue_id, freed, job.id))
-        if flags in (0, HAS_ORDER) and options.timeout_ms is None:
-            (share.ordered if flags else share.plain).append(job.id)
+        if not flags and options.timeout_ms is None:
+            share.plain.append(job.id)
             return
         descriptor, source, token = share.holder
         until_ms = job.claim_deadline_ms
