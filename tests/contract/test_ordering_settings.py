@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.commands import (
@@ -18,6 +19,7 @@ from pinlater.server.storage.commands import (
     FinishJobs,
     RestoreJobs,
     TimeOutClaims,
+    UnblockKey,
 )
 from pinlater.server.storage.values import CopiesOf, JobAck, JobKey, RestoreOrder, TimeToLive
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob
@@ -161,6 +163,40 @@ async def test_a_stopped_key_stays_so_when_the_setting_changes(desk: Desk) -> No
     assert await names(desk) == []
     await is_deleted(desk, first)
     assert await take_all(desk) == ["2", "3"]
+
+
+async def unblock(desk: Desk, queue: str = QUEUE) -> int | PinLaterError:
+    return await desk.shard.submit(UnblockKey(queue, "a", desk.now))
+
+
+async def test_a_stopped_key_is_unblocked_and_the_job_that_stopped_it_stays_failed(desk: Desk) -> None:
+    first, _ = await stopped(desk)
+    assert await unblock(desk) == 1
+    assert await take_all(desk) == ["2"]
+    assert (await desk.look(first)).state is FAILED
+    await put(desk, "3")
+    assert await desk.retry_failed() == 1
+    assert await take_all(desk) == ["3", "1"]
+
+
+async def test_to_unblock_a_key_that_no_job_has_stopped_changes_nothing(desk: Desk) -> None:
+    assert await unblock(desk) == 0
+    await put(desk, "1", "2")
+    assert await unblock(desk) == 0
+    assert await names(desk) == ["1"]
+    assert await unblock(desk) == 0
+    assert await names(desk) == []
+    assert isinstance(await unblock(desk, "nowhere"), QueueNotFound)
+
+
+async def test_all_jobs_that_stopped_a_key_let_it_go_at_once(desk: Desk) -> None:
+    await configure(desk, max_in_hand_per_key=2, after_failure="stop")
+    await put(desk, "1", "2", "3", "4", "5")
+    for held in await desk.claim(10):
+        await desk.fail(held.key, final=True)
+    assert await names(desk) == []
+    assert await unblock(desk) == 2
+    assert await names(desk) == ["3", "4"]
 
 
 # --- retry ------------------------------------------------------------------------------------------------------------------------

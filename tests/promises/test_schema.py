@@ -143,7 +143,7 @@ NEW_METHODS = {
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
     "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
     "startBulkRun", "stopBulkRun", "getBulkRuns", "listBulkRuns", "getWorkers", "findUniqueKey", "changePriority",
-    "ensureQueue",
+    "ensureQueue", "unblockKey",
 }  # fmt: skip
 
 

@@ -49,6 +49,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getQueueConfig": ("queue_config", ("emails",), {}),
     "pauseQueue": ("set_paused", ("emails", True, ME.source), {}),
     "resumeQueue": ("set_paused", ("emails", False), {}),
+    "unblockKey": ("unblock_key", ("emails", "key Ü"), {}),
     "getQueueStats": ("queue_stats", (["emails"],), {}),
     "changePriority": ("change_priority", (types.ChangePriorityRequest("emails", [DESCRIPTOR], 3),), {}),
     "runJobs": ("run_jobs", (types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3),), {}),
@@ -308,6 +309,7 @@ ANSWERED: dict[str, Any] = {
         "paused": True,
     },
     "pauseQueue": None,
+    "unblockKey": 7,
     "resumeQueue": None,
     "getQueueStats": [
         {

@@ -1184,6 +1184,10 @@ service PinLater {
 
   void resumeQueue(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
 
+  // Jobs that failed finally no longer stop their ordering key, as `afterFailure` lets them: the next jobs of the key go. They stay FAILED.
+  // Returns how many stopped it. A repeat is safe.
+  i32 unblockKey(1: RequestContext requestContext, 2: string queueName, 3: string orderingKey) throws (1: PinLaterException e)
+
   // Creates the queue of a task, as clients do for tasks that are enqueued and workers that start. Where the queue exists nothing happens.
   // QUEUE_NOT_FOUND with the reason if the setting jobs.auto_create is false, or if the queue was deleted within the last day.
   void ensureQueue(1: RequestContext requestContext, 2: string name) throws (1: PinLaterException e)

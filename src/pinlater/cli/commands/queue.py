@@ -26,6 +26,7 @@ from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
 from pinlater.domain.queue import check_queue_name
 from pinlater.domain.servers import DELETES_QUEUES
+from pinlater.domain.wording import counted
 
 Names = Annotated[
     list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
@@ -290,6 +291,24 @@ def resume(
         return "resumed"
 
     _for_each(names, server, timeout, json, act)
+
+
+def unblock(
+    name: options.QueueName,
+    key: Annotated[str, typer.Option("--key", help="The ordering key.")],
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Let an ordering key go on that jobs have stopped which failed finally (`after_failure`). These jobs stay failed.
+
+    Example: pinlater queue unblock ledger --key account-7
+    """
+    unblocked = options.ask(server, timeout, lambda client: client.unblock_key(name, key))
+    if json:
+        output.print_json({"jobs": unblocked})
+    else:
+        output.print_lines([f"{counted(unblocked, 'job')} stopped the key" if unblocked else "no job stopped the key"])
 
 
 def _for_each(

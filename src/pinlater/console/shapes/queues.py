@@ -106,6 +106,18 @@ class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):
     origins: Annotated[Mapping[str, str], Meta(description="Where each value in force comes from.")]
 
 
+class UnblockRequest(RequestShape, frozen=True, kw_only=True):
+    """The ordering key that is to go on."""
+
+    ordering_key: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class UnblockedAnswer(AnswerShape, frozen=True, kw_only=True):
+    """How many failed jobs stopped the key."""
+
+    jobs: int
+
+
 class CountsItem(AnswerShape, frozen=True, kw_only=True):
     """Jobs of one priority. `pending` includes `future`, the jobs that are not due yet. Totals count since the queue was created."""
 

@@ -17,6 +17,7 @@ from pinlater.domain.errors import (
     InvalidArgument,
     OutcomeUnknown,
     PasswordInvalid,
+    PinLaterError,
     QueueNotFound,
     RequestTooOld,
     TooManyQueues,
@@ -50,6 +51,7 @@ from pinlater.server.storage.commands import (
     CountJobs,
     DeleteQueues,
     MergeQueues,
+    UnblockKey,
     create_queues,
 )
 from pinlater.server.storage.values import DELETION_KEPT_MS
@@ -238,6 +240,21 @@ class Queues:
                 lambda shard: shard.store.submit(ConfigureQueue(name, paused=paused, version=version, by=by[:_BY_MAX])),
             )
         await self._queue_cache.refresh()
+
+    async def unblock_key(self, name: str, ordering_key: str) -> int:
+        """Has jobs that failed finally no longer stop their ordering key; they stay FAILED. Returns how many stopped it. Fails if none did
+        on the shards in reach, and another may have the jobs of the key."""
+        await self._queue_cache.require(name)
+        away = self._away()
+        command = UnblockKey(name, ordering_key, self._clock.now_ms())
+        found = await self._on_each("unblockKey", lambda shard: shard.store.submit(command))
+        refused = [answer for answer in found if isinstance(answer, PinLaterError)]
+        unblocked = sum([answer for answer in found if isinstance(answer, int)])
+        if len(refused) == len(found):
+            raise refused[0]
+        if away and not unblocked:
+            raise shard_unreachable(away[0])
+        return unblocked
 
     async def set_auto_partitions(self, name: str, number: int) -> None:
         """Sets how many partitions the queue is to have while its settings say no number. As `configure_queue`, for the servers only."""

@@ -1942,6 +1942,21 @@ REQUIRED[resumeQueue_args] = ('context', 'queue')
 RESULTS["resumeQueue"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
+class unblockKey_args(Arguments):
+    context: RequestContext = NOT_SENT
+    queue: str = NOT_SENT
+    ordering_key: str = NOT_SENT
+
+
+SPECS[unblockKey_args] = _spec(
+    (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
+    (2, STRING, "queue", "UTF8", "queueName"),
+    (3, STRING, "ordering_key", "UTF8", "orderingKey"),
+)
+REQUIRED[unblockKey_args] = ('context', 'queue', 'ordering_key')
+RESULTS["unblockKey"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+
+
 class ensureQueue_args(Arguments):
     context: RequestContext = NOT_SENT
     name: str = NOT_SENT

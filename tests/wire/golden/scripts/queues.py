@@ -59,12 +59,14 @@ async def queues(to: ScenarioRecorder) -> None:
     await to.call("resumeQueue", queueName="mail")
     await to.call("resumeQueue", "one that is not paused", queueName="mail")
     await to.call("getQueueConfig", "not paused", queueName="mail")
+    await to.call("unblockKey", "that no job has stopped", queueName="mail", orderingKey="größe")
     for method, more in {
         "configureQueue": {"config": bare(types.QueueConfig)},
         "getQueueConfig": {},
         "getSettingsInForce": {},
         "pauseQueue": {},
         "resumeQueue": {},
+        "unblockKey": {"orderingKey": "key"},
     }.items():
         await to.call(method, "there is no such queue", queueName="nowhere", **more)
     await to.call("getQueueStats", "there is no such queue", queueNames=["nowhere"])

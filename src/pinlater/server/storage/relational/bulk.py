@@ -86,6 +86,17 @@ async def key_is_held(dialect: Dialect, queue_id: int, key: str, now_ms: int) ->
     return job_id in dialect.given_keys or bool(await dialect.select_jobs("find_unfinished", [job_id]))
 
 
+async def unblock(dialect: Dialect, queue: str, ordering_key: str, now_ms: int) -> int | PinLaterError:
+    """Takes the places of the jobs that stopped the key."""
+    found = (await dialect.queues_named([queue])).get(queue)
+    if found is None:
+        return QueueNotFound.of(queue)
+    changes = Changes(now_ms)
+    unblocked = await ordering.unblock(dialect, changes, (found.queue_id, ordering_key))
+    await write(dialect, changes)
+    return unblocked
+
+
 async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
     """Oldest first, by the time that orders the state."""
     queue = (await dialect.queues_named([order.queue])).get(order.queue)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pinlater.domain.queue import STOP, TO_BACK, QueueConfig
+from pinlater.domain.queue import IN_HAND_PER_KEY_MAX, STOP, TO_BACK, QueueConfig
 from pinlater.domain.transitions import FAILED
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.options import BEHIND_MS, LET_GO_MS, STOPPED_MS, is_behind, options_of
@@ -183,6 +183,16 @@ async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[Orderin
         gone = await _let_go(dialect, changes, first.values())
         dialect.delete("ordered", sorted(gone))
         keys = sorted([key for key, places in first.items() if any(place.id in gone for place in places)])
+
+
+async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
+    """Adds to the changes that the next jobs of a key go, which no job stops any longer. Returns how many did."""
+    dialect.lock_keys([key])
+    rows = await dialect.first_places([(key, IN_HAND_PER_KEY_MAX)])
+    stopped = sorted([job_id for _, _, job_id, due_ms in rows if due_ms == STOPPED_MS])
+    dialect.delete("ordered", stopped)
+    await let_go(dialect, changes, [key])
+    return len(stopped)
 
 
 async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[OrderingKey, list[_OrderedRow]]:

@@ -86,6 +86,14 @@ async def _resume_queue(service: Service, call: structs.resumeQueue_args) -> Non
     await service.queues.set_paused(call.queue, False)
 
 
+async def _unblock_key(service: Service, call: structs.unblockKey_args) -> int:
+    return await service.queues.unblock_key(call.queue, call.ordering_key)
+
+
+def _key_asked(call: Any) -> Fields:
+    return {"queue": call.queue, "orderingKey": call.ordering_key}
+
+
 # --- statistics ---------------------------------------------------------------------------------------------------------------
 async def _get_queue_stats(service: Service, call: structs.getQueueStats_args) -> Sequence[structs.QueueStats]:
     return await service.queues.queue_stats(call.queues)
@@ -123,5 +131,6 @@ METHODS = [
     ServedMethod(
         "resumeQueue", handle=_resume_queue, queues=queue_of_call, administrative=Administrative(_queue_asked)
     ),
+    ServedMethod("unblockKey", handle=_unblock_key, queues=queue_of_call, administrative=Administrative(_key_asked)),
     ServedMethod("getQueueStats", handle=_get_queue_stats, queues=queues_of_call, allowed_part=rows_of_queues),
 ]
