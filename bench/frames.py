@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import NamedTuple
 
 _STRUCT, _MAP, _LIST, _STRING, _I64, _I32, _BYTE, _BOOL = 12, 13, 15, 11, 10, 8, 3, 2
@@ -63,13 +64,32 @@ def divide_queue(queue: str, partitions: int) -> bytes:
     return _call("configureQueue", _string(2, queue.encode()), _field(_STRUCT, 3, config))
 
 
-def enqueue(queue: str, bodies: Sequence[bytes], *, run_after_ms: int | None = None) -> bytes:
+def enqueue(
+    queue: str, bodies: Sequence[bytes], *, run_after_ms: int | None = None, ordering_key: bytes = b""
+) -> bytes:
     """An enqueueJobs frame with every field that a generated client writes by default."""
     due = b"" if run_after_ms is None else _field(_I64, 3, struct.pack(">q", run_after_ms))
-    tail = _field(_BYTE, 2, b"\x01") + due + _field(_I32, 4, _i32(2)) + _string(5, b"") + _STOP
+    ordered = _string(106, ordering_key) if ordering_key else b""
+    tail = _field(_BYTE, 2, b"\x01") + due + _field(_I32, 4, _i32(2)) + _string(5, b"") + ordered + _STOP
     jobs = b"".join(_string(1, body) + tail for body in bodies)
     request = _string(1, queue.encode()) + _field(_LIST, 2, bytes([_STRUCT]) + _i32(len(bodies)) + jobs) + _STOP
     return _call("enqueueJobs", _field(_STRUCT, 2, request))
+
+
+class OrderedEnqueue:
+    """An enqueueJobs frame whose jobs have ordering keys, each time others: for each job one of `KEYS`, at random."""
+
+    KEYS = 10_000
+
+    def __init__(self, queue: str, bodies: Sequence[bytes]) -> None:
+        key = b"key-00000"
+        self._template = enqueue(queue, bodies, ordering_key=key).replace(b"%", b"%%").replace(key, b"key-%05d")
+        self._jobs = len(bodies)
+        self._random = Random()
+
+    def frame(self) -> bytes:
+        """The next one."""
+        return self._template % tuple([int(self._random.random() * self.KEYS) for _ in range(self._jobs)])
 
 
 class KeyedEnqueue:

@@ -23,10 +23,16 @@ def _wire_cost(lone_must: float, lone_aim: float) -> list[Goal]:
     ]
 
 
+_ORDERING_KEYS = [
+    Goal(f"{work}_{size}_cpu_ratio", must, aim, at_most=True)
+    for size in ("single", "batched")
+    for work, must, aim in (("enqueue", 1.3, 1.15), ("claim", 1.35, 1.2))
+]
 _FORWARDED = [Goal(f"{work}_owner_ratio", 0.4, 0.25, at_most=True) for work in ("enqueue", "claim")]
 _FIFTY = Goal("enqueue_ratio", 0.5, 0.7)
 
 _SQLITE = {
+    "ordering_keys": _ORDERING_KEYS,
     "wire_cost": _wire_cost(3.5, 2.3),
     "enqueue_single": [Goal("wire_ratio", 0.45, 0.65)],
     "enqueue_single, slow flush": [Goal("bare_single_ratio", 2, 2), Goal("wire_ratio", 0, 0.65)],
@@ -76,6 +82,7 @@ _CLUSTER_OWNERS = [
 _ONE_SHARD = [Goal("claim_one_shard_even_database_ratio", 1.15, 1, at_most=True)]
 
 _MYSQL = {
+    "ordering_keys": _ORDERING_KEYS,
     "wire_cost": _wire_cost(4.5, 3),
     "forwarded": _FORWARDED,
     "enqueue_single": [Goal("wire_ratio", 0.4, 0.6)],
@@ -103,6 +110,7 @@ _MYSQL = {
 }
 
 _REDIS = {
+    "ordering_keys": _ORDERING_KEYS,
     "wire_cost": _wire_cost(2.75, 1.8),
     "forwarded": _FORWARDED,
     "enqueue_single": [Goal("wire_ratio", 0.5, 0.7)],

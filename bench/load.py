@@ -31,8 +31,8 @@ _BUFFER = memoryview(bytearray(256 * 1024))
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPlan:
-    """What to do. `kind`: enqueue, enqueue with key, claim (a dequeue and then an ack, two requests) or fail (whose ack says that the jobs
-    failed). `rate` makes it an open loop.
+    """What to do. `kind`: enqueue, enqueue with key, enqueue ordered, claim (a dequeue and then an ack, two requests) or fail (whose ack
+    says that the jobs failed). `rate` makes it an open loop.
 
     `ports`: of several servers, over which connections are spread instead of `port`. `owner_ports`: by shard, for a load that is one client
     of ours with many threads, which knows who owns the queue. `first_connection`: its number, if several loads run at once. `queues`: over
@@ -161,6 +161,23 @@ class KeyedEnqueuing:
         return self._jobs, self.first()
 
 
+class OrderedEnqueuing:
+    """An enqueue of jobs with other ordering keys each time."""
+
+    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
+        body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
+        self._frames = frames.OrderedEnqueue(plan.queue_of(number), [body] * plan.jobs_per_request)
+        self._jobs = plan.jobs_per_request
+        self.port = plan.port_of(number)
+
+    def first(self) -> bytes:
+        return self._frames.frame()
+
+    def answer(self, reply: bytes) -> tuple[int, bytes]:
+        frames.result_at(reply)
+        return self._jobs, self.first()
+
+
 class Claiming:
     """A dequeue, then an ack of what it gave, and so on. Counts a job when its ack is answered."""
 
@@ -198,6 +215,8 @@ def converse(plan: BenchmarkPlan, number: int) -> Conversation:
     owners = OwnerPorts(plan) if plan.owner_ports else None
     if plan.kind in {"claim", "fail"}:
         return Claiming(plan, number, owners)
+    if plan.kind == "enqueue ordered":
+        return OrderedEnqueuing(plan, number)
     return KeyedEnqueuing(plan, number, owners) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
 
 

@@ -60,15 +60,18 @@ class RawClient:
         if partitions > 1:
             self.call(frames.divide_queue(queue, partitions))
 
-    def enqueue_many(self, queue: str, body: bytes, count: int, *, jobs_per_request: int = 500) -> None:
-        """Enqueues `count` equal jobs, four requests in flight."""
+    def enqueue_many(
+        self, queue: str, body: bytes, count: int, *, jobs_per_request: int = 500, ordered: bool = False
+    ) -> None:
+        """Enqueues `count` equal jobs, four requests in flight. `ordered`: with ordering keys."""
         sizes = [jobs_per_request] * (count // jobs_per_request) + [count % jobs_per_request or jobs_per_request]
         sizes = sizes if count % jobs_per_request else sizes[:-1]
         made: dict[int, bytes] = {}
+        keyed = {size: frames.OrderedEnqueue(queue, [body] * size) for size in set(sizes) if ordered}
         for number, size in enumerate(sizes):
             if size not in made:
                 made[size] = frames.enqueue(queue, [body] * size)
-            self.send(made[size])
+            self.send(keyed[size].frame() if ordered else made[size])
             if number >= 3:
                 frames.result_at(self.receive())
         for _ in range(min(3, len(sizes))):

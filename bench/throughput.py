@@ -56,6 +56,25 @@ def request_keys(place: BenchmarkRun) -> RowResult:
     return _row(place, "request_keys", "enqueue with a request key, one job a request, against without", runs)
 
 
+def ordering_keys(place: BenchmarkRun) -> RowResult:
+    """What an ordering key costs: CPU of server and database for a job with one of ten thousand keys, over that for a job without."""
+    runs = []
+    for _ in range(place.sizes.repeats):
+        run = {}
+        for name, connections, jobs in (("single", 64, 1), ("batched", 32, 50)):
+            with place.pinlater() as server:
+                plain = place.load(server, place.plan(server, "enqueue", connections, jobs))
+            with place.pinlater() as server:
+                ordered = place.load(server, place.plan(server, "enqueue ordered", connections, jobs))
+            run[f"enqueue_{name}_cpu_ratio"] = _all_cpu(ordered) / _all_cpu(plain)
+            waiting = getattr(place.sizes, f"claim_jobs_{name}")
+            plain = claim_run(place, connections, jobs, waiting)
+            ordered = claim_run(place, connections, jobs, waiting, ordered=True)
+            run[f"claim_{name}_cpu_ratio"] = _all_cpu(ordered) / _all_cpu(plain)
+        runs.append(run)
+    return _row(place, "ordering_keys", "CPU of a job with an ordering key over one without", runs)
+
+
 def claim_single(place: BenchmarkRun) -> RowResult:
     """Claim and ack, one job a request (two requests a job), 64 connections, beside the wire."""
     runs = []
@@ -121,11 +140,13 @@ def claim_run(
     store: BenchmarkStore | None = None,
     kind: str = "claim",
     partitions: int = 1,
+    *,
+    ordered: bool = False,
 ) -> MeasuredRun:
     """Fills a new store with `jobs` waiting jobs, then claims and acks most of them; the rate ends before the queue runs dry."""
     with place.pinlater(store, partitions=partitions) as server:
         with RawClient(server.port) as client:
-            client.enqueue_many(QUEUE, BODY, jobs)
+            client.enqueue_many(QUEUE, BODY, jobs, ordered=ordered)
         plan = place.plan(server, kind, connections, jobs_per_request)
         run = place.load(
             server,
@@ -134,6 +155,10 @@ def claim_run(
     if not run.report.jobs:
         raise RuntimeError(f"no job was claimed and acked: {run.report}")
     return run
+
+
+def _all_cpu(run: MeasuredRun) -> float:
+    return (run.server_cpu_share + run.database_cpu_share) / run.report.rate
 
 
 def _failures(place: BenchmarkRun, name: str, title: str, connections: int, jobs_per_request: int) -> RowResult:

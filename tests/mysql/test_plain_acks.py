@@ -105,3 +105,22 @@ async def test_failures_ride_with_plain_successes(database: ProxiedMysql) -> Non
         JobState.SUCCEEDED,
     ]
     await database.assert_consistent()
+
+
+async def test_acks_of_jobs_with_ordering_keys_take_three_round_trips(database: ProxiedMysql) -> None:
+    """And one more if others wait behind them: the next ones of their keys."""
+    desk = await database.desk(direct=True)
+    for key in ("a", "b", "c"):
+        await desk.put(b"first", ordering_key=key)
+    following = await desk.put(b"next", ordering_key="c")
+    claims = [await desk.take() for _ in range(3)]
+    await finish(desk, successes([claims[0]]))  # the refused one, after which calls look first
+    trips = []
+    for claim in claims[1:]:
+        before = stats_of(desk).round_trips
+        assert await finish(desk, successes([claim])) == [Outcome.APPLIED]
+        trips.append(stats_of(desk).round_trips - before)
+    assert trips == [3, 4]
+    assert (await desk.take()).key == following
+    await desk.assert_counters_exact()
+    await database.assert_consistent()

@@ -42,7 +42,7 @@ ALLOWED_SCANS = {
 # Statements that have a form for one id (`OfIds`).
 OF_IDS = ["load_jobs", "load_states", "load_claims", "select_claims", "finish_claims", "delete_rows", "move_rows"]
 # Of these the table is a part of the text.
-OF_TABLES = {"delete_rows": "claims", "move_rows": "claims", "set_due": "jobs"}
+OF_TABLES = {"delete_rows", "move_rows"}
 # These sort in memory, because they go through the jobs in progress, through the samples of several queues, or merge short pages.
 ALLOWED_SORTS = {"page_of_claims", "oldest_claims", "list_samples_of", "merge_pages", "part_of_union"}
 
@@ -59,7 +59,8 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
     if name in {"merge_pages", "part_of_union"}:
         return plan_of(connection, merged_pages(("page_of_due",) * 3))
-    return plan_of(connection, OfIds(name, OF_TABLES[name]).of_many if name in OF_TABLES else sql(name))
+    text = OfIds(name, "claims").of_many if name in OF_TABLES else sql(name).replace("{table}", "jobs")
+    return plan_of(connection, text)
 
 
 def plan_of(connection: sqlite3.Connection, text: str) -> list[str]:

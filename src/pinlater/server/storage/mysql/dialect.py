@@ -28,7 +28,7 @@ from pinlater.server.storage.mysql.statements import (
 )
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import STATE_AT, JobRecord, record_of
-from pinlater.server.storage.relational.dialect import Keys, OrderingKey
+from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.values import JobKey
@@ -211,7 +211,7 @@ class MysqlDialect:
         for queue_id, run_after_ms in earliest.items():
             self._transaction.after_commit.append(partial(cache.waits_elsewhere, queue_id, run_after_ms))
 
-    def lock_keys(self, keys: Sequence[OrderingKey]) -> None:
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
         """In order, so that two servers do not wait for each other."""
         wanted = sorted({*keys} - self._locked)
         self._insert(_LOCK_ORDERING_KEYS, wanted)
@@ -222,7 +222,21 @@ class MysqlDialect:
         for some in self._conditions(keys):
             self._transaction.change(_FORGET_ORDERING_KEYS(keys=some))
 
-    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> tuple[list[Row], Mapping[int, QueueConfig]]:
+    async def last_numbers(
+        self, keys: Collection[OrderingKey]
+    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
+        found, configs = await self.select_keys("last_numbers", keys)
+        return {(queue_id, key.decode()): number for queue_id, key, number in found if number is not None}, configs
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        self.insert("insert_ordered", rows)
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        self.delete("ordered", ids)
+
+    async def select_keys(
+        self, name: str, keys: Collection[OrderingKey]
+    ) -> tuple[list[Row], Mapping[int, QueueConfig]]:
         statement, queue_ids = sql(name), {queue_id for queue_id, _ in keys}
         looks = [statement(keys=some) for some in self._conditions(keys)]
         *found, configs = await self._transaction.select(*looks, _SELECT_CONFIGS(ids=sorted(queue_ids)))
@@ -238,7 +252,7 @@ class MysqlDialect:
         [found] = await self._transaction.select(_SELECT_CONFIGS(ids=sorted(queue_ids)))
         return _configs(queue_ids, found.rows)
 
-    def _conditions(self, keys: Sequence[OrderingKey]) -> list[Sql]:
+    def _conditions(self, keys: Collection[OrderingKey]) -> list[Sql]:
         named = [(queue_id, key.encode()) for queue_id, key in keys]
         return keys_in_statements("ordering_key", named, self._transaction.statement_bytes_max)
 

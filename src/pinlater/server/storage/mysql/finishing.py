@@ -11,12 +11,15 @@ import json
 from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.mysql.dialect import MysqlDialect
 from pinlater.server.storage.mysql.errors import BodyTooLong
 from pinlater.server.storage.mysql.statements import Sql, delete_rows, escaped, literal, sql
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
+from pinlater.server.storage.relational.changes import write
+from pinlater.server.storage.relational.ordering import EndedJob, leave
 from pinlater.server.storage.relational.plain_acks import split
 from pinlater.server.storage.values import Acked, JobAck, JobCheckpoint
 
@@ -79,19 +82,26 @@ def end_claims(plain: Sequence[tuple[int, int, int, str | None]]) -> bytes:
 
 
 async def _finish_looking(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
-    """Two round trips: a look at the claims, then what is to be done."""
+    """Two round trips: a look at the claims, then what is to be done. One more for jobs with ordering keys, and one for the next ones of
+    these keys."""
     if not acks:
         return []
     [found] = await transaction.select(_LOCK_CLAIMS(ids=sorted({ack.key.id for ack in acks})))
-    claims = {line[0]: line for line in found.rows}
+    claims = {line[0]: line[:5] for line in found.rows}
     queues = transaction.queue_cache.queues
-    plain, counts, others, _ = split(acks, claims, queues)
+    plain, counts, others, ordered = split(acks, claims, queues)
     for (queue_name, priority), count in counts.items():
         _count_succeeded(transaction, queues[queue_name].queue_id, priority, count)
     if plain:
         plain.sort()
         transaction.change(_FINISH_CLAIMS(now_ms=now_ms, ids=plain))
         transaction.change(delete_rows(b"claims", plain))
+    if ordered:
+        key_of = {line[0]: (line[1], line[5].decode()) for line in found.rows if line[5] is not None}
+        ended = [EndedJob(job_id, key_of[job_id], behind=False) for job_id in ordered if job_id in key_of]
+        dialect, changes = MysqlDialect(transaction), Changes(now_ms)
+        await leave(dialect, changes, ended)
+        await write(dialect, changes)
     return await _finish_others(transaction, acks, others, [SUCCEEDED] * len(acks), now_ms)
 
 

@@ -242,7 +242,9 @@ class _Batch:
         """Nothing is kept of ordering keys without jobs: all theirs here were refused, or exist already."""
         if idle := sorted(self._ordering_keys - self._entered):
             found, _ = await self._dialect.select_keys("first_of_keys", idle)
-            self._dialect.forget_keys([(queue_id, key.decode()) for queue_id, key, job_id in found if job_id is None])
+            self._dialect.forget_keys(
+                [(queue_id, key.decode()) for queue_id, key, job_id, _ in found if job_id is None]
+            )
 
     async def _placed(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         """The jobs with their places among those of their ordering keys."""

@@ -18,6 +18,8 @@ from pinlater.server.storage.relational.rows import Row
 Keys = Sequence[tuple[int, ...]]
 OrderingKey = tuple[int, str]
 """A queue's id, and a key."""
+OrderedRow = tuple[int, int, str, int, int]
+"""A row of `ordered`: the job's id, its queue's id, the key, the number, and when the job is due by itself."""
 
 
 class WaitingJob(Protocol):
@@ -192,7 +194,7 @@ class Dialect(Protocol):
         """Rows of jobs that wait again, with their expiries."""
         ...
 
-    def lock_keys(self, keys: Sequence[OrderingKey]) -> None:
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
         """Of two transactions with one of these ordering keys, the second waits here until the first has ended."""
         ...
 
@@ -200,11 +202,26 @@ class Dialect(Protocol):
         """No job has these ordering keys, which are locked."""
         ...
 
+    async def last_numbers(
+        self, keys: Collection[OrderingKey]
+    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
+        """The highest numbers of those of these ordering keys, which are locked, that have jobs. And the settings of the queues of these
+        keys, as the store has them."""
+        ...
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        """Jobs take places."""
+        ...
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        """Jobs leave their places."""
+        ...
+
     async def select_keys(
-        self, name: str, keys: Sequence[OrderingKey]
+        self, name: str, keys: Collection[OrderingKey]
     ) -> tuple[Sequence[Row], Mapping[int, QueueConfig]]:
         """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds. And the settings of the
-        queues of these keys, as the store has them."""
+        queues of these keys."""
         ...
 
     async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> Sequence[Row]:

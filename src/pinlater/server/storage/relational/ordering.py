@@ -30,7 +30,7 @@ from pinlater.domain.transitions import FAILED
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.options import BEHIND_MS, LET_GO_MS, STOPPED_MS, is_behind, options_of
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.relational.dialect import Dialect, OrderingKey
+from pinlater.server.storage.relational.dialect import Dialect, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.loading import load
 from pinlater.server.storage.relational.rows import StateRow, text_of
 
@@ -61,13 +61,12 @@ class _OrderedRow(NamedTuple):
 
 async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
     """Gives jobs their numbers, in this order. Returns the run-afters of those that wait behind others, by id."""
-    keys = sorted({job.key for job in jobs})
+    keys = {job.key for job in jobs}
     dialect.lock_keys(keys)
-    found, configs = await dialect.select_keys("last_numbers", keys)
-    last = {(queue_id, text_of(key)): number for queue_id, key, number in found if number is not None}
+    last, configs = await dialect.last_numbers(keys)
     most = _most_in_hand(keys, configs)
-    free = await _free_places(dialect, most, last)
-    rows: list[tuple[object, ...]] = []
+    free = await _free_places(dialect, most, {*last})
+    rows: list[OrderedRow] = []
     run_after_ms: dict[int, int] = {}
     for job_id, key, due_ms in jobs:
         number = last[key] = last.get(key, 0) + 1
@@ -75,7 +74,7 @@ async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]
         if free[key] < 0:
             run_after_ms[job_id] = BEHIND_MS + number
         rows.append((job_id, *key, number, LET_GO_MS if free[key] >= 0 and most[key] > 1 else due_ms))
-    dialect.insert("insert_ordered", rows)
+    dialect.insert_ordered(rows)
     return run_after_ms
 
 
@@ -115,7 +114,7 @@ async def arrange(dialect: Dialect, changes: Changes) -> None:
     if entering:
         dialect.lock_keys([_key_of(job) for _, job in moves])
     dialect.for_each("mark_places", list(marks.items()))
-    dialect.delete("ordered", sorted([job.id for job in back]))
+    dialect.delete_ordered(sorted([job.id for job in back]))
     for job in await placed(dialect, entering, changes.now_ms):
         changes.place(job)
     if ended:
@@ -167,7 +166,7 @@ async def leave(
     dialect: Dialect, changes: Changes, ended: Sequence[EndedJob], keys: Sequence[OrderingKey] = ()
 ) -> None:
     """Adds to the changes that the next jobs of the keys of these go. `keys`: others of which jobs may go."""
-    dialect.delete("ordered", sorted([job.id for job in ended]))
+    dialect.delete_ordered(sorted([job.id for job in ended]))
     await let_go(dialect, changes, {*keys, *(job.key for job in ended if not job.behind)})
 
 
@@ -181,7 +180,7 @@ async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[Orderin
         first = await _first(dialect, keys)
         dialect.forget_keys([key for key in keys if not first.get(key)])
         gone = await _let_go(dialect, changes, first.values())
-        dialect.delete("ordered", sorted(gone))
+        dialect.delete_ordered(sorted(gone))
         keys = sorted([key for key, places in first.items() if any(place.id in gone for place in places)])
 
 
@@ -190,7 +189,7 @@ async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
     dialect.lock_keys([key])
     rows = await dialect.first_places([(key, IN_HAND_PER_KEY_MAX)])
     stopped = sorted([job_id for _, _, job_id, due_ms in rows if due_ms == STOPPED_MS])
-    dialect.delete("ordered", stopped)
+    dialect.delete_ordered(stopped)
     await let_go(dialect, changes, [key])
     return len(stopped)
 
@@ -198,13 +197,12 @@ async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
 async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[OrderingKey, list[_OrderedRow]]:
     """The jobs of each key that may be in hand at a time."""
     found, configs = await dialect.select_keys("first_of_keys", keys)
-    of_key = [((queue_id, text_of(key)), job_id) for queue_id, key, job_id in found]
-    first: dict[OrderingKey, list[_OrderedRow]] = {key: [] for key, _ in of_key}
+    first: dict[OrderingKey, list[_OrderedRow]] = {(queue_id, text_of(key)): [] for queue_id, key, _, _ in found}
     most = _most_in_hand(first, configs)
-    one = {job_id: key for key, job_id in of_key if most[key] == 1}
-    rows = await dialect.select_of("load_ordered", sorted([job_id for job_id in one if job_id is not None]))
-    for job_id, _, _, due_ms in rows:
-        first[one[job_id]].append(_OrderedRow(job_id, due_ms, marks=False))
+    for queue_id, text, job_id, due_ms in found:
+        key = (queue_id, text_of(text))
+        if job_id is not None and most[key] == 1:
+            first[key].append(_OrderedRow(job_id, due_ms, marks=False))
     several = [(key, number) for key, number in most.items() if number > 1]
     for queue_id, text, job_id, due_ms in await dialect.first_places(several):
         first[queue_id, text_of(text)].append(_OrderedRow(job_id, due_ms, marks=True))

@@ -1,6 +1,6 @@
 """Which acks are plain: a success without a status, of a job at its first attempt. Each store finishes these by statements of its own.
 
-On SQLite, a job with an ordering key may have a plain ack, too; then the next one of its key goes.
+A job with an ordering key may have a plain ack, too; then the next one of its key goes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from pinlater.server.storage.record import HAS_ORDER
 from pinlater.server.storage.values import JobAck
 
 _NO_CLAIM = (None,) * 5
@@ -30,13 +31,8 @@ class Split(NamedTuple):
     ordered: list[int]
 
 
-def split(
-    acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _QueueWithId], plain_flags: int = 0
-) -> Split:
-    """`claims`: by job id, (job id, queue id, priority, flags, token); those that are found are taken out.
-
-    `plain_flags`: what plain acks may have besides none.
-    """
+def split(acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _QueueWithId]) -> Split:
+    """`claims`: by job id, (job id, queue id, priority, flags, token); those that are found are taken out."""
     plain: list[int] = []
     counts: dict[tuple[str, int], int] = {}
     others: list[int] = []
@@ -48,7 +44,7 @@ def split(
             queue_id is not None
             and succeeded
             and not addition
-            and (not flags or flags == plain_flags)
+            and (not flags or flags == HAS_ORDER)
             and claim_priority == priority
             and (token is None or token == claim_token)
             and (queue := queues.get(queue_name)) is not None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.record import JobRecord, record_of
-from pinlater.server.storage.relational.dialect import Keys, OrderingKey
+from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
 from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
@@ -24,7 +24,8 @@ T = TypeVar("T")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _FIRST_PLACES = sql("first_places")
 _ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries", "insert_ordered")}
-_PAIRS = {name: PairSelect(name) for name in ("last_numbers", "first_of_keys")}
+_LAST_NUMBERS = PairSelect("last_numbers")
+_PAIRS = {"first_of_keys": PairSelect("first_of_keys")}
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
@@ -151,20 +152,47 @@ class SqliteDialect:
         for expires_ms, _ in expiries:
             self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, expires_ms)
 
-    def lock_keys(self, keys: Sequence[OrderingKey]) -> None:
+    def lock_keys(self, keys: Collection[OrderingKey]) -> None:
         """There is one writer."""
 
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
         """Nothing is kept of keys but their jobs."""
 
-    async def select_keys(self, name: str, keys: Sequence[OrderingKey]) -> tuple[list[Row], Mapping[int, QueueConfig]]:
+    async def last_numbers(
+        self, keys: Collection[OrderingKey]
+    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
+        last = self._queue_cache.last_numbers.of(keys)
+        if len(last) < len(keys):
+            unknown = [value for key in keys if key not in last for value in key]
+            last.update(
+                {(queue_id, key): number for queue_id, key, number in _LAST_NUMBERS.run(self._execute, unknown)}
+            )
+        return last, self._configs_of_keys(keys)
+
+    def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
+        self.insert("insert_ordered", rows)
+        self._queue_cache.last_numbers.enter(rows)
+
+    def delete_ordered(self, ids: Sequence[int]) -> None:
+        self.delete("ordered", ids)
+        self._queue_cache.last_numbers.leave(ids)
+
+    async def select_keys(
+        self, name: str, keys: Collection[OrderingKey]
+    ) -> tuple[list[Row], Mapping[int, QueueConfig]]:
         found = _PAIRS[name].run(self._execute, [value for key in keys for value in key])
-        return found, await self.configs_of({queue_id for queue_id, _ in keys})
+        return found, self._configs_of_keys(keys)
+
+    def _configs_of_keys(self, keys: Collection[OrderingKey]) -> Mapping[int, QueueConfig]:
+        return self._configs({queue_id for queue_id, _ in keys})
 
     async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> list[Row]:
         return [row for key, limit in keys for row in self._execute(_FIRST_PLACES, (*key, limit)).fetchall()]
 
     async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+        return self._configs(queue_ids)
+
+    def _configs(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
         known = self._queue_cache.by_id
         return {id_: known[id_].settings.config if id_ in known else QueueConfig() for id_ in queue_ids}
 

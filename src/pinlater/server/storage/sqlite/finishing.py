@@ -12,7 +12,6 @@ from operator import attrgetter, itemgetter
 
 from pinlater.server.storage.options import BEHIND_MS
 from pinlater.server.storage.outcomes import SUCCEEDED
-from pinlater.server.storage.record import HAS_ORDER
 from pinlater.server.storage.relational import bulk, in_hand
 from pinlater.server.storage.relational.plain_acks import split
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
@@ -27,7 +26,7 @@ _FINISH_CLAIMS = OfIds("finish_claims")
 _DELETE_CLAIMS = OfIds("delete_rows", "claims")
 _SELECT_NEXT = OfIds("select_next")
 _MOVE_READY = sql("move_ready")
-_SET_DUE, _SET_DUE_OF_PROGRESS = OfIds("set_due", "jobs"), OfIds("set_due", "progress")
+_SET_DUE, _SET_DUE_OF_PROGRESS = [sql("set_due").replace("{table}", table) for table in ("jobs", "progress")]
 _DELETE_ORDERED = OfIds("delete_rows", "ordered")
 
 
@@ -42,7 +41,7 @@ def _finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> li
     rows = _SELECT_CLAIMS.run(execute, list(map(_JOB_ID, acks))).fetchall()
     claims = dict(zip(map(_FIRST, rows), rows, strict=True))
     queues = transaction.queue_cache.queues
-    plain, counts, others, ordered = split(acks, claims, queues, HAS_ORDER)
+    plain, counts, others, ordered = split(acks, claims, queues)
     results: list[Acked] = [SUCCEEDED] * len(acks)
     if plain:
         _FINISH_CLAIMS.run(execute, plain, now_ms)
@@ -55,6 +54,7 @@ def _finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> li
             else:
                 _let_next_go(transaction, ordered, now_ms)
         _DELETE_ORDERED.run(execute, ordered)
+        transaction.queue_cache.last_numbers.leave(ordered)
     for (queue_name, priority), count in counts.items():
         counter = transaction.queue_cache.counter(queues[queue_name], priority)
         counter.in_progress -= count
@@ -77,10 +77,8 @@ def _let_next_go(transaction: Transaction, ended: Sequence[int], now_ms: int) ->
         found = [row for row in found if row[3] is not None]
     if found:
         transaction.executemany(_MOVE_READY, [(*row[2:5], row[1], row[5]) for row in found])
-        ids = [row[1] for row in found]
-        _SET_DUE.run(transaction.execute, ids)
-        if changed := [row[1] for row in found if row[6]]:
-            _SET_DUE_OF_PROGRESS.run(transaction.execute, changed)
+        transaction.executemany(_SET_DUE, [(row[5], row[1]) for row in found])
+        transaction.executemany(_SET_DUE_OF_PROGRESS, [(row[5], row[1]) for row in found if row[6]])
         for _, job_id, queue_id, priority, run_after_ms, due_ms, _ in found:
             counter = dialect.counter(queue_id, priority)
             counter.take_waiting(run_after_ms, job_id)

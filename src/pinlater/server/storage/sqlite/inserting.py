@@ -258,17 +258,25 @@ class _Batch:
         entering = [
             EnteringJob(job.id, (queue.queue_id, job.options.ordering_key), job.run_after_ms)
             for job in jobs
-            if job.options is not None and job.options.ordering_key is not None and not self._is_stored(job.id)
+            if job.options is not None
+            and job.options.ordering_key is not None
+            and not (job.id <= self._floor and self._is_stored(job.id))
         ]
         if not entering:
             return jobs
         behind = at_once(enter(SqliteDialect(self._transaction), entering))
-        return [job._replace(run_after_ms=behind[job.id]) if job.id in behind else job for job in jobs]
+        if not behind:
+            return jobs
+        make = tuple.__new__  # quicker than `_replace`
+        placed: list[NewJob] = []
+        for job in jobs:
+            job_id, body, priority, run_after_ms, attempts, options = job
+            run_after_ms = behind.get(job_id, run_after_ms)
+            placed.append(make(NewJob, (job_id, body, priority, run_after_ms, attempts, options)))
+        return placed
 
     def _is_stored(self, job_id: int) -> bool:
         """Whether the same insert was carried out before."""
-        if job_id > self._floor:
-            return False
         return self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone() is not None
 
     def _is_new(self, job_id: int) -> bool:

@@ -22,6 +22,7 @@ from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.relational.dialect import COUNTED, WaitingJob
 from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.lost_jobs import LostJobs
+from pinlater.server.storage.sqlite.last_numbers import LastNumbers
 from pinlater.server.storage.sqlite.statements import STATEMENTS, Execute, sql
 
 logger = logging.getLogger(__name__)
@@ -153,6 +154,7 @@ class SqliteQueueCache:
         self._touched: dict[Counter, None] = {}
         self.claims = 0
         self.lost = LostJobs()
+        self.last_numbers = LastNumbers()
         self.came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
         """Is told of a job that is ready since those before it under its ordering key have ended."""
         self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
@@ -164,6 +166,7 @@ class SqliteQueueCache:
     def reload(self, execute: Execute) -> None:
         """Everything as the file has it."""
         self._touched.clear()
+        self.last_numbers.clear()
         self._deleted = False
         rows = execute(sql("list_queues")).fetchall()
         entries = [QueueEntry(row[0], queue_of(row[1], row[3], bool(row[2]))) for row in rows]
@@ -205,6 +208,7 @@ class SqliteQueueCache:
             self.reload(execute)
             return
         self._touched.clear()
+        self.last_numbers.clear()
         self._deleted = False
         for queue_id in self._changed:
             entry = self.by_id.pop(queue_id, None)

@@ -1,8 +1,11 @@
 -- Plain acks, all of a call at once. Other acks: `changing.sql`.
 
 -- name: lock_claims(ids)
--- Locked: the acks are compared with the claims next.
-SELECT id, queue_id, priority, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
+-- Locked: the acks are compared with the claims next. With the ordering keys of those whose flags say that they have one (4).
+SELECT claims.id, claims.queue_id, claims.priority, claims.flags, claims.token, ordered.ordering_key
+FROM claims FORCE INDEX (PRIMARY)
+LEFT JOIN ordered FORCE INDEX (PRIMARY) ON ordered.id = CASE WHEN claims.flags & 4 THEN claims.id END
+WHERE claims.id IN (:ids) FOR UPDATE;
 
 -- name: finish_claims(now_ms, ids)
 -- State 2 is SUCCEEDED. As in `insert_done`.

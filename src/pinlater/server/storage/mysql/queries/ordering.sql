@@ -17,9 +17,13 @@ SELECT queue_id, ordering_key, (
 ) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: first_of_keys(keys)
--- The first job of each key; NULL if it has none. As above.
+-- The first job of each key, and when it is due by itself; NULL if it has none. As above.
 SELECT queue_id, ordering_key, (
   SELECT jobs.id FROM ordered AS jobs FORCE INDEX (ordered_by_key)
+  WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key
+  ORDER BY jobs.queue_id, jobs.ordering_key, jobs.number LIMIT 1
+), (
+  SELECT jobs.due_ms FROM ordered AS jobs FORCE INDEX (ordered_by_key)
   WHERE jobs.queue_id = ordering_keys.queue_id AND jobs.ordering_key = ordering_keys.ordering_key
   ORDER BY jobs.queue_id, jobs.ordering_key, jobs.number LIMIT 1
 ) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;

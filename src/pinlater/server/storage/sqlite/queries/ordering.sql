@@ -9,10 +9,12 @@ CROSS JOIN ordered ON queue_id = column1 AND ordering_key = column2 AND number =
 );
 
 -- name: first_of_keys(queue_id, key)
--- The first job of each key; NULL if it has none.
-SELECT column1, column2, (
-  SELECT id FROM ordered WHERE queue_id = column1 AND ordering_key = column2 ORDER BY number LIMIT 1
-) FROM (VALUES (:queue_id, :key)) AS wanted;
+-- The first job of each key, and when it is due by itself; NULL if it has none.
+SELECT column1, column2, id, due_ms
+FROM (VALUES (:queue_id, :key)) AS wanted
+LEFT JOIN ordered ON queue_id = column1 AND ordering_key = column2 AND number = (
+  SELECT number FROM ordered WHERE queue_id = column1 AND ordering_key = column2 ORDER BY number LIMIT 1
+);
 
 -- name: first_places(queue_id, key, limit)
 SELECT queue_id, ordering_key, id, due_ms FROM ordered
@@ -34,8 +36,8 @@ VALUES (:id, :queue_id, :ordering_key, :number, :due_ms);
 SELECT ended.id AS ended_id, next.id AS next_id, next.queue_id, ready.priority, ready.run_after_ms, next.due_ms, ready.changed
 FROM json_each(:ids) AS wanted
 CROSS JOIN ordered AS ended ON ended.id = wanted.value
-CROSS JOIN ordered AS next ON next.queue_id = ended.queue_id AND next.ordering_key = ended.ordering_key AND next.number = (
-  SELECT number FROM ordered
+CROSS JOIN ordered AS next ON next.id = (
+  SELECT id FROM ordered
   WHERE queue_id = ended.queue_id AND ordering_key = ended.ordering_key AND number <> ended.number ORDER BY number LIMIT 1
 )
 LEFT JOIN jobs ON jobs.id = next.id
@@ -46,10 +48,9 @@ LEFT JOIN ready ON ready.queue_id = next.queue_id AND ready.priority = jobs.prio
 UPDATE ready SET run_after_ms = :due_ms
 WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;
 
--- name: set_due(ids)
+-- name: set_due(due_ms, id)
 -- {table}: `jobs` or `progress`. In place, since the new time takes as many bytes.
-UPDATE {table} SET run_after_ms = (SELECT due_ms FROM ordered WHERE ordered.id = {table}.id)
-WHERE id IN (SELECT value FROM json_each(:ids));
+UPDATE {table} SET run_after_ms = :due_ms WHERE id = :id;
 
 -- name: delete_ordered_of(queue_id, limit)
 -- Of a dropped queue.
