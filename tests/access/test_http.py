@@ -44,6 +44,7 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "retry_failed_jobs": {},
     "delete_jobs_by_descriptor": DESCRIPTORS,
     "create_queue": {"name": "mail_new"},
+    "unblock_key": {"ordering_key": "key"},
     "replace_settings": {},
     "change_settings": {"max_backlog": 10},
     "add_mark": {"text": "v2", "queue": "mail_new"},

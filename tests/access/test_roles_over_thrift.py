@@ -79,6 +79,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "getSettingsInForce": of_queue,
         "pauseQueue": of_queue,
         "resumeQueue": of_queue,
+        "unblockKey": {**of_queue, "ordering_key": "key"},
         "getQueueStats": {"queues": [queue]},
     }
     return {"request": requests[method]} if method in requests else others[method]

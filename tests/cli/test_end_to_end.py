@@ -465,6 +465,17 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     now = pinlater.ok("queue", "config", queue, "--json").json
     assert (now["claim_timeout_ms"], now["max_backlog"], now["max_jobs_per_second"]) == (300_000, None, 0.5)
     assert now["burst"] == 3
+    pinlater.ok("queue", "config", queue, "--after-failure", "stop", "--retry-place", "to_back")
+    pinlater.ok("queue", "config", queue, "--max-in-hand-per-key", "4", "--retry-place", "default")
+    now = pinlater.ok("queue", "config", queue, "--json").json
+    assert (now["after_failure"], now["retry_place"], now["max_in_hand_per_key"]) == ("stop", None, 4)
+    pinlater.ok("job", "enqueue", queue, "--ordering-key", "k", "--attempts", "1", "--body", "1", "--body", "2")
+    held = pinlater.ok("job", "dequeue", queue, "--limit", "9", "--json").json["jobs"]
+    pinlater.ok("job", "ack", "--failed", *[job["descriptor"] for job in held if job["body"] == "1"])
+    assert pinlater.ok("queue", "unblock", queue, "--key", "k").out == "1 job stopped the key\n"
+    assert pinlater.ok("queue", "unblock", queue, "--key", "k", "--json").json == {"jobs": 0}
+    refused = pinlater("queue", "config", queue, "--after-failure", "wait")
+    assert (refused.code, "after_failure must be continue or stop, not 'wait'" in refused.err) == (1, True)
 
 
 @pytest.mark.parametrize(

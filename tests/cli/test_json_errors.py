@@ -52,6 +52,7 @@ FAILING = {
     "queue list": (),
     "queue pause": ("emails",),
     "queue resume": ("emails",),
+    "queue unblock": ("emails", "--key", "k"),
     "queue stats": ("--watch",),
     "job retry": ("emails",),
     "job run-now": (JOB,),

@@ -34,6 +34,7 @@ MORE: dict[str, tuple[str, ...]] = {
     "queue delete": ("--no-password",),
     "queue pause": (),
     "queue resume": (),
+    "queue unblock": ("--key", "k"),
     "queue stats": (),
     "job retry": (),
     "job list": (),

@@ -293,6 +293,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         "configureQueue": None,
         "getQueueConfig": t.QueueConfig(max_jobs_per_second=0.5, paused=True),
         "resumeQueue": None,
+        "unblockKey": 6,
         "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6, True)],
         "countJobs": t.JobCount(2**40, True),
         "listBulkRuns": t.BulkRunsResponse([bulk_run], True, ["2"]),
@@ -406,6 +407,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         queue = await client.queue_config("q")
         assert (queue.paused, queue.config.max_jobs_per_second) == (True, 0.5)
         await client.resume_queue("q")
+        assert await client.unblock_key("q", "key") == 6
         (stats,) = await client.queue_stats("q")
         assert (stats.total("pending"), stats.rates.retried, stats.waiting_dequeues) == (2, 5.0, 6)
         assert stats.incomplete

@@ -44,10 +44,18 @@ async def test_settings_are_replaced_and_changed(caller: Caller) -> None:
         "default_attempts": None,
         "default_expiry_ms": None,
         "partitions": None,
+        "max_in_hand_per_key": None,
+        "retry_place": None,
+        "after_failure": None,
     }
     assert changed["origins"]["claim_timeout_ms"] == "queue"
     assert await caller.ok("PATCH", f"{MAIL}/settings") == changed
     assert await caller.ok("GET", f"{MAIL}/settings") == changed
+
+
+async def test_a_key_that_no_job_has_stopped_is_unblocked_without_effect(caller: Caller) -> None:
+    assert await caller.ok("POST", f"{MAIL}/unblock", {"ordering_key": "k"}) == {"jobs": 0}
+    assert (await caller.refused("POST", f"{MAIL}/unblock", {"ordering_key": ""}))["status"] == 400
 
 
 async def test_the_number_of_partitions_is_set_and_left_to_the_servers(caller: Caller) -> None:

@@ -131,6 +131,9 @@ async def test_configure_queue_covers_all_settings_and_replaces_them_whole(wire:
         "defaultAttempts": 5,
         "defaultExpiryMillis": 6,
         "burst": 7,
+        "maxInHandPerKey": 8,
+        "retryPlace": "to_back",
+        "afterFailure": "stop",
     }
     await wire.configure(queue, **everything)
     config = await wire.call("getQueueConfig", queueName=queue)

@@ -122,6 +122,7 @@ async def test_every_method_that_names_a_missing_queue_says_so(wire: Wire) -> No
         "configureQueue": {"queueName": name, "config": ttypes.QueueConfig()},
         "getQueueConfig": {"queueName": name},
         "pauseQueue": {"queueName": name},
+        "unblockKey": {"queueName": name, "orderingKey": "key"},
         "resumeQueue": {"queueName": name},
         "getQueueStats": {"queueNames": [name]},
     }

@@ -127,7 +127,13 @@ ADDITIONS: dict[str, dict[int, str]] = {
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody", 102: "string shard"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},
-    "QueueConfig": {100: "i32 burst", 101: "i32 partitions"},
+    "QueueConfig": {
+        100: "i32 burst",
+        101: "i32 partitions",
+        102: "i32 maxInHandPerKey",
+        103: "string retryPlace",
+        104: "string afterFailure",
+    },
     "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf", 131: "string callerAddress"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},
 }
@@ -138,7 +144,7 @@ NEW_METHODS = {
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
     "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
     "startBulkRun", "stopBulkRun", "getBulkRuns", "listBulkRuns", "getWorkers", "findUniqueKey", "changePriority",
-    "ensureQueue",
+    "ensureQueue", "unblockKey",
 }  # fmt: skip
 
 

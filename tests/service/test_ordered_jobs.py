@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import Outcome
+from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.commands import ExpireJobs
 from pinlater.wire.generated.structs import Ack, AckBatch, EnqueueRequest, Job, RunJobsRequest
 from tests.service.conftest import CALLER, ServiceUnderTest
@@ -24,6 +26,23 @@ async def test_a_key_has_1_to_128_bytes(world: ServiceUnderTest, key: str, lengt
 
 async def test_a_key_of_128_bytes_is_taken(world: ServiceUnderTest) -> None:
     await world.enqueue(b"x", ordering_key="é" * 64)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"max_in_hand_per_key": 0}, "max_in_hand_per_key must be from 1 to 100, not 0"),
+        ({"max_in_hand_per_key": 101}, "max_in_hand_per_key must be from 1 to 100, not 101"),
+        ({"retry_place": "front"}, "retry_place must be in_place or to_back, not 'front'"),
+        ({"after_failure": ""}, "after_failure must be continue or stop, not ''"),
+    ],
+)
+async def test_settings_about_keys_that_mean_nothing_are_refused_with_the_rule(
+    world: ServiceUnderTest, settings: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        await world.service.queues.configure_queue("q", QueueConfig(**settings))
+    assert (await world.service.queues.queue_config("q")).config == QueueConfig()
 
 
 async def acked(world: ServiceUnderTest, descriptor: str) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from pinlater.domain.job import UniqueKey, UniqueScope
+from pinlater.domain.queue import QueueConfig
 
 QUEUES = ("alpha", "beta")
 TIMEOUT_MS = 1_000
@@ -23,6 +24,15 @@ limits = st.sampled_from([100, 3, 2, 1, 0])
 picks = st.lists(st.sampled_from([0, 0, 1, 1, 2, 3, 4, 6, 9, 99]), min_size=1, max_size=4)
 unique_keys = st.builds(
     UniqueKey, st.sampled_from(["k", "l"]), st.sampled_from(list(UniqueScope)), st.sampled_from([0, 500, 3_000])
+)
+
+
+# Of jobs with ordering keys.
+settings = st.builds(
+    QueueConfig,
+    max_in_hand_per_key=st.sampled_from([None, None, 2, 3]),
+    retry_place=st.sampled_from([None, "to_back"]),
+    after_failure=st.sampled_from([None, "stop"]),
 )
 
 

@@ -283,6 +283,7 @@ ANSWERS: dict[str, Any] = {
         incomplete=True,
     ),
     "set_paused": None,
+    "unblock_key": 7,
     "queue_stats": [
         structs.QueueStats("emails", True, [COUNTS], 50, structs.QueueRates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True, 2.5)
     ],

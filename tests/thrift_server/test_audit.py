@@ -52,6 +52,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef", 7)},
         "pauseQueue": {"queue": queue},
         "resumeQueue": {"queue": queue},
+        "unblockKey": {"queue": queue, "ordering_key": "key"},
         "retryFailedJobs": {"request": types.RetryRequest(queue, priority=2, limit=9, skip_cancelled=True)},
         "deleteJobs": {"request": types.DeleteRequest(queue, 3, regex=SECRET, limit=9)},
         "deleteJobsByDescriptor": {"queue": queue, "descriptors": names},

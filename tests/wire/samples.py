@@ -92,6 +92,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getQueueConfig": {"queue": "emails"},
         "pauseQueue": {"queue": "emails"},
         "resumeQueue": {"queue": "emails"},
+        "unblockKey": {"queue": "emails", "ordering_key": "key Ü"},
         "getQueueStats": {"queues": ["emails"]},
         "changePriority": {"request": types.ChangePriorityRequest("emails", [DESCRIPTOR], 3)},
         "runJobs": {"request": types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3)},

@@ -96,6 +96,7 @@ COMMANDS: Mapping[str, Leaf | Group] = {
             "delete": Leaf("queue:delete"),
             "pause": Leaf("queue:pause"),
             "resume": Leaf("queue:resume"),
+            "unblock": Leaf("queue:unblock"),
             "config": Leaf("queue:config"),
         },
     ),

@@ -512,6 +512,10 @@ def resume_queue(queue: str) -> ClientCall[None]:
     return ClientCall("resumeQueue", (queue,), _nothing, Resend.SAFE)
 
 
+def unblock_key(queue: str, ordering_key: str) -> ClientCall[int]:
+    return ClientCall("unblockKey", (queue, ordering_key), _same, Resend.SAFE)
+
+
 def queue_stats(names: Sequence[str]) -> ClientCall[list[values.QueueStats]]:
     return ClientCall(
         "getQueueStats", (list(names),), lambda answer: [_parsing.queue_stats(stats) for stats in answer], Resend.SAFE

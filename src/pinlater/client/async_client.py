@@ -115,6 +115,10 @@ class AsyncClient(AsyncClientBase):
         """Lets dequeues go on."""
         await self._run(_calls.resume_queue(queue))
 
+    async def unblock_key(self, queue: str, ordering_key: str) -> int:
+        """Has jobs that failed finally no longer stop their ordering key: the next jobs of the key go. Returns how many stopped it."""
+        return await self._run(_calls.unblock_key(queue, ordering_key))
+
     async def queue_stats(self, *queues: str) -> list[values.QueueStats]:
         """Counts and rates of these queues; of all without an argument."""
         return await self._run(_calls.queue_stats(queues))

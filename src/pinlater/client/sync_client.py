@@ -115,6 +115,10 @@ class Client(SyncClientBase):
         """Lets dequeues go on."""
         self._run(_calls.resume_queue(queue))
 
+    def unblock_key(self, queue: str, ordering_key: str) -> int:
+        """Has jobs that failed finally no longer stop their ordering key: the next jobs of the key go. Returns how many stopped it."""
+        return self._run(_calls.unblock_key(queue, ordering_key))
+
     def queue_stats(self, *queues: str) -> list[values.QueueStats]:
         """Counts and rates of these queues; of all without an argument."""
         return self._run(_calls.queue_stats(queues))

@@ -72,6 +72,8 @@ from pinlater.console.shapes.queues import (
     StatsAnswer,
     StatsItem,
     StatsQuery,
+    UnblockedAnswer,
+    UnblockRequest,
 )
 from pinlater.console.shapes.search import SearchAnswer, SearchQuery
 from pinlater.console.shapes.servers import ClusterAnswer, ServerInfoAnswer, WaitingAnswer
@@ -121,6 +123,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("PATCH", f"{_QUEUE}/settings", queues.change_settings, Nothing, ChangedSettings, SettingsAnswer, "queue_config, configure_queue"),
     Endpoint("POST", f"{_QUEUE}/pause", queues.pause_queue, Nothing, Nothing, PausedAnswer, "pause_queue"),
     Endpoint("POST", f"{_QUEUE}/resume", queues.resume_queue, Nothing, Nothing, PausedAnswer, "resume_queue"),
+    Endpoint("POST", f"{_QUEUE}/unblock", queues.unblock_key, Nothing, UnblockRequest, UnblockedAnswer, "unblock_key"),
     Endpoint("GET", f"{_QUEUE}/stats", queues.get_queue_stats, Nothing, Nothing, StatsItem, "queue_stats"),
     Endpoint("GET", "/v1/stats", queues.get_stats, StatsQuery, Nothing, StatsAnswer, "queue_stats"),
     Endpoint("GET", f"{_QUEUE}/history", queues.get_queue_history, HistoryQuery, Nothing, HistoryAnswer, "queue_history"),

@@ -85,6 +85,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "configureQueue": _OPERATE,
     "pauseQueue": _OPERATE,
     "resumeQueue": _OPERATE,
+    "unblockKey": _OPERATE,
     "addDeployMark": _OPERATE,
     "muteFailures": _OPERATE,
     "startBulkRun": _OPERATE,

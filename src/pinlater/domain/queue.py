@@ -43,8 +43,15 @@ class QueueConfig(NamedTuple):
     default_expiry_ms: int | None = None
     burst: int | None = None
     partitions: int | None = None
+    max_in_hand_per_key: int | None = None
+    retry_place: str | None = None
+    after_failure: str | None = None
 
 
+TO_BACK, STOP = "to_back", "stop"
+RETRY_PLACES, AFTER_FAILURE_WORDS = ("in_place", TO_BACK), ("continue", STOP)
+"""What `retry_place` and `after_failure` may be, the default first."""
+IN_HAND_PER_KEY_MAX = 100
 _NOTHING_SET = QueueConfig()
 
 

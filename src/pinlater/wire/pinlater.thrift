@@ -438,6 +438,14 @@ struct QueueConfig {
   100: optional i32 burst
   // On how many shards the queue is stored. Absent: as many as the servers choose, which begins with one.
   101: optional i32 partitions
+  // How many jobs of an ordering key may be ready or in hand at a time, from 1 to 100. Absent: 1.
+  102: optional i32 maxInHandPerKey
+  // Where a job with an ordering key waits for its next attempt when one has failed: `in_place`, and the jobs behind it wait, or `to_back`,
+  // behind them. Absent: `in_place`.
+  103: optional string retryPlace
+  // What a job with an ordering key does that fails finally: `continue`, and the next one goes, or `stop`, and the jobs behind it wait until
+  // it is retried, deleted or let go. Absent: `continue`.
+  104: optional string afterFailure
 }
 
 // Jobs of one priority of a queue, from counters that change with the jobs. The totals count since the queue was made.
@@ -1178,6 +1186,10 @@ service PinLater {
   void pauseQueue(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
 
   void resumeQueue(1: RequestContext requestContext, 2: string queueName) throws (1: PinLaterException e)
+
+  // Jobs that failed finally no longer stop their ordering key, as `afterFailure` lets them: the next jobs of the key go. They stay FAILED.
+  // Returns how many stopped it. A repeat is safe.
+  i32 unblockKey(1: RequestContext requestContext, 2: string queueName, 3: string orderingKey) throws (1: PinLaterException e)
 
   // Creates the queue of a task, as clients do for tasks that are enqueued and workers that start. Where the queue exists nothing happens.
   // QUEUE_NOT_FOUND with the reason if the setting jobs.auto_create is false, or if the queue was deleted within the last day.

@@ -222,7 +222,7 @@ async def test_settings_are_changed_and_only_those_that_were_edited(visitor: Pag
         max_jobs_per_second="2.5",
         **{"was-max_backlog": "", "max_backlog": ""},
     )
-    assert told.startswith("Changed 2 of 9 settings.")
+    assert told.startswith("Changed 2 of 12 settings.")
     config = (await client.queue_config("mail")).config
     assert (config.claim_timeout_ms, config.max_jobs_per_second, config.max_backlog) == (600_000, 2.5, 7)
     await visitor.does(f"{PAGE}/settings", **{"was-max_backlog": "7", "max_backlog": ""})

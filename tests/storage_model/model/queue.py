@@ -67,7 +67,9 @@ class ModelQueue:
         self.totals: dict[int, Totals] = {}
         self.unique_keys: dict[str, KeyHold] = {}
         self.requests: dict[str, RequestSeen] = {}
-        self.lines: dict[str, list[ModelJob]] = {}  # by ordering key, the jobs that have not ended
+        # By ordering key, the jobs that have not ended, or that have stopped the key.
+        self.lines: dict[str, list[ModelJob]] = {}
+        self._moved: list[tuple[ModelJob, JobState, str]] = []
 
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
@@ -95,20 +97,52 @@ class ModelQueue:
     @contextmanager
     def changing(self, job: ModelJob) -> Iterator[Totals]:
         """Frees the unique key that the job's state after the change does not hold."""
+        before, attempts = job.state, job.attempts_ended
         yield self.total(job.priority)
+        self._moved.append((job, before, job.attempts[-1].outcome if job.attempts_ended > attempts else ""))
         if job.state is not JobState.PENDING:
             self._free_key(job, UniqueScope.PENDING)
         if job.finished_at_ms is not None:
             self._free_key(job, UniqueScope.UNFINISHED)
-            self._leave_line(job)
-        else:
-            self.join_line(job)
 
     def drop(self, job: ModelJob) -> None:
         """Deletes the job; frees its unique key unless time alone does."""
         del self.jobs[job.id]
         self._free_key(job, UniqueScope.PENDING, UniqueScope.UNFINISHED)
-        self._leave_line(job)
+        self._moved.append((job, job.state, ""))
+
+    # --- ordering keys --------------------------------------------------------------------------------------------------
+
+    def arrange(self) -> None:
+        """The jobs of a call that has ended get their places, or leave them; then the first ones of their keys go."""
+        moved, self._moved = [each for each in self._moved if each[0].ordering_key is not None], []
+        keys: set[str] = set()
+        for job, before, outcome in moved:
+            line = self.lines.setdefault(job.ordering_key or "", [])
+            if job.id in self.jobs and job.state is JobState.PENDING:
+                goes_back = outcome == "failed" and self.settings.config.retry_place == "to_back"
+                if goes_back:
+                    line.remove(job)
+                if (job in line and before is JobState.FAILED) or goes_back:
+                    keys.add(job.ordering_key or "")
+                self.join_line(job)
+        for job, _, outcome in moved:
+            line = self.lines[job.ordering_key or ""]
+            stops = outcome in ("failed", "timed_out") and self.settings.config.after_failure == "stop"
+            if job in line and (job.id not in self.jobs or (job.finished_at_ms is not None and not stops)):
+                line.remove(job)
+                if not job.is_behind:
+                    keys.add(job.ordering_key or "")
+                job.is_behind = False
+        for key in keys:
+            for job in self.lines[key][: self._most_in_hand]:
+                if job.finished_at_ms is not None:
+                    break
+                job.is_behind = False
+
+    @property
+    def _most_in_hand(self) -> int:
+        return self.settings.config.max_in_hand_per_key or 1
 
     def join_line(self, job: ModelJob) -> None:
         """A job with an ordering key that is new, or that waits again after its end, takes the last place."""
@@ -116,16 +150,9 @@ class ModelQueue:
             line = self.lines.setdefault(job.ordering_key, [])
             if job not in line:
                 job.number = line[-1].number + 1 if line else 1
-                job.is_behind = bool(line)
+                waits = any(other.is_behind or other.finished_at_ms is not None for other in line)
+                job.is_behind = waits or len(line) >= self._most_in_hand
                 line.append(job)
-
-    def _leave_line(self, job: ModelJob) -> None:
-        line = self.lines.get(job.ordering_key or "", [])
-        if job in line:
-            line.remove(job)
-        job.is_behind = False
-        if line:
-            line[0].is_behind = False
 
     # --- counters -------------------------------------------------------------------------------------------------------
 

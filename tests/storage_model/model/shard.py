@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Concatenate, ParamSpec
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, JobState
@@ -15,6 +15,7 @@ from pinlater.server.storage.commands import (
     CheckpointJobs,
     ClaimJobs,
     CollectGarbage,
+    Command,
     ConfigureQueue,
     CountJobs,
     DeleteJobs,
@@ -63,6 +64,7 @@ from tests.storage_model.model.job import ModelJob
 from tests.storage_model.model.queue import ModelQueue
 
 P = ParamSpec("P")
+Answer = TypeVar("Answer")
 
 
 class ModelShard(CommandTable):
@@ -74,6 +76,13 @@ class ModelShard(CommandTable):
         self._status_rule = status_rule
         self._queues: dict[str, ModelQueue] = {}
         self._deleted: dict[str, int] = {}
+
+    async def submit(self, command: Command[Answer]) -> Answer:
+        """Jobs with ordering keys get their places once the command has done all else."""
+        answer = await super().submit(command)
+        for queue in self._queues.values():
+            queue.arrange()
+        return answer
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 

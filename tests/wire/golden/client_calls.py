@@ -169,6 +169,7 @@ CALLS: Sequence[ClientCall] = (
     *_only("getQueueNames", lambda to: to.queue_names()),
     *_only("pauseQueue", lambda to: to.pause_queue("mail")),
     *_only("resumeQueue", lambda to: to.resume_queue("mail")),
+    *_only("unblockKey", lambda to: to.unblock_key("mail", "größe")),
     *_short_and_full("getQueueStats", lambda to: to.queue_stats(), lambda to: to.queue_stats("mail", "audio")),
     *_only("getWaitingDequeues", lambda to: to.waiting_dequeues()),
     *_short_and_full("getWorkers", lambda to: to.workers(), lambda to: to.workers(everywhere=True)),

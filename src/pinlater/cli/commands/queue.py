@@ -26,6 +26,7 @@ from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
 from pinlater.domain.queue import check_queue_name
 from pinlater.domain.servers import DELETES_QUEUES
+from pinlater.domain.wording import counted
 
 Names = Annotated[
     list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
@@ -40,6 +41,7 @@ DEFAULTS_OF_TASKS = (
     "claim_timeout, default_attempts and default_expiry apply to jobs that set none. Tasks of the Python SDK set attempts and claim "
     "timeout of their jobs: 5 and 1m, unless the task has others."
 )
+WORDS = ("retry_place", "after_failure")
 SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
 
 
@@ -291,6 +293,24 @@ def resume(
     _for_each(names, server, timeout, json, act)
 
 
+def unblock(
+    name: options.QueueName,
+    key: Annotated[str, typer.Option("--key", help="The ordering key.")],
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Let an ordering key go on that jobs have stopped which failed finally (`after_failure`). These jobs stay failed.
+
+    Example: pinlater queue unblock ledger --key account-7
+    """
+    unblocked = options.ask(server, timeout, lambda client: client.unblock_key(name, key))
+    if json:
+        output.print_json({"jobs": unblocked})
+    else:
+        output.print_lines([f"{counted(unblocked, 'job')} stopped the key" if unblocked else "no job stopped the key"])
+
+
 def _for_each(
     names: list[str],
     server: str,
@@ -352,6 +372,19 @@ def config(
     partitions: Annotated[
         str | None, typer.Option(help="On how many shards the queue is stored; `auto`: the servers choose.")
     ] = None,
+    max_in_hand_per_key: Annotated[
+        str | None, typer.Option(help="Jobs of an ordering key that are ready or in hand at a time; otherwise 1.")
+    ] = None,
+    retry_place: Annotated[
+        str | None,
+        typer.Option(help="Where a job with an ordering key waits for its retry: `in_place` or `to_back`."),
+    ] = None,
+    after_failure: Annotated[
+        str | None,
+        typer.Option(
+            help="What a job with an ordering key does to its key when it fails finally: `continue` or `stop`."
+        ),
+    ] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -372,6 +405,9 @@ def config(
         "default_attempts": default_attempts,
         "default_expiry_ms": default_expiry,
         "partitions": partitions,
+        "max_in_hand_per_key": max_in_hand_per_key,
+        "retry_place": retry_place,
+        "after_failure": after_failure,
     }
     changes = {field: _setting(field, text) for field, text in given.items() if text is not None}
 
@@ -386,10 +422,12 @@ def config(
     print_config(*options.ask(server, timeout, change), json)
 
 
-def _setting(field: str, text: str) -> float | None:
+def _setting(field: str, text: str) -> float | str | None:
     if text == "default" or (text == "auto" and field == "partitions"):
         return None
     option = f"--{field.removesuffix('_ms').replace('_', '-')}"
+    if field in WORDS:
+        return text
     if field in SPANS:
         return options.span_ms(text, option)
     try:

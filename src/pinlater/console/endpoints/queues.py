@@ -34,6 +34,8 @@ from pinlater.console.shapes.queues import (
     StatsAnswer,
     StatsItem,
     StatsQuery,
+    UnblockedAnswer,
+    UnblockRequest,
 )
 from pinlater.domain.history import HOUR_MS
 
@@ -104,6 +106,11 @@ async def resume_queue(call: ApiCall[Nothing, Nothing]) -> PausedAnswer:
     """Allows dequeues again."""
     await call.client.resume_queue(call.queue)
     return PausedAnswer(name=call.queue, paused=False)
+
+
+async def unblock_key(call: ApiCall[Nothing, UnblockRequest]) -> UnblockedAnswer:
+    """Has jobs that failed finally no longer stop their ordering key. They stay failed."""
+    return UnblockedAnswer(jobs=await call.client.unblock_key(call.queue, call.body.ordering_key))
 
 
 async def get_stats(call: ApiCall[StatsQuery, Nothing]) -> StatsAnswer:

@@ -20,10 +20,16 @@ LABELS = {
     "succeeded_ttl_ms": "Keep succeeded jobs for",
     "failed_ttl_ms": "Keep failed jobs for",
     "partitions": "Shards, as partitions",
+    "max_in_hand_per_key": "Jobs of an ordering key in hand, at most",
+    "retry_place": "Where a job with an ordering key waits for its retry",
+    "after_failure": "What a job with an ordering key does that fails finally",
 }
 WITHOUT = {
     "burst": "those of a second",
     "partitions": "auto",
+    "max_in_hand_per_key": "1",
+    "retry_place": "in_place",
+    "after_failure": "continue",
 }  # what applies where nothing is set, if that is not "no limit"
 WAS = "was-"  # before the name of a field: its value when the form was made
 

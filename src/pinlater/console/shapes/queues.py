@@ -45,6 +45,8 @@ class PausedAnswer(AnswerShape, frozen=True, kw_only=True):
     paused: bool
 
 
+RetryPlace = Literal["in_place", "to_back"]
+AfterFailure = Literal["continue", "stop"]
 Rate = Annotated[NotNegative | None, Meta(description="Jobs handed out per second; 0 stops dequeues.")]
 
 
@@ -65,6 +67,16 @@ class SettingsValues(RequestShape, frozen=True, kw_only=True):
     partitions: Annotated[
         Attempts | None, Meta(description="On how many shards the queue is stored; null: the servers choose.")
     ] = None
+    max_in_hand_per_key: Annotated[
+        Attempts | None, Meta(description="Jobs of an ordering key that are ready or in hand at a time; null: 1.")
+    ] = None
+    retry_place: Annotated[
+        RetryPlace | None, Meta(description="Where a job with an ordering key waits for its retry; null: in place.")
+    ] = None
+    after_failure: Annotated[
+        AfterFailure | None,
+        Meta(description="What a job with an ordering key does to its key when it fails finally; null: it continues."),
+    ] = None
 
 
 class ChangedSettings(RequestShape, frozen=True, kw_only=True):
@@ -79,6 +91,9 @@ class ChangedSettings(RequestShape, frozen=True, kw_only=True):
     default_attempts: Attempts | UnsetType | None = UNSET
     default_expiry_ms: Span | UnsetType | None = UNSET
     partitions: Attempts | UnsetType | None = UNSET
+    max_in_hand_per_key: Attempts | UnsetType | None = UNSET
+    retry_place: RetryPlace | UnsetType | None = UNSET
+    after_failure: AfterFailure | UnsetType | None = UNSET
 
 
 class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):
@@ -89,6 +104,18 @@ class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):
     settings: Annotated[SettingsValues, Meta(description="As they are stored with the queue.")]
     in_force: Annotated[SettingsValues, Meta(description="As they apply on the server that answered.")]
     origins: Annotated[Mapping[str, str], Meta(description="Where each value in force comes from.")]
+
+
+class UnblockRequest(RequestShape, frozen=True, kw_only=True):
+    """The ordering key that is to go on."""
+
+    ordering_key: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class UnblockedAnswer(AnswerShape, frozen=True, kw_only=True):
+    """How many failed jobs stopped the key."""
+
+    jobs: int
 
 
 class CountsItem(AnswerShape, frozen=True, kw_only=True):

@@ -95,7 +95,7 @@ _JOBS_AND_QUEUES = (
     ),
     Forwarded(
         Queues,
-        ("create_queue", "delete_queue", "configure_queue", "set_paused"),
+        ("create_queue", "delete_queue", "configure_queue", "set_paused", "unblock_key"),
         ("queue_names", "queue_config", "queue_stats"),
         "queues",
     ),

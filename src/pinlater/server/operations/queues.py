@@ -16,6 +16,7 @@ from pinlater.domain.errors import (
     InvalidArgument,
     OutcomeUnknown,
     PasswordInvalid,
+    PinLaterError,
     QueueNotFound,
     RequestTooOld,
     TooManyQueues,
@@ -23,6 +24,9 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX
 from pinlater.domain.queue import (
+    AFTER_FAILURE_WORDS,
+    IN_HAND_PER_KEY_MAX,
+    RETRY_PLACES,
     Life,
     PriorityCounts,
     Queue,
@@ -42,6 +46,7 @@ from pinlater.server.storage.commands import (
     CountJobs,
     DeleteQueues,
     MergeQueues,
+    UnblockKey,
     create_queues,
 )
 from pinlater.server.storage.values import DELETION_KEPT_MS
@@ -222,6 +227,21 @@ class Queues:
             )
         await self._queue_cache.refresh()
 
+    async def unblock_key(self, name: str, ordering_key: str) -> int:
+        """Has jobs that failed finally no longer stop their ordering key; they stay FAILED. Returns how many stopped it. Fails if none did
+        on the shards in reach, and another may have the jobs of the key."""
+        await self._queue_cache.require(name)
+        away = self._away()
+        command = UnblockKey(name, ordering_key, self._clock.now_ms())
+        found = await self._on_each("unblockKey", lambda shard: shard.store.submit(command))
+        refused = [answer for answer in found if isinstance(answer, PinLaterError)]
+        unblocked = sum([answer for answer in found if isinstance(answer, int)])
+        if len(refused) == len(found):
+            raise refused[0]
+        if away and not unblocked:
+            raise shard_unreachable(away[0])
+        return unblocked
+
     async def set_auto_partitions(self, name: str, number: int) -> None:
         """Sets how many partitions the queue is to have while its settings say no number. As `configure_queue`, for the servers only."""
         version = await self._next_version(name)
@@ -358,7 +378,12 @@ def check_config(config: QueueConfig) -> None:
         ("default_expiry_ms", 1, 10 * YEAR_MS),
         ("burst", 1, 2**31 - 1),
         ("partitions", 1, 2**31 - 1),
+        ("max_in_hand_per_key", 1, IN_HAND_PER_KEY_MAX),
     ):
         value = getattr(config, field)
         if value is not None and not least <= value <= most:
             raise InvalidArgument(f"{field} must be from {least} to {most}, not {value}")
+    for field, words in (("retry_place", RETRY_PLACES), ("after_failure", AFTER_FAILURE_WORDS)):
+        word = getattr(config, field)
+        if word is not None and word not in words:
+            raise InvalidArgument(f"{field} must be {words[0]} or {words[1]}, not {word[:100]!r}")

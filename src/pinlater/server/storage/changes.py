@@ -17,6 +17,7 @@ from pinlater.domain.transitions import (
     MYSQL_STATUS,
     PENDING,
     SUCCEEDED,
+    Event,
     StatusRule,
     Transition,
 )
@@ -24,6 +25,7 @@ from pinlater.server.storage.decide import Happening, TimeOut, decide
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.values import JobAck, JobKey
 
+_LAST = (Event.FAIL, Event.TIME_OUT_FAIL)
 Move = tuple[JobRecord, JobRecord]
 """A job that the call changed, before and after."""
 
@@ -66,6 +68,7 @@ class Changes:
         self._queues: dict[int, str] = {}
         self.totals: dict[tuple[int, int], CallTotals] = {}
         self.failures: dict[tuple[int, FailureKind], CountedFailure] = {}  # by queue
+        self.spent: dict[int, Event] = {}  # what ended the last attempt of a job that failed or timed out, by id
 
     def add(self, job: JobRecord, queue: str = "") -> None:
         """A job as the store has it, and the name of its queue where keys are to be found (`find`)."""
@@ -78,10 +81,14 @@ class Changes:
 
     def find(self, key: JobKey) -> JobRecord | None:
         """The job as it is now; None for one that is not there, or in another queue or priority."""
-        job = self._now.get(key.id) or self._loaded.get(key.id)
+        job = self.now_of(key.id)
         if job is None or job.priority != key.priority or self._queues[job.queue_id] != key.queue:
             return None
         return job
+
+    def now_of(self, job_id: int) -> JobRecord | None:
+        """The job as it is now; None for one that is not loaded."""
+        return self._now.get(job_id) or self._loaded.get(job_id)
 
     def queue_of(self, job: JobRecord) -> str:
         return self._queues[job.queue_id]
@@ -99,6 +106,7 @@ class Changes:
                 totals = self.totals[line] = CallTotals()
             totals.add(change.transition)
         if change.transition.spends:
+            self.spent[job.id] = change.transition.event
             self._count_failure(job, happening)
         return change.after
 
@@ -130,6 +138,14 @@ class Changes:
             counted = self.failures[key] = CountedFailure(job)
         counted.job = job
         counted.failures += 1
+
+    def finally_failed(self, job: JobRecord) -> bool:
+        """Whether the job failed in this call as its last attempt failed or timed out."""
+        return job.state is FAILED and self.spent.get(job.id) in _LAST
+
+    def will_retry(self, job: JobRecord) -> bool:
+        """Whether the job waits again after an attempt that a worker said has failed in this call."""
+        return job.state is PENDING and self.spent.get(job.id) is Event.RETRY
 
     def decided(self) -> list[Move]:
         """The changed jobs, in the order in which they first changed."""

@@ -189,6 +189,14 @@ class RequeueFailedJobs(WriteCommand[Requeued | PinLaterError]):
     now_ms: int
 
 
+class UnblockKey(WriteCommand[int | PinLaterError]):
+    """Failed jobs no longer stop their ordering key, so that the next jobs of the key go. Returns how many stopped it."""
+
+    queue: str
+    ordering_key: str
+    now_ms: int
+
+
 class PurgeJobs(WriteCommand[int | PinLaterError]):
     """How many were deleted, by state."""
 

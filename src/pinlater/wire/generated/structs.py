@@ -602,6 +602,9 @@ class QueueConfig(Struct, omit_defaults=True):
     paused: bool | None = None
     burst: int | None = None
     partitions: int | None = None
+    max_in_hand_per_key: int | None = None
+    retry_place: str | None = None
+    after_failure: str | None = None
 
 
 SPECS[QueueConfig] = _spec(
@@ -615,6 +618,9 @@ SPECS[QueueConfig] = _spec(
     (8, BOOL, "paused", None, "paused"),
     (100, I32, "burst", None, "burst"),
     (101, I32, "partitions", None, "partitions"),
+    (102, I32, "max_in_hand_per_key", None, "maxInHandPerKey"),
+    (103, STRING, "retry_place", "UTF8", "retryPlace"),
+    (104, STRING, "after_failure", "UTF8", "afterFailure"),
 )
 
 
@@ -1938,6 +1944,21 @@ SPECS[resumeQueue_args] = _spec(
 )
 REQUIRED[resumeQueue_args] = ('context', 'queue')
 RESULTS["resumeQueue"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+
+
+class unblockKey_args(Arguments):
+    context: RequestContext = NOT_SENT
+    queue: str = NOT_SENT
+    ordering_key: str = NOT_SENT
+
+
+SPECS[unblockKey_args] = _spec(
+    (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
+    (2, STRING, "queue", "UTF8", "queueName"),
+    (3, STRING, "ordering_key", "UTF8", "orderingKey"),
+)
+REQUIRED[unblockKey_args] = ('context', 'queue', 'ordering_key')
+RESULTS["unblockKey"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class ensureQueue_args(Arguments):

@@ -46,6 +46,7 @@ def every_call(queue: str) -> dict[str, dict[str, Any]]:
         "getSettingsInForce": {"queueName": queue},
         "pauseQueue": {"queueName": queue},
         "resumeQueue": {"queueName": queue},
+        "unblockKey": {"queueName": queue, "orderingKey": "key"},
         "getQueueStats": {"queueNames": [queue]},
         "getWaitingDequeues": {},
         "getWorkers": {"everywhere": False},

@@ -30,6 +30,7 @@ async def queues(to: ScenarioRecorder) -> None:
     await to.call("getQueueConfig", "nothing is configured", queueName="mail")
     await to.call("getSettingsInForce", "all come from the server", queueName="mail")
     every = types.QueueConfig(2.5, 30_000, 1_000, 2_000, 3_000, 4, 5_000, True, 7)
+    every.maxInHandPerKey, every.retryPlace, every.afterFailure = 2, "to_back", "stop"
     await to.call("configureQueue", "every field", queueName="mail", config=every)
     await to.call("getQueueConfig", "all is configured", queueName="mail")
     await to.call("getSettingsInForce", "all come from the queue", queueName="mail")
@@ -58,12 +59,14 @@ async def queues(to: ScenarioRecorder) -> None:
     await to.call("resumeQueue", queueName="mail")
     await to.call("resumeQueue", "one that is not paused", queueName="mail")
     await to.call("getQueueConfig", "not paused", queueName="mail")
+    await to.call("unblockKey", "that no job has stopped", queueName="mail", orderingKey="größe")
     for method, more in {
         "configureQueue": {"config": bare(types.QueueConfig)},
         "getQueueConfig": {},
         "getSettingsInForce": {},
         "pauseQueue": {},
         "resumeQueue": {},
+        "unblockKey": {"orderingKey": "key"},
     }.items():
         await to.call(method, "there is no such queue", queueName="nowhere", **more)
     await to.call("getQueueStats", "there is no such queue", queueNames=["nowhere"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
+from pinlater.domain.queue import QueueConfig, queue_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.counters import Counter
 from pinlater.server.storage.mysql.partitions import kept_before
@@ -48,6 +49,8 @@ _DELETE_UNIQUE_KEY = sql("delete_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _LOCK_ORDERING_KEYS = sql("lock_ordering_keys")
 _FORGET_ORDERING_KEYS = sql("forget_ordering_keys")
+_FIRST_PLACES = sql("first_places")
+_SELECT_CONFIGS = sql("select_configs")
 _BODY, _NO_BODY = Sql(b"coalesce(progress.body, jobs.body)"), Sql(b"NULL")
 
 
@@ -107,12 +110,13 @@ def _packed(value: object) -> object:
 class MysqlDialect:
     """One transaction."""
 
-    __slots__ = ("_transaction", "given_keys")
+    __slots__ = ("_locked", "_transaction", "given_keys")
 
     job_tables = ("progress", "jobs", "kept_jobs")
 
     def __init__(self, transaction: Transaction) -> None:
         self.given_keys: set[int] = set()
+        self._locked: set[OrderingKey] = set()
         self._transaction = transaction
 
     def queue_table(self) -> MysqlQueueTable:
@@ -209,15 +213,20 @@ class MysqlDialect:
 
     def lock_keys(self, keys: Collection[OrderingKey]) -> None:
         """In order, so that two servers do not wait for each other."""
-        self._insert(_LOCK_ORDERING_KEYS, sorted(keys))
+        wanted = sorted({*keys} - self._locked)
+        self._insert(_LOCK_ORDERING_KEYS, wanted)
+        self._locked.update(wanted)
 
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
+        self._locked.difference_update(keys)
         for some in self._conditions(keys):
             self._transaction.change(_FORGET_ORDERING_KEYS(keys=some))
 
-    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
-        found = await self.select_keys("last_numbers", keys)
-        return {(queue_id, key.decode()): number for queue_id, key, number in found if number is not None}
+    async def last_numbers(
+        self, keys: Collection[OrderingKey]
+    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
+        found, configs = await self.select_keys("last_numbers", keys)
+        return {(queue_id, key.decode()): number for queue_id, key, number in found if number is not None}, configs
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
         self.insert("insert_ordered", rows)
@@ -225,10 +234,23 @@ class MysqlDialect:
     def delete_ordered(self, ids: Sequence[int]) -> None:
         self.delete("ordered", ids)
 
-    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> Sequence[Row]:
-        statement = sql(name)
-        found = await self._transaction.select(*[statement(keys=some) for some in self._conditions(keys)])
-        return [row for part in found for row in part.rows]
+    async def select_keys(
+        self, name: str, keys: Collection[OrderingKey]
+    ) -> tuple[list[Row], Mapping[int, QueueConfig]]:
+        statement, queue_ids = sql(name), {queue_id for queue_id, _ in keys}
+        looks = [statement(keys=some) for some in self._conditions(keys)]
+        *found, configs = await self._transaction.select(*looks, _SELECT_CONFIGS(ids=sorted(queue_ids)))
+        return [row for part in found for row in part.rows], _configs(queue_ids, configs.rows)
+
+    async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> list[Row]:
+        if not keys:
+            return []
+        looks = [_FIRST_PLACES(queue_id=queue_id, key=key.encode(), limit=limit) for (queue_id, key), limit in keys]
+        return [row for part in await self._transaction.select(*looks) for row in part.rows]
+
+    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+        [found] = await self._transaction.select(_SELECT_CONFIGS(ids=sorted(queue_ids)))
+        return _configs(queue_ids, found.rows)
 
     def _conditions(self, keys: Collection[OrderingKey]) -> list[Sql]:
         named = [(queue_id, key.encode()) for queue_id, key in keys]
@@ -244,6 +266,11 @@ class MysqlDialect:
     def count_lost(self, jobs: int) -> None:
         transaction = self._transaction
         transaction.after_commit.append(partial(transaction.queue_cache.lost.count, jobs, str(transaction.endpoint)))
+
+
+def _configs(queue_ids: Collection[int], rows: Sequence[Row]) -> dict[int, QueueConfig]:
+    found = {queue_id: queue_of("", config, paused=False).config for queue_id, config in rows}
+    return {queue_id: found.get(queue_id, QueueConfig()) for queue_id in queue_ids}
 
 
 def _ready_row(job: JobRecord) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from pinlater.server.storage.mysql.dialect import MysqlDialect
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import sql
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.relational.bulk import finished
+from pinlater.server.storage.relational.bulk import finished, leave_places
 from pinlater.server.storage.relational.garbage import (
     DELETE_THE_REST,
     delete_ended_keys,
@@ -141,7 +141,10 @@ class _Collection:
                 return
             after = gone[-1]
             self._collected_to[kind] = after[0] - _LOOK_BEHIND_MS
-            self._delete(kind, queue, sorted(job_id for _, job_id in gone))
+            ids = sorted(job_id for _, job_id in gone)
+            self._delete(kind, queue, ids)
+            if state is JobState.FAILED:
+                await leave_places(self._dialect, ids)
 
     def _delete(self, kind: Kind, queue: str, ids: Sequence[int]) -> None:
         """The rows in `jobs` stay until their partition is dropped."""

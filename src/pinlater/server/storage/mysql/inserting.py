@@ -241,7 +241,7 @@ class _Batch:
     async def forget_idle_keys(self) -> None:
         """Nothing is kept of ordering keys without jobs: all theirs here were refused, or exist already."""
         if idle := sorted(self._ordering_keys - self._entered):
-            found = await self._dialect.select_keys("first_of_keys", idle)
+            found, _ = await self._dialect.select_keys("first_of_keys", idle)
             self._dialect.forget_keys(
                 [(queue_id, key.decode()) for queue_id, key, job_id, _ in found if job_id is None]
             )

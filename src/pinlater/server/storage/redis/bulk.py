@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.domain.queue import IN_HAND_PER_KEY_MAX
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.record import JobRecord
@@ -67,6 +68,17 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
         if await access.write(changes, now_ms, queues) == [0]:
             return answers
     raise conflict()
+
+
+async def unblock(access: Access, queue: str, ordering_key: str, now_ms: int) -> int | PinLaterError:
+    """Takes the places of the jobs that stopped the key."""
+    del now_ms  # a job that goes is due when its record says
+    queue_id = access.queues.get(queue)
+    if queue_id is None:
+        return QueueNotFound.of(queue)
+    unblocked, came = await access.writer.run("unblock_key", queue, queue_id, ordering_key, IN_HAND_PER_KEY_MAX)
+    access.tell_came_first(came)
+    return int(unblocked)
 
 
 async def _requeue_some(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from pinlater.domain.job import UniqueScope
-from pinlater.domain.transitions import IN_PROGRESS, PENDING, REDIS_STATUS
+from pinlater.domain.transitions import IN_PROGRESS, PENDING, REDIS_STATUS, SUCCEEDED
 from pinlater.server.storage import changes
 from pinlater.server.storage.options import BEHIND_MS
 from pinlater.server.storage.record import JobRecord
@@ -106,6 +106,9 @@ class Changes(changes.Changes):
         self._finished_bytes = 0
         self._deleted_waiting: dict[bytes, int] = {}
         self._ended: dict[bytes, list[bytes]] = {}  # by queue, the places among those of their ordering keys
+        self._tried: list[
+            tuple[str, bytes, list[bytes | int]]
+        ] = []  # what becomes of the places of jobs that have failed
 
     async def load(
         self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
@@ -213,6 +216,8 @@ class Changes(changes.Changes):
             self.writing.leave("HDEL", b"h", found.ref)
         if job.options.ordering_key is None or not found.record.finished:
             enter("ZADD", b"r" + found.line, job.run_after_ms, packed_id(job.id))
+        if job.options.ordering_key is not None and self.will_retry(job):
+            self._tried.append(("BACK", found.queue, [found.ref[QUEUE_BYTES:], job.run_after_ms]))
         if job.options.expires_ms is not None:
             enter("ZADD", b"e", job.options.expires_ms, found.ref)
         enter("READY", found.queue)
@@ -268,7 +273,10 @@ class Changes(changes.Changes):
         self.writing.enter("ZADD", INDEX_OF[job.state] + found.line, finished_ms, packed_id(job.id))
         self._finished_bytes += size
         self._free_key(found)
-        self._leave_key(found)
+        if job.options.ordering_key is not None and self.finally_failed(job):
+            self._tried.append(("STOP", found.queue, [found.ref[QUEUE_BYTES:]]))
+        else:
+            self._leave_key(found)
 
     def _free_key(self, found: LoadedJob) -> None:
         unique = found.record.options.unique
@@ -276,7 +284,7 @@ class Changes(changes.Changes):
             self.writing.single("FREE", found.queue, unique.key.encode(), packed_id(found.record.id))
 
     def _leave_key(self, found: LoadedJob) -> None:
-        if found.record.options.ordering_key is not None and not found.record.finished:
+        if found.record.options.ordering_key is not None and found.record.state is not SUCCEEDED:
             self._ended.setdefault(found.queue, []).append(found.ref[QUEUE_BYTES:])
 
     def enter_key(self, queue: bytes, job: JobRecord) -> None:
@@ -289,6 +297,8 @@ class Changes(changes.Changes):
         for before, job in self.decided():
             if before.finished and not job.finished and job.options.ordering_key is not None:
                 self.enter_key(self.found(job).queue, job)
+        for command, queue, values in sorted(self._tried, reverse=True):  # `STOP` first, so that no other job goes
+            self.writing.single(command, queue, *values)
         for queue, places in self._ended.items():
             self.writing.single("END", queue, *places)
 

@@ -116,7 +116,8 @@ class OldestFinished:
     ) -> tuple[int, int]:
         """How many went, and how many bytes they had."""
         packed = encode([(*index, until) for index, until in orders])
-        answers = await access.writer.run("collect_finished", packed, limit, bytes_over)
+        *answers, came = await access.writer.run("collect_finished", packed, limit, bytes_over)
+        access.tell_came_first(came)
         gone_in_all = freed_in_all = 0
         for (index, _), (gone, freed, first) in zip(orders, answers, strict=True):
             if first:

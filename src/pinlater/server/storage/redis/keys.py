@@ -34,7 +34,7 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     l<run>   ZSET   these places, all with score 0
     cr       ZSET   runs with copies, by when the newest was made: run
     d<queue> ZSET   live jobs with ordering keys, all with score 0: a key's length, key, number, priority, id
-    dn<queue> HASH  priority and id -> number, when the job is due by itself, whether it is behind others, ordering key
+    dn<queue> HASH  priority and id -> number, when the job is due by itself, whether it goes, is behind others or stops its key, the key
     v<queue> HASH   its failures in groups, see `failures.py`
     fb       STRING bytes of finished jobs
     top      STRING the highest id that was stored (8 bytes)

@@ -8,7 +8,9 @@ from importlib.resources import files
 from typing import NamedTuple
 
 # These begin and end jobs, which may have ordering keys.
-_OF_ORDER = frozenset({"change_jobs", "claim_jobs", "finish_jobs", "insert_jobs", "repair_jobs"})
+_OF_ORDER = frozenset(
+    {"change_jobs", "claim_jobs", "collect_finished", "finish_jobs", "insert_jobs", "repair_jobs", "unblock_key"}
+)
 
 
 class Script(NamedTuple):

@@ -481,6 +481,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             entry_of(commands.RunJobs)(_on(_of_jobs, bulk.run, wakes=True)),
             entry_of(commands.MoveJobs)(_on(_of_jobs, moving.move)),
             entry_of(commands.RequeueFailedJobs)(_on(_of_queue, bulk.requeue, wakes=True)),
+            entry_of(commands.UnblockKey)(_on(_of_queue, bulk.unblock, wakes=True)),
             entry_of(commands.PurgeJobs)(_on(_of_queue, bulk.purge)),
             entry_of(commands.DeleteJobs)(_on(_of_jobs, bulk.delete_named)),
             entry_of(commands.DeleteWithCopies)(_on(_of_jobs, copies.delete)),

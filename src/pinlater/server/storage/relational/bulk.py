@@ -86,6 +86,17 @@ async def key_is_held(dialect: Dialect, queue_id: int, key: str, now_ms: int) ->
     return job_id in dialect.given_keys or bool(await dialect.select_jobs("find_unfinished", [job_id]))
 
 
+async def unblock(dialect: Dialect, queue: str, ordering_key: str, now_ms: int) -> int | PinLaterError:
+    """Takes the places of the jobs that stopped the key."""
+    found = (await dialect.queues_named([queue])).get(queue)
+    if found is None:
+        return QueueNotFound.of(queue)
+    changes = Changes(now_ms)
+    unblocked = await ordering.unblock(dialect, changes, (found.queue_id, ordering_key))
+    await write(dialect, changes)
+    return unblocked
+
+
 async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
     """Oldest first, by the time that orders the state."""
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
@@ -233,26 +244,31 @@ async def _delete(
         if named and (state is None or state is (is_in or JobState.PENDING)):
             deletion.add(row, is_in, counted=row.queue_id in queues)
     deletion.write()
-    ended = ordering.ended_of([row for row in deletion.jobs if row.queue_id in queues])
-    if ended or lost:
-        await _leave_keys(dialect, ended, [row.id for row in lost if row.queue_id in queues])
+    deleted = [row for row in deletion.jobs if row.queue_id in queues]
+    ended = ordering.ended_of(deleted)
+    maybe = ordering.stopping_of(deleted) + [row.id for row in lost if row.queue_id in queues]
+    if ended or maybe:
+        await _leave_keys(dialect, ended, maybe)
     gone = sum([row.id in lost_ids and row.queue_id in queues for row in deletion.jobs])
     if gone:
         dialect.count_lost(gone)
     return deletion.jobs
 
 
-async def _leave_keys(dialect: Dialect, ended: Sequence[ordering.EndedJob], lost: Sequence[int]) -> None:
-    """The next jobs go in the place of deleted ones. A deletion knows no time: on MySQL they count as not yet due until the next sweep."""
-    changes = Changes(0)
+async def _leave_keys(
+    dialect: Dialect, ended: Sequence[ordering.EndedJob], others: Sequence[int], now_ms: int = 0
+) -> None:
+    """The next jobs go in the place of deleted ones. `others`: ids of jobs that may have a place, too. A deletion knows no time: on MySQL
+    they count as not yet due until the next sweep."""
+    changes = Changes(now_ms)
     await ordering.leave(dialect, changes, ended)
-    await ordering.leave_lost(dialect, changes, lost)
+    await ordering.leave_places(dialect, changes, others)
     await write(dialect, changes)
 
 
-async def leave_keys_of_lost(dialect: Dialect, ids: Sequence[int]) -> None:
-    """The next jobs go in the place of these, whose own rows are gone."""
-    await _leave_keys(dialect, [], ids)
+async def leave_places(dialect: Dialect, ids: Sequence[int], now_ms: int = 0) -> None:
+    """The next jobs go in the place of those of these that have one among the jobs of their keys."""
+    await _leave_keys(dialect, [], ids, now_ms)
 
 
 class _Deletion:

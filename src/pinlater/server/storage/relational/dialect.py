@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import Queue, QueueConfig
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.rows import Row
@@ -202,8 +202,11 @@ class Dialect(Protocol):
         """No job has these ordering keys, which are locked."""
         ...
 
-    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
-        """The highest numbers of those of these ordering keys, which are locked, that have jobs."""
+    async def last_numbers(
+        self, keys: Collection[OrderingKey]
+    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
+        """The highest numbers of those of these ordering keys, which are locked, that have jobs. And the settings of the queues of these
+        keys, as the store has them."""
         ...
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
@@ -214,8 +217,19 @@ class Dialect(Protocol):
         """Jobs leave their places."""
         ...
 
-    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> Sequence[Row]:
-        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds."""
+    async def select_keys(
+        self, name: str, keys: Collection[OrderingKey]
+    ) -> tuple[Sequence[Row], Mapping[int, QueueConfig]]:
+        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds. And the settings of the
+        queues of these keys."""
+        ...
+
+    async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> Sequence[Row]:
+        """The first rows of `ordered` of each key, at most that number: queue id, key, job id, due time."""
+        ...
+
+    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+        """The settings of these queues, as the store has them; those of a deleted queue have no values."""
         ...
 
     def came_first(self, queue_id: int, due_ms: int) -> None:

@@ -5,6 +5,12 @@ first one is where a job without a key would be. One behind it is in `ready`, to
 its number). So it is PENDING for all code, no claim reads it, and the counters count it as not yet due. The transaction in which a job
 ends deletes its row of `ordered`, and gives the next one of the key the run-after that it has of its own.
 
+A queue may let several jobs of a key go: then the first ones of the key are where a job without a key would be. Before a job that waits,
+each is marked as let go in its row, so that code that lets the next one go need not lock the rows of those in hand. A job that failed
+finally may stop its key: its row stays, marked so, and no job behind it goes.
+
+The transaction reads the settings of the queues in the store, behind the lock of the keys. So servers need not agree about them.
+
 Two transactions that change which job of a key is first wait for each other (`Dialect.lock_keys`): they take keys in order, after the rows
 of the jobs that they were asked about, and before the rows of jobs behind. One that ends only jobs behind needs no key.
 
@@ -14,14 +20,15 @@ ends one of them, and the server carries it out again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pinlater.domain.transitions import PENDING
+from pinlater.domain.queue import IN_HAND_PER_KEY_MAX, STOP, TO_BACK, QueueConfig
+from pinlater.domain.transitions import FAILED
 from pinlater.server.storage.changes import Changes
-from pinlater.server.storage.options import BEHIND_MS, is_behind, options_of
+from pinlater.server.storage.options import BEHIND_MS, LET_GO_MS, STOPPED_MS, is_behind, options_of
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Dialect, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.loading import load
@@ -44,41 +51,106 @@ class EndedJob(NamedTuple):
     behind: bool
 
 
+class _OrderedRow(NamedTuple):
+    """A row of `ordered`. `marks`: its queue marks the jobs that do not wait behind others."""
+
+    id: int
+    due_ms: int
+    marks: bool
+
+
 async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
     """Gives jobs their numbers, in this order. Returns the run-afters of those that wait behind others, by id."""
     keys = {job.key for job in jobs}
     dialect.lock_keys(keys)
-    last = await dialect.last_numbers(keys)
+    last, configs = await dialect.last_numbers(keys)
+    most = _most_in_hand(keys, configs)
+    free = await _free_places(dialect, most, {*last})
     rows: list[OrderedRow] = []
     run_after_ms: dict[int, int] = {}
     for job_id, key, due_ms in jobs:
         number = last[key] = last.get(key, 0) + 1
-        rows.append((job_id, *key, number, due_ms))
-        if number > 1:
+        free[key] -= 1
+        if free[key] < 0:
             run_after_ms[job_id] = BEHIND_MS + number
+        rows.append((job_id, *key, number, LET_GO_MS if free[key] >= 0 and most[key] > 1 else due_ms))
     dialect.insert_ordered(rows)
     return run_after_ms
+
+
+def _most_in_hand(keys: Iterable[OrderingKey], configs: Mapping[int, QueueConfig]) -> dict[OrderingKey, int]:
+    """How many jobs of each key may be in hand at a time."""
+    return {(queue_id, key): configs[queue_id].max_in_hand_per_key or 1 for queue_id, key in keys}
+
+
+async def _free_places(
+    dialect: Dialect, most: Mapping[OrderingKey, int], last: Collection[OrderingKey]
+) -> dict[OrderingKey, int]:
+    """How many more jobs of each key may go at once. `last`: the keys that have jobs.
+
+    None while a job waits, since a later one must not go before it. The first one of a key does not, but may have stopped the key.
+    """
+    places = await dialect.first_places([(key, number) for key, number in most.items() if number > 1 and key in last])
+    free = {key: 0 if key in last and number == 1 else number for key, number in most.items()}
+    seen: set[OrderingKey] = set()
+    for queue_id, text, _, due_ms in places:
+        key = (queue_id, text_of(text))
+        waits = due_ms != LET_GO_MS if key in seen else due_ms == STOPPED_MS
+        free[key] = 0 if waits else free[key] - 1
+        seen.add(key)
+    return free
 
 
 async def arrange(dialect: Dialect, changes: Changes) -> None:
     """What the changes of a call mean for the keys of its jobs: those that wait again after their end take the last places, and the next
     ones go in the place of those that have ended. To be called before the rows of the jobs are written."""
     moves = [(before, after) for before, after in changes.decided() if after.options.ordering_key is not None]
-    for job in await placed(
-        dialect, [after for before, after in moves if before.finished and not after.finished], changes.now_ms
-    ):
+    stopping, back = await _failed(dialect, changes, [after for _, after in moves])
+    revived = [after for before, after in moves if before.finished and not after.finished]
+    held = await _held(dialect, revived)
+    marks = {job.id: STOPPED_MS for job in stopping} | {job.id: LET_GO_MS for job in held}
+    ended = [(before, after) for before, after in moves if after.finished > before.finished and after.id not in marks]
+    entering = [*[job for job in revived if job.id not in marks], *back]
+    if entering:
+        dialect.lock_keys([_key_of(job) for _, job in moves])
+    dialect.for_each("mark_places", list(marks.items()))
+    dialect.delete_ordered(sorted([job.id for job in back]))
+    for job in await placed(dialect, entering, changes.now_ms):
         changes.place(job)
-    ended = [(before, after) for before, after in moves if after.finished and not before.finished]
     if ended:
         due_ms = await own_due_ms(dialect, [before for before, _ in ended])
         for _, job in ended:
             if job.id in due_ms:  # what is shown of it from now on
                 changes.place(replace(job, run_after_ms=due_ms[job.id], changed=True))
-        await leave(dialect, changes, [_ended(before) for before, _ in ended])
+    await leave(dialect, changes, [_ended(before) for before, _ in ended], [_key_of(job) for job in [*back, *held]])
+
+
+async def _failed(
+    dialect: Dialect, changes: Changes, jobs: Sequence[JobRecord]
+) -> tuple[list[JobRecord], list[JobRecord]]:
+    """Returns the jobs that stop their keys, and the jobs that go to the end of their keys, since their attempts have failed."""
+    finally_failed = [job for job in jobs if changes.finally_failed(job)]
+    retried = [job for job in jobs if changes.will_retry(job)]
+    if not finally_failed and not retried:
+        return [], []
+    configs = await dialect.configs_of({job.queue_id for job in [*finally_failed, *retried]})
+    stopping = [job for job in finally_failed if configs[job.queue_id].after_failure == STOP]
+    return stopping, [job for job in retried if configs[job.queue_id].retry_place == TO_BACK]
+
+
+async def _held(dialect: Dialect, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+    """Returns the failed jobs among these that stopped their keys: they keep their places."""
+    rows = await dialect.select_of("load_ordered", sorted([job.id for job in jobs]))
+    stopped = {job_id for job_id, _, _, due_ms in rows if due_ms == STOPPED_MS}
+    return [job for job in jobs if job.id in stopped]
+
+
+def _key_of(job: JobRecord) -> OrderingKey:
+    return job.queue_id, job.options.ordering_key or ""
 
 
 def _ended(job: JobRecord) -> EndedJob:
-    return EndedJob(job.id, (job.queue_id, job.options.ordering_key or ""), is_behind(job.options, job.run_after_ms))
+    return EndedJob(job.id, _key_of(job), is_behind(job.options, job.run_after_ms))
 
 
 async def placed(dialect: Dialect, jobs: Sequence[JobRecord], now_ms: int) -> list[JobRecord]:
@@ -90,40 +162,95 @@ async def placed(dialect: Dialect, jobs: Sequence[JobRecord], now_ms: int) -> li
     return [job.due_at(behind[job.id], now_ms) if job.id in behind else job for job in jobs]
 
 
-async def leave(dialect: Dialect, changes: Changes, ended: Sequence[EndedJob]) -> None:
-    """Adds to the changes that the next jobs of these keys go."""
+async def leave(
+    dialect: Dialect, changes: Changes, ended: Sequence[EndedJob], keys: Sequence[OrderingKey] = ()
+) -> None:
+    """Adds to the changes that the next jobs of the keys of these go. `keys`: others of which jobs may go."""
     dialect.delete_ordered(sorted([job.id for job in ended]))
-    keys = sorted({job.key for job in ended if not job.behind})
+    await let_go(dialect, changes, {*keys, *(job.key for job in ended if not job.behind)})
+
+
+async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[OrderingKey]) -> None:
+    """Adds to the changes that the first jobs of these keys go, as many as the settings of their queues say."""
+    keys = sorted(of_keys)
     if not keys:
         return
     dialect.lock_keys(keys)
     while keys:
-        found = await dialect.select_keys("first_of_keys", keys)
-        first = {(queue_id, text_of(key)): job_id for queue_id, key, job_id, _ in found}
-        dialect.forget_keys([key for key in keys if first.get(key) is None])
-        due_ms = {job_id: own_ms for _, _, job_id, own_ms in found if job_id is not None}
-        gone = await _let_go(dialect, changes, due_ms) if due_ms else set()
+        first = await _first(dialect, keys)
+        dialect.forget_keys([key for key in keys if not first.get(key)])
+        gone = await _let_go(dialect, changes, first.values())
         dialect.delete_ordered(sorted(gone))
-        keys = sorted([key for key, job_id in first.items() if job_id in gone])
+        keys = sorted([key for key, places in first.items() if any(place.id in gone for place in places)])
 
 
-async def _let_go(dialect: Dialect, changes: Changes, due_ms: Mapping[int, int]) -> set[int]:
-    """Makes those of these jobs ready that wait behind others. Returns the ids of those that have ended meanwhile, by another transaction,
-    or whose own rows are gone. `due_ms`: when each is due by itself."""
-    jobs, _ = await load(dialect, changes, sorted(due_ms))
-    for job in jobs:
-        if job.state is PENDING and is_behind(job.options, job.run_after_ms):
-            changes.place(job.due_at(due_ms[job.id], changes.now_ms))
-            dialect.came_first(job.queue_id, due_ms[job.id])
-    return {*due_ms} - {job.id for job in jobs if not job.finished}
+async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
+    """Adds to the changes that the next jobs of a key go, which no job stops any longer. Returns how many did."""
+    dialect.lock_keys([key])
+    rows = await dialect.first_places([(key, IN_HAND_PER_KEY_MAX)])
+    stopped = sorted([job_id for _, _, job_id, due_ms in rows if due_ms == STOPPED_MS])
+    dialect.delete_ordered(stopped)
+    await let_go(dialect, changes, [key])
+    return len(stopped)
 
 
-async def leave_lost(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> None:
-    """Does what `leave` does for jobs whose own rows are gone."""
+async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[OrderingKey, list[_OrderedRow]]:
+    """The jobs of each key that may be in hand at a time."""
+    found, configs = await dialect.select_keys("first_of_keys", keys)
+    first: dict[OrderingKey, list[_OrderedRow]] = {(queue_id, text_of(key)): [] for queue_id, key, _, _ in found}
+    most = _most_in_hand(first, configs)
+    for queue_id, text, job_id, due_ms in found:
+        key = (queue_id, text_of(text))
+        if job_id is not None and most[key] == 1:
+            first[key].append(_OrderedRow(job_id, due_ms, marks=False))
+    several = [(key, number) for key, number in most.items() if number > 1]
+    for queue_id, text, job_id, due_ms in await dialect.first_places(several):
+        first[queue_id, text_of(text)].append(_OrderedRow(job_id, due_ms, marks=True))
+    return first
+
+
+async def _let_go(dialect: Dialect, changes: Changes, first: Collection[Sequence[_OrderedRow]]) -> set[int]:
+    """Makes those of these jobs ready that wait behind others, unless one before them stops their key. Returns the ids of those that have
+    ended meanwhile, by another transaction, or whose own rows are gone."""
+    going: list[_OrderedRow] = []
+    for places in first:
+        for place in places:
+            if place.due_ms == STOPPED_MS:
+                break
+            if place.due_ms != LET_GO_MS:
+                going.append(place)
+    await load(dialect, changes, sorted([place.id for place in going]))
+    gone: set[int] = set()
+    marks: list[tuple[int, int]] = []
+    for job_id, due_ms, marked in going:
+        job = changes.now_of(job_id)
+        if job is None or job.finished:
+            gone.add(job_id)
+            continue
+        if marked:
+            marks.append((job_id, LET_GO_MS))
+        if job.behind:
+            changes.place(job.due_at(due_ms, changes.now_ms))
+            dialect.came_first(job.queue_id, due_ms)
+    dialect.for_each("mark_places", marks)
+    return gone
+
+
+async def leave_places(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> None:
+    """Does what `leave` does for those of these jobs that have a place among the jobs of their keys."""
     found = await dialect.select_of("load_ordered", sorted(ids))
     ended = [EndedJob(job_id, (queue_id, text_of(key)), behind=False) for job_id, queue_id, key, _ in found]
     if ended:
         await leave(dialect, changes, ended)
+
+
+def stopping_of(rows: Iterable[StateRow]) -> list[int]:
+    """Ids of deleted jobs that have a key, and may have stopped it."""
+    return [
+        row.id
+        for row in rows
+        if row.options is not None and row.done_state == FAILED and options_of(row.options).ordering_key is not None
+    ]
 
 
 def ended_of(rows: Iterable[StateRow]) -> list[EndedJob]:

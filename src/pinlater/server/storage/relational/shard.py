@@ -92,6 +92,7 @@ class RelationalShard(CommandTable, ABC):
             entry_of(commands.RunJobs)(changes(bulk.run)),
             entry_of(commands.MoveJobs)(changes(moving.move)),
             entry_of(commands.RequeueFailedJobs)(changes(bulk.requeue)),
+            entry_of(commands.UnblockKey)(changes(bulk.unblock)),
             entry_of(commands.PurgeJobs)(changes(bulk.purge)),
             entry_of(commands.DeleteJobs)(changes(bulk.delete_named)),
             entry_of(commands.DeleteWithCopies)(changes(copies.delete)),

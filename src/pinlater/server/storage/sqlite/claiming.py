@@ -152,7 +152,7 @@ class _OpenOrder:
             dialect = SqliteDialect(self._transaction)
             dialect.delete("progress", self._lost)
             dialect.count_lost(len(self._lost))
-            at_once(bulk.leave_keys_of_lost(dialect, self._lost))
+            at_once(bulk.leave_places(dialect, self._lost))
         a_call_wants_more = self._call_full_by_bytes or self._share is not None
         due_ms, head = _first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else (None, None)
         return Claimed(list(map(_JOBS, self._shares)), due_ms, self._ended, self._bytes_ran_out, head)

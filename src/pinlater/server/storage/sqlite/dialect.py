@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Map
 from contextlib import closing
 from typing import Any, TypeVar
 
+from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.record import JobRecord, record_of
 from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
@@ -21,6 +22,7 @@ from pinlater.server.storage.values import JobKey
 T = TypeVar("T")
 
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
+_FIRST_PLACES = sql("first_places")
 _ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries", "insert_ordered")}
 _LAST_NUMBERS = PairSelect("last_numbers")
 _PAIRS = {"first_of_keys": PairSelect("first_of_keys")}
@@ -156,14 +158,16 @@ class SqliteDialect:
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
         """Nothing is kept of keys but their jobs."""
 
-    async def last_numbers(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
+    async def last_numbers(
+        self, keys: Collection[OrderingKey]
+    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
         last = self._queue_cache.last_numbers.of(keys)
         if len(last) < len(keys):
             unknown = [value for key in keys if key not in last for value in key]
             last.update(
                 {(queue_id, key): number for queue_id, key, number in _LAST_NUMBERS.run(self._execute, unknown)}
             )
-        return last
+        return last, self._configs_of_keys(keys)
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
         self.insert("insert_ordered", rows)
@@ -173,8 +177,24 @@ class SqliteDialect:
         self.delete("ordered", ids)
         self._queue_cache.last_numbers.leave(ids)
 
-    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> list[Row]:
-        return _PAIRS[name].run(self._execute, [value for key in keys for value in key])
+    async def select_keys(
+        self, name: str, keys: Collection[OrderingKey]
+    ) -> tuple[list[Row], Mapping[int, QueueConfig]]:
+        found = _PAIRS[name].run(self._execute, [value for key in keys for value in key])
+        return found, self._configs_of_keys(keys)
+
+    def _configs_of_keys(self, keys: Collection[OrderingKey]) -> Mapping[int, QueueConfig]:
+        return self._configs({queue_id for queue_id, _ in keys})
+
+    async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> list[Row]:
+        return [row for key, limit in keys for row in self._execute(_FIRST_PLACES, (*key, limit)).fetchall()]
+
+    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+        return self._configs(queue_ids)
+
+    def _configs(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+        known = self._queue_cache.by_id
+        return {id_: known[id_].settings.config if id_ in known else QueueConfig() for id_ in queue_ids}
 
     def came_first(self, queue_id: int, due_ms: int) -> None:
         self._queue_cache.came_first(self._queue_cache.by_id[queue_id].name, due_ms)

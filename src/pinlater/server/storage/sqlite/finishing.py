@@ -49,7 +49,10 @@ def _finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> li
     if ordered:
         names = {queue_name for queue_name, _ in counts}
         if any(counter.future for name in names for counter in queues[name].counters.values()):
-            _let_next_go(transaction, ordered, now_ms)
+            if any((queues[name].settings.config.max_in_hand_per_key or 1) > 1 for name in names):
+                at_once(bulk.leave_places(SqliteDialect(transaction), ordered, now_ms))
+            else:
+                _let_next_go(transaction, ordered, now_ms)
         _DELETE_ORDERED.run(execute, ordered)
         transaction.queue_cache.last_numbers.leave(ordered)
     for (queue_name, priority), count in counts.items():
@@ -70,7 +73,7 @@ def _let_next_go(transaction: Transaction, ended: Sequence[int], now_ms: int) ->
     found = _SELECT_NEXT.run(transaction.execute, ended, BEHIND_MS).fetchall()
     dialect = SqliteDialect(transaction)
     if any(row[3] is None for row in found):
-        at_once(bulk.leave_keys_of_lost(dialect, [row[0] for row in found if row[3] is None]))
+        at_once(bulk.leave_places(dialect, [row[0] for row in found if row[3] is None], now_ms))
         found = [row for row in found if row[3] is not None]
     if found:
         transaction.executemany(_MOVE_READY, [(*row[2:5], row[1], row[5]) for row in found])

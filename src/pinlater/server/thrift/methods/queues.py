@@ -66,6 +66,10 @@ async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
     await service.queues.set_paused(call.queue, True, who)
 
 
+def _key_asked(call: Any) -> Fields:
+    return {"queue": call.queue, "orderingKey": call.ordering_key}
+
+
 METHODS = [
     ServedMethod(
         "createQueue",
@@ -118,5 +122,11 @@ METHODS = [
         handle=lambda service, call: service.queues.queue_stats(call.queues),
         queues=queues_of_call,
         allowed_part=rows_of_queues,
+    ),
+    ServedMethod(
+        "unblockKey",
+        handle=lambda service, call: service.queues.unblock_key(call.queue, call.ordering_key),
+        queues=queue_of_call,
+        administrative=Administrative(_key_asked),
     ),
 ]

@@ -28,6 +28,18 @@ SELECT queue_id, ordering_key, (
   ORDER BY jobs.queue_id, jobs.ordering_key, jobs.number LIMIT 1
 ) FROM ordering_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
+-- name: first_places(queue_id, key, limit)
+SELECT queue_id, ordering_key, id, due_ms FROM ordered FORCE INDEX (ordered_by_key)
+WHERE queue_id = :queue_id AND ordering_key = :key ORDER BY queue_id, ordering_key, number LIMIT :limit;
+
+-- name: mark_places(keys)
+UPDATE JSON_TABLE(:keys, '$[*]' COLUMNS (id BIGINT PATH '$[0]', due_ms BIGINT PATH '$[1]')) AS marked
+STRAIGHT_JOIN ordered FORCE INDEX (PRIMARY) ON ordered.id = marked.id
+SET ordered.due_ms = marked.due_ms;
+
+-- name: select_configs(ids)
+SELECT queue_id, config FROM queues WHERE queue_id IN (:ids);
+
 -- name: load_ordered(ids)
 SELECT id, queue_id, ordering_key, due_ms FROM ordered FORCE INDEX (PRIMARY) WHERE id IN (:ids);
 

@@ -4,7 +4,8 @@
 --     plain     {refs, tokens} as in `finish_jobs.lua`
 --     refs      of the loaded jobs; claims and pasts: what was found of each, '' for nothing
 --     keys      {queue, unique key, what was found, '' for nothing}
---     commands  {command, key without the shard's part, values}; `FAILED`, `MOVE`, `SHOWN`, `ENTER` and `END` have a queue as their key
+--     commands  {command, key without the shard's part, values}; `FAILED`, `MOVE`, `SHOWN`, `ENTER`, `BACK`, `STOP` and `END` have a
+--               queue as their key
 --     marks     {hash without the shard's part, field, 1 if it must be there, 0 if it must not}
 --     restores  {the run whose deleted jobs come back, the field of its hash that says so}, or false
 -- Answers {0, queue, due, ...} done, and for each job that is ready, as those before it under its ordering key have ended, its queue and
@@ -123,8 +124,35 @@ for _, command in ipairs(commands) do
         end
     elseif name == 'ENTER' then
         -- {place, ordering key, when it is due}: a job that waits again after its end, or is brought back.
-        local place = values[1]
-        call('ZADD', T .. 'r' .. key .. sub(place, 1, 1), enter_key(key, place, values[2], values[3]), sub(place, 2))
+        -- One that stopped its key has its place still.
+        local place, ordering, score = values[1], values[2], values[3]
+        local about = call('HGET', T .. 'dn' .. key, place)
+        if about then
+            set_state(key, place, about, LET_GO)
+            let_go_of(key, { [ordering] = true }, answer)
+        else
+            score = enter_key(key, place, ordering, score)
+        end
+        call('ZADD', T .. 'r' .. key .. sub(place, 1, 1), score, sub(place, 2))
+    elseif name == 'BACK' then
+        -- {place, when it is due}: a job whose attempt has failed, and which has others left.
+        if rules_of(key).to_back then
+            local place = values[1]
+            local ordering = forget_place(key, place)
+            if ordering then
+                local score = enter_key(key, place, ordering, values[2])
+                call('ZADD', T .. 'r' .. key .. sub(place, 1, 1), score, sub(place, 2))
+                let_go_of(key, { [ordering] = true }, answer)
+            end
+        end
+    elseif name == 'STOP' then
+        -- {place}: a job that has failed finally.
+        local about = rules_of(key).stop and call('HGET', T .. 'dn' .. key, values[1])
+        if about then
+            set_state(key, values[1], about, STOPPED)
+        else
+            leave_keys(key, values, answer)
+        end
     elseif name == 'END' then
         leave_keys(key, values, answer)
     elseif name == 'DEL' then

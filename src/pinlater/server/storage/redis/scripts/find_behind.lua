@@ -4,6 +4,6 @@
 local refs, found = cmsgpack.unpack(ARGV[1]), {}
 for i, ref in ipairs(refs) do
     local about = call('HGET', T .. 'dn' .. sub(ref, 1, 4), sub(ref, 5))
-    found[i] = about and byte(about, 17) or 0
+    found[i] = about and byte(about, 17) == 1 and 1 or 0
 end
 return found

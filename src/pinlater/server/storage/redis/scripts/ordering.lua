@@ -1,9 +1,12 @@
 -- Ordering keys, behind `shared.lua` in the scripts that need them (`scripts.py`). What is ready, and what waits behind, is as in
 -- `relational/ordering.py`. A place is a job's priority and id, 9 bytes.
 --   d<queue>   ZSET, all scores 0: length of the key, key, number (8 bytes), place; so the jobs of a key follow one another
---   dn<queue>  HASH  place -> number (8 bytes), when the job is due by itself (8 bytes), 1 if it waits behind others or 0, key
+--   dn<queue>  HASH  place -> number (8 bytes), when the job is due by itself (8 bytes), LET_GO, BEHIND or STOPPED, key
+-- What the settings of a queue say about its keys is read from them: so servers need not agree about it.
 local BEHIND_MS = 70368744177664
 local NUMBER8 = 8
+-- Where a job without a key would be; behind others; or failed finally, and no job behind it goes.
+local LET_GO, BEHIND, STOPPED = '\0', '\1', '\2'
 
 local function front_of(key)
     return char(#key) .. key
@@ -13,17 +16,60 @@ local function digits(number)
     return string.format('%.0f', number)
 end
 
+local rules_by_queue = {}
+
+local function rules_of(queue)
+    local rules = rules_by_queue[queue]
+    if not rules then
+        local settings = sub(call('HGET', T .. 'qc', queue) or '', 2)
+        local kept = settings ~= '' and cjson.decode(settings) or {}
+        rules = {
+            in_hand = kept['max_in_hand_per_key'] or 1,
+            to_back = kept['retry_place'] == 'to_back',
+            stop = kept['after_failure'] == 'stop',
+        }
+        rules_by_queue[queue] = rules
+    end
+    return rules
+end
+
+local function places_from(queue, front, first, count)
+    return call('ZRANGEBYLEX', T .. 'd' .. queue, '[' .. front, '[' .. front .. '\255', 'LIMIT', first, count)
+end
+
+local function state_of(about)
+    return sub(about, 17, 17)
+end
+
+local function set_state(queue, place, about, state)
+    call('HSET', T .. 'dn' .. queue, place, sub(about, 1, 16) .. state .. sub(about, 18))
+end
+
+-- Whether one more job of a key that has some may go at once: none of them waits or has stopped the key.
+local function has_free_place(queue, front)
+    local most = rules_of(queue).in_hand
+    local found = most > 1 and places_from(queue, front, 0, most) or {}
+    for i = 1, #found do
+        local about = call('HGET', T .. 'dn' .. queue, sub(found[i], #front + NUMBER8 + 1))
+        if about and state_of(about) ~= LET_GO then
+            return false
+        end
+    end
+    return #found < most and most > 1
+end
+
 -- Gives a job the last place of its key. Returns its score among the waiting jobs.
 local function enter_key(queue, place, key, due)
-    local front, number = front_of(key), 1
+    local front, number, behind = front_of(key), 1, false
     local last = call('ZREVRANGEBYLEX', T .. 'd' .. queue, '[' .. front .. '\255', '[' .. front, 'LIMIT', 0, 1)[1]
     if last then
         number = unpack_struct('>i8', last, #front + 1) + 1
+        behind = not has_free_place(queue, front)
     end
     local number8 = pack('>i8', number)
     call('ZADD', T .. 'd' .. queue, 0, front .. number8 .. place)
-    call('HSET', T .. 'dn' .. queue, place, number8 .. pack('>i8', due) .. (last and '\1' or '\0') .. key)
-    return last and digits(BEHIND_MS + number) or due
+    call('HSET', T .. 'dn' .. queue, place, number8 .. pack('>i8', due) .. (behind and BEHIND or LET_GO) .. key)
+    return behind and digits(BEHIND_MS + number) or due
 end
 
 -- Deletes what is known of a job's place. Returns the key, and whether the job was behind others; nil for a job without one.
@@ -35,7 +81,7 @@ local function forget_place(queue, place)
     local key = sub(about, 18)
     call('ZREM', T .. 'd' .. queue, front_of(key) .. sub(about, 1, NUMBER8) .. place)
     call('HDEL', T .. 'dn' .. queue, place)
-    return key, byte(about, 17) == 1
+    return key, state_of(about) == BEHIND
 end
 
 -- A job has another priority.
@@ -63,33 +109,50 @@ local function drop_lost(queue, place)
     end
 end
 
--- Makes the first job of a key ready, unless it is. Returns when it is due; nil if there is none to make ready.
+-- Makes the first jobs of a key ready that wait, as many as the settings say. Returns when they are due.
 local function let_go(queue, key)
-    local front = front_of(key)
-    while true do
-        local first = call('ZRANGEBYLEX', T .. 'd' .. queue, '[' .. front, '[' .. front .. '\255', 'LIMIT', 0, 1)[1]
+    local front, most, at, dues = front_of(key), rules_of(queue).in_hand, 0, {}
+    while at < most do
+        local first = places_from(queue, front, at, 1)[1]
         if not first then
-            return nil
+            break
         end
         local place = sub(first, #front + NUMBER8 + 1)
         local about = call('HGET', T .. 'dn' .. queue, place)
         if about and call('EXISTS', T .. 'j' .. queue .. place) == 1 then
-            if byte(about, 17) == 0 then
-                return nil
+            if state_of(about) == STOPPED then
+                break
+            elseif state_of(about) == BEHIND then
+                local due = digits(unpack_struct('>i8', about, 9))
+                set_state(queue, place, about, LET_GO)
+                call('ZADD', T .. 'r' .. queue .. sub(place, 1, 1), due, sub(place, 2))
+                dues[#dues + 1] = due
             end
-            local due = digits(unpack_struct('>i8', about, 9))
-            call('HSET', T .. 'dn' .. queue, place, sub(about, 1, 16) .. '\0' .. key)
-            call('ZADD', T .. 'r' .. queue .. sub(place, 1, 1), due, sub(place, 2))
-            return due
+            at = at + 1
+        else
+            call('ZREM', T .. 'd' .. queue, first)
+            call('HDEL', T .. 'dn' .. queue, place)
+            drop_lost(queue, place)
         end
-        call('ZREM', T .. 'd' .. queue, first)
-        call('HDEL', T .. 'dn' .. queue, place)
-        drop_lost(queue, place)
+    end
+    return dues
+end
+
+-- The first jobs of keys go. Adds the queue and when the job is due to `came` for each, and tells other servers; `came` is nil in a script
+-- that no writer runs.
+local function let_go_of(queue, keys, came)
+    for key in pairs(keys) do
+        for _, due in ipairs(let_go(queue, key)) do
+            if came then
+                came[#came + 1] = queue
+                came[#came + 1] = due
+                made_ready(queue)
+            end
+        end
     end
 end
 
--- Jobs of a queue have ended: the next ones of their keys go. Adds the queue and when the job is due to `came` for each, and tells other
--- servers; `came` is nil in a script that no writer runs.
+-- Jobs of a queue have ended: the next ones of their keys go.
 local function leave_keys(queue, places, came)
     local keys = {}
     for _, place in ipairs(places) do
@@ -98,14 +161,7 @@ local function leave_keys(queue, places, came)
             keys[key] = true
         end
     end
-    for key in pairs(keys) do
-        local due = let_go(queue, key)
-        if due and came then
-            came[#came + 1] = queue
-            came[#came + 1] = due
-            made_ready(queue)
-        end
-    end
+    let_go_of(queue, keys, came)
 end
 
 -- As `leave_keys`, of several queues.

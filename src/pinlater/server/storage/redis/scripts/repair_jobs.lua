@@ -88,7 +88,7 @@ end
 local function number_behind(ref)
     local queue, place = sub(ref, 1, 4), sub(ref, 5)
     local about = call('HGET', T .. 'dn' .. queue, place)
-    if not about or byte(about, 17) == 0 then
+    if not about or state_of(about) ~= BEHIND then
         return nil
     end
     if not call('ZSCORE', T .. 'd' .. queue, front_of(sub(about, 18)) .. sub(about, 1, NUMBER8) .. place) then

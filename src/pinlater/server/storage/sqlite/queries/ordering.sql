@@ -16,6 +16,13 @@ LEFT JOIN ordered ON queue_id = column1 AND ordering_key = column2 AND number = 
   SELECT number FROM ordered WHERE queue_id = column1 AND ordering_key = column2 ORDER BY number LIMIT 1
 );
 
+-- name: first_places(queue_id, key, limit)
+SELECT queue_id, ordering_key, id, due_ms FROM ordered
+WHERE queue_id = :queue_id AND ordering_key = :key ORDER BY number LIMIT :limit;
+
+-- name: mark_places(id, due_ms)
+UPDATE ordered SET due_ms = :due_ms WHERE id = :id;
+
 -- name: load_ordered(ids)
 SELECT id, queue_id, ordering_key, due_ms FROM ordered WHERE id IN (SELECT value FROM json_each(:ids));
 
@@ -36,14 +43,14 @@ INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms)
 VALUES (:id, :queue_id, :ordering_key, :number, :due_ms);
 
 -- name: select_next(behind_ms, ids)
--- What waits behind the first jobs of keys that have ended: the next one's queue, priority, place among the waiting jobs and own due time.
--- NULL in place of the priority: its own rows are gone. Nothing for a key that has no other job.
+-- The first other jobs of the keys of jobs that have ended, which wait: queue, priority, place among the waiting jobs and own due time.
+-- NULL in place of the priority: it does not wait behind others, or its own rows are gone. Nothing for a key that has no other job.
 SELECT ended.id AS ended_id, next.id AS next_id, next.queue_id, ready.priority, ready.run_after_ms, next.due_ms, ready.changed
 FROM json_each(:ids) AS wanted
 CROSS JOIN ordered AS ended ON ended.id = wanted.value
 CROSS JOIN ordered AS next ON next.id = (
   SELECT id FROM ordered
-  WHERE queue_id = ended.queue_id AND ordering_key = ended.ordering_key AND number > ended.number ORDER BY number LIMIT 1
+  WHERE queue_id = ended.queue_id AND ordering_key = ended.ordering_key AND number <> ended.number ORDER BY number LIMIT 1
 )
 LEFT JOIN jobs ON jobs.id = next.id
 LEFT JOIN ready ON ready.queue_id = next.queue_id AND ready.priority = jobs.priority
