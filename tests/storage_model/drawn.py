@@ -28,12 +28,11 @@ unique_keys = st.builds(
 
 
 # Of jobs with ordering keys.
-settings = st.builds(
-    QueueConfig,
-    max_in_hand_per_key=st.sampled_from([None, None, 2, 3]),
-    retry_place=st.sampled_from([None, "to_back"]),
-    after_failure=st.sampled_from([None, "stop"]),
-)
+settings = st.tuples(
+    st.sampled_from([None, None, 2, 3]), st.sampled_from([None, "to_back"]), st.sampled_from([None, "stop"])
+).map(
+    lambda drawn: QueueConfig(max_in_hand_per_key=drawn[0], retry_place=drawn[1], after_failure=drawn[2])
+)  # `builds` would draw the other settings, too
 
 
 class JobAbout(NamedTuple):

@@ -302,7 +302,7 @@ def unblock(
 ) -> None:
     """Let an ordering key go on that jobs have stopped which failed finally (`after_failure`). These jobs stay failed.
 
-    Example: pinlater queue unblock ledger --key account-7
+    Example: pinlater queue unblock payments --key account-7
     """
     unblocked = options.ask(server, timeout, lambda client: client.unblock_key(name, key))
     if json:
