@@ -60,7 +60,7 @@ class Forwarding:
     its dequeues wait for, and when the connection is lost, `queues_changed()` when it may have changed queues. `local_path(address)`: of
     the Unix socket of a server that has the same supervisor; None where this one has no supervisor. All other connections are made over
     addresses of this `family` (`AF_INET`, `AF_INET6`); with `tls` they are made with TLS, and never without. `stores_here`: enqueues go
-    to the shard itself, whoever owns the queue."""
+    to the shard itself, not to the owner of the queue."""
 
     def __init__(
         self,
