@@ -92,7 +92,7 @@ async def test_a_mistake_names_its_field(
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("key", "; did you mean `unique_key`?"),
+        ("key", "; did you mean `unique_key` or `ordering_key`?"),
         ("run-after-ms", "; did you mean `run_after_ms`?"),
         ("priorty", "; did you mean `priority`?"),
         ("colour", ""),

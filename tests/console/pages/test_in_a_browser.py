@@ -151,7 +151,7 @@ async def test_a_page_updates_itself_and_keeps_what_is_open(browsed: BrowsedCons
         await expect(page.get_by_role("button", name="Resume")).to_be_visible()
         assert await page.get_by_label("Claim timeout").input_value() == "9m"
         await page.get_by_role("button", name="Save settings").click()
-        await expect(page.get_by_role("status")).to_contain_text("Changed 1 of 9 settings. Claim timeout: 9m.")
+        await expect(page.get_by_role("status")).to_contain_text("Changed 1 of 12 settings. Claim timeout: 9m.")
         await page.get_by_role("button", name="Resume").click()
         await expect(page.get_by_role("status")).to_have_text("images is resumed.")
 
