@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
+from pinlater.client._token import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
 from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.clock import ManualClock
@@ -85,6 +86,13 @@ class GuardedServer:
         """Adds a token that was removed."""
         self._tokens.append(token)
         self.control.replace(self._tokens)
+
+
+@pytest.fixture(autouse=True)
+def no_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a test sets: a command that another test ran in this process may have left one."""
+    for name in (TOKEN_VARIABLE, TOKEN_FILE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
