@@ -64,12 +64,13 @@ _CHECKS = [
     LEFT JOIN expiries ON expires_at_ms = JSON_EXTRACT(jobs.options, '$.expires_ms') AND expiries.id = jobs.id
     WHERE JSON_EXTRACT(jobs.options, '$.expires_ms') IS NOT NULL AND expiries.id IS NULL
     """,
-    # a job that is counted as future will be counted as due
+    # a job that is counted as future will be counted as due, unless it waits behind others under its ordering key
     """
     SELECT CONCAT('job ', ready.id, ' would count as future for ever')
     FROM ready JOIN queues ON queues.queue_id = ready.queue_id
     LEFT JOIN future ON future.run_after_ms = ready.run_after_ms AND future.id = ready.id
-    WHERE ready.flags & 2 AND (future.id IS NULL OR future.queue_id <> ready.queue_id OR future.priority <> ready.priority)
+    WHERE ready.flags & 2 AND ready.run_after_ms <= 1 << 46
+      AND (future.id IS NULL OR future.queue_id <> ready.queue_id OR future.priority <> ready.priority)
     """,
     # a key names a job that may hold it: scope 0 while it waits, 1 until it has ended, 2 for a time
     f"""
