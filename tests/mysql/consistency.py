@@ -51,11 +51,13 @@ _CHECKS = [
       OR (ready.flags & 1 <> 0) <> (progress.id IS NOT NULL) OR (ready.flags & 5 = 0 AND jobs.options IS NOT NULL)
       OR ready.size <> OCTET_LENGTH(COALESCE(progress.body, jobs.body))
     """,
-    # a claim knows whether its job has a past
+    # a claim knows whether its job has a past, which is more than another run-after since the job waits no longer behind others
     f"""
     SELECT CONCAT('the claim of job ', claims.id, ' has flags ', claims.flags)
     FROM claims JOIN {_JOBS} AS jobs ON jobs.id = claims.id LEFT JOIN progress ON progress.id = claims.id
-    WHERE (claims.flags & 1 <> 0) <> (progress.id IS NOT NULL)
+    WHERE IF(claims.flags & 1, progress.id IS NULL, progress.id IS NOT NULL AND NOT (claims.flags & 4
+      AND progress.updated_at_ms = jobs.created_at_ms AND progress.attempts_ended = 0 AND progress.attempts = '[]'
+      AND progress.body IS NULL))
     """,
     # a job that expires is on the list of those
     f"""
@@ -64,12 +66,13 @@ _CHECKS = [
     LEFT JOIN expiries ON expires_at_ms = JSON_EXTRACT(jobs.options, '$.expires_ms') AND expiries.id = jobs.id
     WHERE JSON_EXTRACT(jobs.options, '$.expires_ms') IS NOT NULL AND expiries.id IS NULL
     """,
-    # a job that is counted as future will be counted as due
+    # a job that is counted as future will be counted as due, unless it waits behind others under its ordering key
     """
     SELECT CONCAT('job ', ready.id, ' would count as future for ever')
     FROM ready JOIN queues ON queues.queue_id = ready.queue_id
     LEFT JOIN future ON future.run_after_ms = ready.run_after_ms AND future.id = ready.id
-    WHERE ready.flags & 2 AND (future.id IS NULL OR future.queue_id <> ready.queue_id OR future.priority <> ready.priority)
+    WHERE ready.flags & 2 AND ready.run_after_ms <= 1 << 46
+      AND (future.id IS NULL OR future.queue_id <> ready.queue_id OR future.priority <> ready.priority)
     """,
     # a key names a job that may hold it: scope 0 while it waits, 1 until it has ended, 2 for a time
     f"""

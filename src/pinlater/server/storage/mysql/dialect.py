@@ -27,6 +27,7 @@ from pinlater.server.storage.mysql.statements import (
     union,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.options import BEHIND_MS
 from pinlater.server.storage.record import STATE_AT, JobRecord, record_of
 from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
@@ -198,7 +199,12 @@ class MysqlDialect:
     def enter_ready(self, jobs: Sequence[JobRecord]) -> None:
         """In the order of the tables' keys, so that two servers lock rows in the same order."""
         self.insert("insert_ready", sorted(_ready_row(job) for job in jobs))
-        future = [(job.run_after_ms, job.id, job.queue_id, job.priority) for job in jobs if job.counted_future]
+        future = [
+            (job.run_after_ms, job.id, job.queue_id, job.priority)
+            for job in jobs
+            if job.counted_future
+            and job.run_after_ms < BEHIND_MS  # nothing looks for those behind others by their time
+        ]
         self.insert("insert_future", sorted(future))
         expiries = [(job.options.expires_ms, job.id) for job in jobs if job.options.expires_ms is not None]
         self.insert("insert_expiries", expiries)

@@ -30,12 +30,12 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import Options, options_text
-from pinlater.server.storage.relational.dialect import OrderingKey
+from pinlater.server.storage.options import BEHIND_MS, Options, options_text
+from pinlater.server.storage.relational.dialect import OrderedRow, OrderingKey
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
-from pinlater.server.storage.relational.ordering import EnteringJob, enter
+from pinlater.server.storage.relational.ordering import EnteringJob, LastPlaces, last_places
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, has_order, have_keys
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, has_order
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -72,7 +72,6 @@ async def insert(
         results.append(batch.add(request))
         if batch.jobs_left:
             await batch.add_jobs_left()
-    await batch.forget_idle_keys()
     batch.store()
     age.check(requests)
     await transaction.commit()
@@ -106,8 +105,8 @@ class _Batch:
         self._unique_keys: dict[tuple[int, str], bytes] = {}
         self._has_keys = False
         self._dialect = MysqlDialect(transaction)
-        self._ordering_keys: set[OrderingKey] = set()  # of these requests; and those that jobs were stored under
-        self._entered: set[OrderingKey] = set()
+        self._places: LastPlaces | None = None  # of the ordering keys of these requests
+        self._ordered: list[OrderedRow] = []
         self.jobs_left: list[tuple[QueueEntry, Sequence[NewJob]]] = []  # of a long request, to be added in turns
         self._stored: list[tuple[ReadyJobs, Sequence[NewJob]]] = []
 
@@ -119,20 +118,21 @@ class _Batch:
         if full:
             await self._count(full)
         unique: list[tuple[int, str]] = []
+        ordering_keys: set[OrderingKey] = set()
         for queue, request in known:
             for job in request.jobs:
                 if (options := job.options) is not None:
                     if options.unique is not None:
                         unique.append((queue.queue_id, options.unique.key))
                     if options.ordering_key is not None:
-                        self._ordering_keys.add((queue.queue_id, options.ordering_key))
+                        ordering_keys.add((queue.queue_id, options.ordering_key))
         if unique:
             self._has_keys = True
             await self._find_holders(unique)
-        if self._ordering_keys:  # those of all requests together, in order
-            if not self._membership.keeps_order:
-                self._order_refused = await self._membership.admit_order(self._transaction)
-            self._dialect.lock_keys(sorted(self._ordering_keys))
+        if ordering_keys and not self._membership.keeps_order:
+            self._order_refused = await self._membership.admit_order(self._transaction)
+        if ordering_keys and self._order_refused is None:  # all requests together: one round trip
+            self._places = await last_places(self._dialect, ordering_keys)
         if self._transaction.careful or any(
             request.max_backlog is not None
             and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_backlog
@@ -202,10 +202,12 @@ class _Batch:
             return full
         self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
         fresh = new_jobs(jobs, existing)
-        if len(fresh) > _JOBS_A_TURN or (self._ordering_keys and have_keys(fresh)):
+        if self._places is not None and has_order(fresh):
+            fresh = self._placed(queue, fresh, self._places)
+        self._stored.append((queue.ready, fresh))
+        if len(fresh) > _JOBS_A_TURN:
             self.jobs_left.append((queue, fresh))
         else:
-            self._stored.append((queue.ready, fresh))
             self._add_jobs(queue, fresh)
         answer = answer_of(jobs, existing)
         if key is not None:
@@ -229,24 +231,14 @@ class _Batch:
         return existing
 
     async def add_jobs_left(self) -> None:
-        """The rows of a request that is long or has ordering keys, before the next request is decided: its keys count for that one."""
-        for queue, all_jobs in self.jobs_left:
-            jobs = await self._placed(queue, all_jobs) if self._ordering_keys else all_jobs
-            self._stored.append((queue.ready, jobs))
+        """The rows of a long request, before the next request is decided: its unique keys count for that one."""
+        for queue, jobs in self.jobs_left:
             for start in range(0, len(jobs), _JOBS_A_TURN):
                 self._add_jobs(queue, jobs[start : start + _JOBS_A_TURN])
                 await asyncio.sleep(0)
         self.jobs_left.clear()
 
-    async def forget_idle_keys(self) -> None:
-        """Nothing is kept of ordering keys without jobs: all theirs here were refused, or exist already."""
-        if idle := sorted(self._ordering_keys - self._entered):
-            found, _ = await self._dialect.select_keys("first_of_keys", idle)
-            self._dialect.forget_keys(
-                [(queue_id, key.decode()) for queue_id, key, job_id, _ in found if job_id is None]
-            )
-
-    async def _placed(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    def _placed(self, queue: QueueEntry, jobs: Sequence[NewJob], places: LastPlaces) -> Sequence[NewJob]:
         """The jobs with their places among those of their ordering keys."""
         entering = [
             EnteringJob(job.id, (queue.queue_id, job.options.ordering_key), job.run_after_ms)
@@ -255,8 +247,8 @@ class _Batch:
         ]
         if not entering:
             return jobs
-        behind = await enter(self._dialect, entering)
-        self._entered.update([job.key for job in entering])
+        rows, behind = places.enter(entering)
+        self._ordered += rows
         return [job._replace(run_after_ms=behind[job.id]) if job.id in behind else job for job in jobs]
 
     def _add_jobs(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
@@ -276,7 +268,8 @@ class _Batch:
             if run_after_ms > now_ms:
                 counter.future += 1
                 flags = FUTURE
-                self._future.append(b"(%d,%d,%d,%d)" % (run_after_ms, job_id, queue_id, priority))
+                if run_after_ms < BEHIND_MS:
+                    self._future.append(b"(%d,%d,%d,%d)" % (run_after_ms, job_id, queue_id, priority))
             text = b"NULL"
             if options is not None:
                 flags |= OPTIONS
@@ -313,6 +306,11 @@ class _Batch:
         if self._outlived:
             for some in self._conditions("unique_key", self._outlived):
                 change(_DELETE_UNIQUE_KEYS(keys=some))
+        if self._places is not None:
+            self._dialect.insert_ordered(self._ordered)
+            self._dialect.forget_keys(
+                self._places.idle()
+            )  # no row is kept of keys whose jobs were refused or exist already
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
             (_INSERT_REQUEST_KEYS, self._new_keys),

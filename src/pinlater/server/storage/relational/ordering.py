@@ -59,21 +59,49 @@ class _OrderedRow(NamedTuple):
     marks: bool
 
 
-async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
-    """Gives jobs their numbers, in this order. Returns the run-afters of those that wait behind others, by id."""
-    keys = {job.key for job in jobs}
+class LastPlaces:
+    """The last places of keys that the transaction has locked: as the store has them, and then as the jobs that it enters change them."""
+
+    __slots__ = ("_free", "_last", "_most")
+
+    def __init__(
+        self, last: dict[OrderingKey, int], most: Mapping[OrderingKey, int], free: dict[OrderingKey, int]
+    ) -> None:
+        self._last = last  # the highest number of each key that has jobs
+        self._most = most  # how many of a key may be in hand at a time
+        self._free = free  # how many more of a key may go at once
+
+    def enter(self, jobs: Sequence[EnteringJob]) -> tuple[list[OrderedRow], dict[int, int]]:
+        """Gives jobs their numbers, in this order. Returns their rows of `ordered`, which the caller stores, and the run-afters of those
+        that wait behind others, by id."""
+        last, most, free = self._last, self._most, self._free
+        rows: list[OrderedRow] = []
+        run_after_ms: dict[int, int] = {}
+        for job_id, key, due_ms in jobs:
+            number = last[key] = last.get(key, 0) + 1
+            free[key] -= 1
+            if free[key] < 0:
+                run_after_ms[job_id] = BEHIND_MS + number
+            rows.append((job_id, *key, number, LET_GO_MS if free[key] >= 0 and most[key] > 1 else due_ms))
+        return rows, run_after_ms
+
+    def idle(self) -> list[OrderingKey]:
+        """Returns the keys without jobs, in order."""
+        return sorted(self._most.keys() - self._last.keys())
+
+
+async def last_places(dialect: Dialect, keys: Collection[OrderingKey]) -> LastPlaces:
+    """Locks keys and reads their last places."""
     dialect.lock_keys(keys)
     last, configs = await dialect.last_numbers(keys)
     most = _most_in_hand(keys, configs)
-    free = await _free_places(dialect, most, {*last})
-    rows: list[OrderedRow] = []
-    run_after_ms: dict[int, int] = {}
-    for job_id, key, due_ms in jobs:
-        number = last[key] = last.get(key, 0) + 1
-        free[key] -= 1
-        if free[key] < 0:
-            run_after_ms[job_id] = BEHIND_MS + number
-        rows.append((job_id, *key, number, LET_GO_MS if free[key] >= 0 and most[key] > 1 else due_ms))
+    return LastPlaces(last, most, await _free_places(dialect, most, {*last}))
+
+
+async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
+    """Gives jobs their numbers, in this order. Returns the run-afters of those that wait behind others, by id."""
+    places = await last_places(dialect, {job.key for job in jobs})
+    rows, run_after_ms = places.enter(jobs)
     dialect.insert_ordered(rows)
     return run_after_ms
 

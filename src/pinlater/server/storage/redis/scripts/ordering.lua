@@ -58,18 +58,40 @@ local function has_free_place(queue, front)
     return #found < most and most > 1
 end
 
--- Gives a job the last place of its key. Returns its score among the waiting jobs.
-local function enter_key(queue, place, key, due)
-    local front, number, behind = front_of(key), 1, false
+-- The highest number of a key; 0 if it has no jobs.
+local function last_number(queue, front)
     local last = call('ZREVRANGEBYLEX', T .. 'd' .. queue, '[' .. front .. '\255', '[' .. front, 'LIMIT', 0, 1)[1]
-    if last then
-        number = unpack_struct('>i8', last, #front + 1) + 1
-        behind = not has_free_place(queue, front)
+    return last and unpack_struct('>i8', last, #front + 1) or 0
+end
+
+-- Gives jobs the last places of their keys, in this order: a list of place, key, when it is due by itself, ... Returns their scores among
+-- the waiting jobs.
+local function enter_keys(queue, jobs)
+    local several = rules_of(queue).in_hand > 1
+    local numbers, members, abouts, scores = {}, {}, {}, {}
+    local count = 0
+    for i = 1, #jobs, 3 do
+        local place, key, due = jobs[i], jobs[i + 1], jobs[i + 2]
+        local front = front_of(key)
+        local last = numbers[key] or last_number(queue, front)
+        local behind = last > 0 and not (several and has_free_place(queue, front))
+        local number8 = pack('>i8', last + 1)
+        numbers[key] = last + 1
+        members[count + 1], members[count + 2] = 0, front .. number8 .. place
+        abouts[count + 1], abouts[count + 2] = place, number8 .. pack('>i8', due) .. (behind and BEHIND or LET_GO) .. key
+        scores[(i + 2) / 3] = behind and digits(BEHIND_MS + last + 1) or due
+        count = count + 2
+        if several or i + 3 > #jobs then -- whether the next one has a free place, the stored ones say
+            spread('ZADD', T .. 'd' .. queue, members)
+            spread('HSET', T .. 'dn' .. queue, abouts)
+            members, abouts, count = {}, {}, 0
+        end
     end
-    local number8 = pack('>i8', number)
-    call('ZADD', T .. 'd' .. queue, 0, front .. number8 .. place)
-    call('HSET', T .. 'dn' .. queue, place, number8 .. pack('>i8', due) .. (behind and BEHIND or LET_GO) .. key)
-    return behind and digits(BEHIND_MS + number) or due
+    return scores
+end
+
+local function enter_key(queue, place, key, due)
+    return enter_keys(queue, { place, key, due })[1]
 end
 
 -- Deletes what is known of a job's place. Returns the key, and whether the job was behind others; nil for a job without one.
@@ -138,30 +160,97 @@ local function let_go(queue, key)
     return dues
 end
 
+-- Does what `let_go` does for keys of which one job may be in hand at a time. Returns when the jobs are due, and the keys whose first jobs
+-- have lost their records, for which it does nothing.
+local function let_each_go(queue, keys)
+    local places, records, of_key = {}, {}, {}
+    for key in pairs(keys) do
+        local front = front_of(key)
+        local first = places_from(queue, front, 0, 1)[1]
+        if first then
+            local at, place = #places + 1, sub(first, #front + NUMBER8 + 1)
+            places[at], records[at], of_key[at] = place, T .. 'j' .. queue .. place, key
+        end
+    end
+    if #places == 0 then
+        return {}, {}
+    end
+    local count = 0
+    for first = 1, #records, PART do
+        count = count + call('EXISTS', unpack(records, first, math.min(first + PART - 1, #records)))
+    end
+    if count < #records then
+        return {}, of_key
+    end
+    local dues, abouts, waiting, left = {}, {}, {}, {}
+    local found = fetch('HMGET', T .. 'dn' .. queue, places)
+    for i = 1, #places do
+        local about, place = found[i], places[i]
+        if not about then
+            left[#left + 1] = of_key[i]
+        elseif state_of(about) == BEHIND then
+            local due = digits(unpack_struct('>i8', about, 9))
+            dues[#dues + 1] = due
+            abouts[#abouts + 1] = place
+            abouts[#abouts + 1] = sub(about, 1, 16) .. LET_GO .. sub(about, 18)
+            local line = sub(place, 1, 1)
+            waiting[line] = waiting[line] or {}
+            table.insert(waiting[line], due)
+            table.insert(waiting[line], sub(place, 2))
+        end
+    end
+    spread('HSET', T .. 'dn' .. queue, abouts)
+    for line, jobs in pairs(waiting) do
+        spread('ZADD', T .. 'r' .. queue .. line, jobs)
+    end
+    return dues, left
+end
+
 -- The first jobs of keys go. Adds the queue and when the job is due to `came` for each, and tells other servers; `came` is nil in a script
 -- that no writer runs.
 local function let_go_of(queue, keys, came)
-    for key in pairs(keys) do
-        for _, due in ipairs(let_go(queue, key)) do
-            if came then
-                came[#came + 1] = queue
-                came[#came + 1] = due
-                made_ready(queue)
-            end
+    local dues, left = {}, {}
+    if rules_of(queue).in_hand == 1 then
+        dues, left = let_each_go(queue, keys)
+    else
+        for key in pairs(keys) do
+            left[#left + 1] = key
         end
+    end
+    for _, key in ipairs(left) do
+        for _, due in ipairs(let_go(queue, key)) do
+            dues[#dues + 1] = due
+        end
+    end
+    if came and #dues > 0 then
+        for _, due in ipairs(dues) do
+            came[#came + 1] = queue
+            came[#came + 1] = due
+        end
+        made_ready(queue)
     end
 end
 
 -- Jobs of a queue have ended: the next ones of their keys go.
 local function leave_keys(queue, places, came)
-    local keys = {}
-    for _, place in ipairs(places) do
-        local key, behind = forget_place(queue, place)
-        if key and not behind then
-            keys[key] = true
+    local abouts = fetch('HMGET', T .. 'dn' .. queue, places)
+    local members, known, keys = {}, {}, {}
+    for i = 1, #places do
+        local about = abouts[i]
+        if about then
+            local key = sub(about, 18)
+            members[#members + 1] = front_of(key) .. sub(about, 1, NUMBER8) .. places[i]
+            known[#known + 1] = places[i]
+            if state_of(about) ~= BEHIND then
+                keys[key] = true
+            end
         end
     end
-    let_go_of(queue, keys, came)
+    spread('ZREM', T .. 'd' .. queue, members)
+    spread('HDEL', T .. 'dn' .. queue, known)
+    if next(keys) then
+        let_go_of(queue, keys, came)
+    end
 end
 
 -- As `leave_keys`, of several queues.
