@@ -688,7 +688,9 @@ def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:
     assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "HTTP 429; again in 7 s")
     assert ending.status == "pinlater.Retry: HTTP 429; again in 7 s"
     assert ending_of(Snooze(7), context, constant(1)).kind is Kind.SNOOZED
-    assert ending_of(Reject("no"), context, constant(1)).kind is Kind.GIVEN_UP
+    for rejected in (Reject("no"), Reject(reason="no")):
+        ending = ending_of(rejected, context, constant(1))
+        assert (ending.kind, ending.error_text) == (Kind.GIVEN_UP, "no")
     with pytest.raises(ValueError, match="after must not be negative"):
         Retry(after=-1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
@@ -54,6 +54,13 @@ RETRY_PLACES, AFTER_FAILURE_WORDS = ("in_place", TO_BACK), ("continue", STOP)
 IN_HAND_PER_KEY_MAX = 100
 ALL_JOBS = "*"
 """The ordering key of all jobs of a queue that is ordered as a whole."""
+UNSET: Mapping[str, str] = {
+    "partitions": "auto",
+    "max_in_hand_per_key": "1",
+    "retry_place": RETRY_PLACES[0],
+    "after_failure": AFTER_FAILURE_WORDS[0],
+}
+"""What applies where a setting is not set, of those that no setting of the server stands for."""
 _NOTHING_SET = QueueConfig()
 
 

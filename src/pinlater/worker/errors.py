@@ -34,6 +34,9 @@ class Reject(Exception):
 
     __module__ = "pinlater"
 
+    def __init__(self, *reasons: object, reason: str = "") -> None:
+        super().__init__(*(reasons or filter(None, [reason])))
+
 
 class Retry(Exception):
     """Fails this attempt and runs the job again after `after` (seconds, a timedelta or text such as `5m`), if an attempt is left.

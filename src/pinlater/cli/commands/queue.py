@@ -24,7 +24,7 @@ from pinlater.client.errors import (
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
-from pinlater.domain.queue import check_queue_name
+from pinlater.domain.queue import UNSET, check_queue_name
 from pinlater.domain.servers import DELETES_QUEUES
 from pinlater.domain.wording import counted
 
@@ -451,8 +451,8 @@ def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> 
     rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
     for field, value in in_force.items():
         shown = duration_text(int(value)) if field in SPANS and value is not None else value
-        if field == "partitions" and value is None:
-            shown = "auto"
+        if value is None:
+            shown = UNSET.get(field)
         origin = _origin(settings.origins.get(field))
         stored = getattr(queue.config, field)
         if stored is not None and stored != value:

@@ -9,6 +9,7 @@ from pinlater.console.problems import invalid
 from pinlater.console.reading import fields_of
 from pinlater.console.shapes.queues import ChangedSettings, SettingsAnswer
 from pinlater.domain.durations import duration_ms, duration_text
+from pinlater.domain.queue import UNSET
 
 LABELS = {
     "max_jobs_per_second": "Jobs per second, at most",
@@ -24,13 +25,7 @@ LABELS = {
     "retry_place": "Where a job with an ordering key waits for its retry",
     "after_failure": "What a job with an ordering key does that fails finally",
 }
-WITHOUT = {
-    "burst": "those of a second",
-    "partitions": "auto",
-    "max_in_hand_per_key": "1",
-    "retry_place": "in_place",
-    "after_failure": "continue",
-}  # what applies where nothing is set, if that is not "no limit"
+WITHOUT = {"burst": "those of a second", **UNSET}  # what applies where nothing is set, if that is not "no limit"
 WAS = "was-"  # before the name of a field: its value when the form was made
 
 
