@@ -59,6 +59,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
     others: dict[str, dict[str, Any]] = {
         "createQueue": {"name": queue},
         "ensureQueue": {"name": queue},
+        "createOrderedQueue": {"name": f"{queue}_ordered"},
         "deleteQueue": {"name": queue, "password": ""},
         "getQueueNames": {},
         "getServerInfo": {},

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pinlater.cli import exits
 from pinlater.client import AsyncClient
 from pinlater.client.errors import ServerUnreachable, UnknownMethod
 from pinlater.domain.clock import SystemClock
@@ -526,6 +527,18 @@ def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: 
     password = f"{PASSWORD}\n".encode()
     gone = pinlater.ok("queue", "delete", other, "--password-stdin", "--json", stdin=password)
     assert gone.json == {"deleted": [other], "absent": []}
+
+
+def test_an_ordered_queue_is_created_and_a_queue_that_exists_keeps_its_order(pinlater: Pinlater, queue: str) -> None:
+    ordered = f"{queue}_ordered"
+    assert pinlater.ok("queue", "create", ordered, "--ordered").out == f"created {ordered}\n"
+    for options in (["--ordered"], []):
+        assert pinlater.ok("queue", "create", ordered, *options).out == f"exists {ordered}\n"
+    refused = pinlater("queue", "create", queue, "--ordered")
+    assert (refused.code, refused.out) == (exits.REFUSED, "")
+    assert f"Queue {queue} exists, and its jobs are not in order as a whole" in refused.err
+    first, second = pinlater.ok("job", "enqueue", ordered, "--body", "1", "--body", "2").out.split()
+    assert f"behind {first}" in pinlater.ok("job", "explain", second).out
 
 
 def test_looks_at_a_paused_queue_say_that_it_is_paused(pinlater: Pinlater, queue: str) -> None:

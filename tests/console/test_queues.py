@@ -15,6 +15,16 @@ async def test_queues_are_created_and_listed(caller: Caller) -> None:
     assert await caller.ok("GET", "/v1/queues") == {"queues": [{"name": "mail"}, {"name": "orders"}]}
 
 
+async def test_a_queue_is_created_as_an_ordered_one_unless_it_exists(caller: Caller) -> None:
+    orders = {"name": "orders", "ordered": True}
+    for _ in range(2):
+        assert await caller.ok("POST", "/v1/queues", orders) == {"name": "orders"}
+    problem = await caller.refused("POST", "/v1/queues", {"name": "mail", "ordered": True})
+    assert (problem["status"], problem["detail"][:17]) == (400, "Queue mail exists")
+    problem = await caller.refused("POST", "/v1/queues/orders/jobs?ordering_key=key", "1")
+    assert "ordered as a whole" in problem["detail"]
+
+
 async def test_a_queue_is_there_or_not(caller: Caller) -> None:
     assert await caller.ok("GET", MAIL) == {"name": "mail"}
     problem = await caller.refused("GET", "/v1/queues/orders")

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.errors import EnqueueRejected, PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
+from pinlater.domain.queue import ALL_JOBS, Life, Queue, QueueConfig, Versions
 from pinlater.server.storage.commands import (
     AdvanceDue,
     AskState,
@@ -92,6 +92,21 @@ async def make_again(desk: Desk) -> None:
     """Another server deletes the queue and makes it again."""
     await desk.shard.submit(DeleteQueues([QUEUE]))
     await desk.shard.submit(create_queues([QUEUE], desk.now))
+
+
+async def test_a_server_that_knows_a_deleted_queue_stores_no_job_past_the_order_of_the_new_one(
+    other: Desk, desk: Desk
+) -> None:
+    await know(other)
+    await desk.shard.submit(DeleteQueues([QUEUE]))
+    await desk.shard.submit(create_queues([QUEUE], desk.now, Life(1), asks_order=True))
+    for server in (other, desk):
+        refused = await server.request(InsertRequest(QUEUE, [server.job()]))
+        assert isinstance(refused, EnqueueRejected)
+    assert await desk.claim() == []
+    jobs = [other.job(ordering_key=ALL_JOBS), other.job(ordering_key=ALL_JOBS)]
+    await other.insert(*jobs)
+    assert [held.key.id for held in await desk.claim(5)] == [jobs[0].id]
 
 
 # --- sweeps of a server that does not know the queue ------------------------------------------------------------------------------

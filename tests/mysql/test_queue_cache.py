@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.queue import Queue
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache, QueueEntry
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
 
@@ -12,7 +13,7 @@ WHEN_MS = 1_000_000
 def cache_with_a_floor(clock: ManualClock) -> tuple[MysqlQueueCache, QueueEntry]:
     """Of a queue whose last claim took a job of `WHEN_MS`."""
     queue_cache = MysqlQueueCache(clock.monotonic, 1, ReadyBytes(0))
-    queue_cache.replace(queue_cache.begin_look(), [(1, "emails")])
+    queue_cache.replace(queue_cache.begin_look(), [(1, Queue("emails"))])
     queue = queue_cache.by_id[1]
     clock.advance(ms=2_000)
     assert queue_cache.floors(queue) == {}

@@ -6,6 +6,7 @@ What all stores with several servers must do is in `tests/contract/test_several_
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
+from pinlater.domain.queue import Queue
 from pinlater.server.storage.commands import DeleteQueues, ListChangedQueues, TimeOutClaims, create_queues
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
@@ -35,6 +36,6 @@ def test_an_older_look_at_the_queues_changes_nothing_after_a_newer_one() -> None
     """It would take a queue away that was made meanwhile."""
     queue_cache = MysqlQueueCache(lambda: 0.0, 3, ReadyBytes(0))
     older, newer = queue_cache.begin_look(), queue_cache.begin_look()
-    queue_cache.replace(newer, [(1, "made")])
+    queue_cache.replace(newer, [(1, Queue("made"))])
     queue_cache.replace(older, [])
     assert list(queue_cache.queues) == ["made"]

@@ -144,7 +144,7 @@ NEW_METHODS = {
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
     "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
     "startBulkRun", "stopBulkRun", "getBulkRuns", "listBulkRuns", "getWorkers", "findUniqueKey", "changePriority",
-    "ensureQueue", "unblockKey",
+    "ensureQueue", "unblockKey", "createOrderedQueue",
 }  # fmt: skip
 
 

@@ -45,6 +45,40 @@ async def test_settings_about_keys_that_mean_nothing_are_refused_with_the_rule(
     assert (await world.service.queues.queue_config("q")).config == QueueConfig()
 
 
+async def test_jobs_of_an_ordered_queue_run_one_after_the_other_and_take_no_key_of_their_own(
+    world: ServiceUnderTest,
+) -> None:
+    """`*` is the key that they have."""
+    await world.service.queues.create_queue("bookings", ordered=True)
+    jobs = [
+        *await world.enqueue(b"0", b"1", queue="bookings"),
+        *await world.enqueue(b"2", queue="bookings", priority=1),
+    ]
+    jobs += await world.enqueue(b"3", queue="bookings", ordering_key="*")
+    with pytest.raises(
+        InvalidArgument, match="Job 0: queue bookings is ordered as a whole, so its jobs take no ordering key"
+    ):
+        await world.enqueue(b"x", queue="bookings", ordering_key="a")
+    for number, job in enumerate(jobs):
+        [handed_out] = (await world.dequeue(queue="bookings")).jobs
+        assert (handed_out.descriptor, handed_out.job.body) == (job, b"%d" % number)
+        await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("bookings", [Ack(job)]))
+    assert not (await world.dequeue(queue="bookings")).jobs
+
+
+async def test_a_queue_that_exists_does_not_change_its_order(world: ServiceUnderTest) -> None:
+    queues = world.service.queues
+    with pytest.raises(InvalidArgument, match="Queue q exists, and its jobs are not in order as a whole"):
+        await queues.create_queue("q", ordered=True)
+    await queues.create_queue("bookings", ordered=True)
+    for creation in ({}, {"ordered": True}, {"for_task": True}):
+        await queues.create_queue("bookings", **creation)
+        assert (await queues.queue_config("bookings")).life.ordered
+    await queues.delete_queue("bookings", None)
+    await queues.create_queue("bookings")
+    assert not (await queues.queue_config("bookings")).life.ordered
+
+
 async def acked(world: ServiceUnderTest, descriptor: str) -> None:
     await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(descriptor)]))
 

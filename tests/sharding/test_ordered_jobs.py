@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed, StoreFull
-from pinlater.server.storage.commands import InsertJobs
+from pinlater.domain.errors import EnqueueRejected, InvalidArgument, ShardConnectionFailed, StoreFull
+from pinlater.domain.queue import Life
+from pinlater.server.storage.commands import InsertJobs, ListQueues, create_queues
 from tests.sharding.sharded_server import ShardedServer, on_shards, shards_of
 
 
@@ -75,3 +76,40 @@ async def test_jobs_of_a_key_run_one_after_the_other_over_all_shards(server: Sha
         [handed_out] = (await server.dequeue()).jobs
         assert handed_out.job.body == b"%d" % number
         await server.ack(handed_out.descriptor)
+
+
+@on_shards()
+async def test_all_jobs_of_an_ordered_queue_are_on_its_first_shard(server: ShardedServer) -> None:
+    await server.service.queues.create_queue("bookings", ordered=True)
+    for number in range(10):
+        stored = await server.enqueue(b"1", b"2", queue="bookings", key=f"request {number}" if number % 2 else None)
+        assert set(shards_of(stored)) == {server.shards.first_of("bookings").name}
+
+
+@on_shards()
+async def test_the_first_shard_decides_whether_a_queue_is_ordered_and_the_others_follow(server: ShardedServer) -> None:
+    """Another server is about to create a queue of this name without order: it has come to one shard."""
+    homes = {name: server.shards.first_of(name).name for name in (f"q{number}" for number in range(50))}
+    for name, home in homes.items():
+        [other] = [each for each in server.stores if each != home][:1]
+        creation = create_queues([name], server.clock.now_ms(), Life(server.clock.now_ms()))
+        await server.lanes(home if name.endswith("1") else other).store.submit(creation)
+        if name.endswith("1"):
+            with pytest.raises(InvalidArgument, match=f"Queue {name} exists"):
+                await server.service.queues.create_queue(name, ordered=True)
+        else:
+            await server.service.queues.create_queue(name, ordered=True)
+        kept = [await server.lanes(each).store.submit(ListQueues()) for each in server.stores]
+        found = [queue.life.ordered for queues in kept for queue in queues if queue.name == name]
+        assert found == ([False] if name.endswith("1") else [True] * len(server.stores))
+
+
+@on_shards()
+async def test_an_ordered_queue_is_not_made_while_its_first_shard_is_unreachable(server: ShardedServer) -> None:
+    home = server.shards.first_of("bookings").name
+    server.lanes(home).put_out_of_use("test")
+    with pytest.raises(ShardConnectionFailed, match=home):
+        await server.service.queues.create_queue("bookings", ordered=True)
+    for name in server.stores:
+        if name != home:
+            assert "bookings" not in [queue.name for queue in await server.lanes(name).store.submit(ListQueues())]

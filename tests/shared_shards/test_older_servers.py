@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.errors import EnqueueRejected, SchemaRefused, ShardConnectionFailed
-from pinlater.server.storage.commands import InsertJobs, ListMembers
+from pinlater.domain.errors import EnqueueRejected, SchemaRefused, ShardConnectionFailed, ShardRefused
+from pinlater.domain.queue import Life
+from pinlater.server.storage.commands import InsertJobs, ListMembers, ListQueues, create_queues
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk
 from tests.shared_shards.conftest import AnyDatabase
@@ -41,6 +42,22 @@ async def test_jobs_with_ordering_keys_are_refused_while_an_older_server_uses_th
 
     await older.shard.close()
     assert isinstance(await desk.request(ordered(desk)), Inserted)
+
+
+async def test_no_ordered_queue_is_made_while_an_older_server_uses_the_shard_which_then_refuses_it(
+    database: AnyDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, older = await beside_older(database)
+    creation = create_queues(["bookings"], desk.now, Life(1), asks_order=True)
+    [_, member] = await desk.shared.submit(ListMembers())
+    with pytest.raises(ShardRefused, match=rf"servers of the version before use this shard \({member.name}\)"):
+        await desk.shard.submit(creation)
+    assert [queue.name for queue in await desk.shard.submit(ListQueues())] == [QUEUE]
+    await older.shard.close()
+    await desk.shard.submit(creation)
+    database.become_older(monkeypatch)
+    with pytest.raises(SchemaRefused):
+        await database.open(direct=True)
 
 
 async def test_a_server_of_the_version_before_that_starts_after_the_first_job_with_an_ordering_key_refuses_the_shard(

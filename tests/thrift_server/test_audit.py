@@ -40,6 +40,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
     return {
         "createQueue": {"name": queue},
         "ensureQueue": {"name": queue},
+        "createOrderedQueue": {"name": queue},
         "deleteQueue": {"name": queue, "password": SECRET},
         "configureQueue": {"queue": queue, "config": types.QueueConfig(max_jobs_per_second=2.5, max_backlog=7)},
         "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},

@@ -28,6 +28,7 @@ ACKS = SENT["ackJobs"]["request"]
 ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "createQueue": ("create_queue", ("emails",), {}),
     "ensureQueue": ("create_queue", ("emails",), {"for_task": True}),
+    "createOrderedQueue": ("create_queue", ("emails",), {"ordered": True}),
     "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
     "enqueueJobs": ("enqueue", (SENT["enqueueJobs"]["request"], ANY), {}),
     "dequeueJobs": ("dequeue", (WORKER, SENT["dequeueJobs"]["request"]), {}),
@@ -248,6 +249,7 @@ DETAILS_OF_A_SHARD = {
 ANSWERED: dict[str, Any] = {
     "createQueue": None,
     "ensureQueue": None,
+    "createOrderedQueue": None,
     "deleteQueue": None,
     "enqueueJobs": {"descriptors": [DESCRIPTOR], "existing": [0]},
     "dequeueJobs": {

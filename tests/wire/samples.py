@@ -71,6 +71,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
     return {
         "createQueue": {"name": "emails"},
         "ensureQueue": {"name": "emails"},
+        "createOrderedQueue": {"name": "emails"},
         "deleteQueue": {"name": "emails", "password": "secret"},
         "enqueueJobs": {"request": types.EnqueueRequest("emails", [full_job()], "key", True)},
         "dequeueJobs": {"request": types.DequeueRequest("emails", 10, _acks(), True, 0.5, 250, 7, _worker())},

@@ -38,8 +38,8 @@ def _same(answer: Any) -> Any:
     return answer
 
 
-def create_queue(name: str) -> ClientCall[None]:
-    return ClientCall("createQueue", (name,), _nothing, Resend.SAFE)
+def create_queue(name: str, *, ordered: bool = False) -> ClientCall[None]:
+    return ClientCall("createOrderedQueue" if ordered else "createQueue", (name,), _nothing, Resend.SAFE)
 
 
 def ensure_queue(name: str) -> ClientCall[None]:

@@ -42,9 +42,10 @@ class Client(SyncClientBase):
     """
 
     # --- queues -----------------------------------------------------------------------------------------------------------
-    def create_queue(self, name: str) -> None:
-        """Makes the queue; if it exists already nothing happens."""
-        self._run(_calls.create_queue(name))
+    def create_queue(self, name: str, *, ordered: bool = False) -> None:
+        """Makes the queue; if it exists already nothing happens. `ordered`: its jobs run one after the other, whatever their tasks. Raises
+        `InvalidArgument` if it exists and is not ordered."""
+        self._run(_calls.create_queue(name, ordered=ordered))
 
     def ensure_queue(self, name: str) -> None:
         """Makes the queue of a task, as tasks and workers do by themselves; if it exists already nothing happens.

@@ -82,6 +82,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "releaseJobs": _WORK,
     "createQueue": frozenset({Role.PRODUCE, Role.WORK, Role.OPERATE}),
     "ensureQueue": frozenset({Role.PRODUCE, Role.WORK, Role.OPERATE}),
+    "createOrderedQueue": frozenset({Role.PRODUCE, Role.WORK, Role.OPERATE}),
     "configureQueue": _OPERATE,
     "pauseQueue": _OPERATE,
     "resumeQueue": _OPERATE,

@@ -52,6 +52,8 @@ TO_BACK, STOP = "to_back", "stop"
 RETRY_PLACES, AFTER_FAILURE_WORDS = ("in_place", TO_BACK), ("continue", STOP)
 """What `retry_place` and `after_failure` may be, the default first."""
 IN_HAND_PER_KEY_MAX = 100
+ALL_JOBS = "*"
+"""The ordering key of all jobs of a queue that is ordered as a whole."""
 UNSET: Mapping[str, str] = {
     "partitions": "auto",
     "max_in_hand_per_key": "1",
@@ -81,13 +83,20 @@ def _ms(version: str) -> int:
 
 
 class Life(NamedTuple):
-    """When a queue was last made, and when a queue of this name was last deleted before that; 0 if it is not known.
+    """When a queue was last made, when a queue of this name was last deleted before that, and when one was last made as an ordered one; 0
+    if it is not known, or was not.
 
-    Both are times of servers' clocks, each later than all that its server saw on the shards in reach.
+    All are times of servers' clocks, each later than all that its server saw on the shards in reach.
     """
 
     made_ms: int = 0
     deleted_ms: int = 0
+    ordered_ms: int = 0
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the queue is ordered as a whole: all its jobs are under one ordering key (`ALL_JOBS`)."""
+        return self.ordered_ms > self.deleted_ms
 
     @property
     def over(self) -> bool:
@@ -95,8 +104,8 @@ class Life(NamedTuple):
         return 0 < self.deleted_ms >= self.made_ms
 
     def joined(self, other: Life) -> Life:
-        """The newest creation and the newest deletion that two shards know of."""
-        return Life(max(self.made_ms, other.made_ms), max(self.deleted_ms, other.deleted_ms))
+        """The newest of each that two shards know of."""
+        return Life(*map(max, self, other))
 
 
 LIFE_UNKNOWN = Life()
@@ -128,6 +137,7 @@ class Queue(NamedTuple):
 
     `paused_by`: the source of the caller that paused it; '' if it is not known, or not paused.
     `auto_partitions`: how many partitions it is to have, as the servers have chosen; in force while its settings say no number.
+    `asks_order`: it is to be ordered where there is no such queue yet, and elsewhere as it is. Never stored.
     """
 
     name: str
@@ -137,6 +147,12 @@ class Queue(NamedTuple):
     life: Life = Life()
     paused_by: str = ""
     auto_partitions: int = 1
+    asks_order: bool = False
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it is ordered as a whole, or is to be."""
+        return self.life.ordered or self.asks_order
 
     @property
     def partitions(self) -> PartitionNumber:
@@ -159,7 +175,7 @@ class Queue(NamedTuple):
     @property
     def newest_ms(self) -> int:
         """The newest time that the queue carries."""
-        return max(*self.life, _ms(max(self.versions)))
+        return max(self.life.made_ms, self.life.deleted_ms, _ms(max(self.versions)))
 
     def changed(
         self,
@@ -216,7 +232,8 @@ class Queue(NamedTuple):
 
     def made_after(self, deleted_ms: int) -> Queue:
         """As a shard makes it that deleted a queue of this name at `deleted_ms` (0: never). If its life is `over`, it makes none."""
-        return self.with_life(self.life.joined(Life(0, deleted_ms)))
+        life = self.life._replace(ordered_ms=self.life.made_ms) if self.asks_order else self.life
+        return self.with_life(life.joined(Life(0, deleted_ms)))._replace(asks_order=False)
 
 
 def queue_of(name: str, text: str, paused: bool) -> Queue:
@@ -226,7 +243,8 @@ def queue_of(name: str, text: str, paused: bool) -> Queue:
         return Queue(name, _NOTHING_SET, paused)
     unchanged = _UNCHANGED.fullmatch(text)
     if unchanged is not None:
-        return Queue(name, _NOTHING_SET, paused, _NO_VERSIONS, Life(int(unchanged[1]), int(unchanged[2])))
+        life = Life(int(unchanged[1]), int(unchanged[2]), int(unchanged[3] or 0))
+        return Queue(name, _NOTHING_SET, paused, _NO_VERSIONS, life)
     found = json.loads(text)
     config = QueueConfig(**{field: found[field] for field in QueueConfig._fields if field in found})
     versions = Versions(*found.get(_VERSIONS_KEY, ())[: len(Versions._fields)])
@@ -240,7 +258,7 @@ def settings_text(queue: Queue) -> str:
     drops that with the next change that it makes: so the automatic number of partitions is 1 again then."""
     settings: dict[str, object] = {}
     if any(queue.life):
-        settings[_LIFE_KEY] = list(queue.life)
+        settings[_LIFE_KEY] = list(queue.life if queue.life.ordered_ms else queue.life[:2])
     settings |= {field: value for field, value in queue.config._asdict().items() if value is not None}
     if any(queue.versions):
         settings[_VERSIONS_KEY] = list(queue.versions if queue.versions.auto_partitions else queue.versions[:2])
@@ -253,7 +271,7 @@ def settings_text(queue: Queue) -> str:
 
 _NO_VERSIONS = Versions()
 _VERSIONS_KEY, _LIFE_KEY, _PAUSED_BY_KEY, _AUTO_PARTITIONS_KEY = "versions", "life", "paused_by", "auto_partitions"
-_UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)\]\}')
+_UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)(?:, ([0-9]+))?\]\}')
 
 
 class PriorityCounts(NamedTuple):

@@ -1195,6 +1195,10 @@ service PinLater {
   // QUEUE_NOT_FOUND with the reason if the setting jobs.auto_create is false, or if the queue was deleted within the last day.
   void ensureQueue(1: RequestContext requestContext, 2: string name) throws (1: PinLaterException e)
 
+  // Creates a queue of which all jobs run one after the other, as if under one ordering key, `*`. Where such a queue exists nothing happens.
+  // INVALID_ARGUMENT where a queue exists that is not ordered.
+  void createOrderedQueue(1: RequestContext requestContext, 2: string name) throws (1: PinLaterException e)
+
   // An empty list asks for all queues. Never scans jobs.
   list<QueueStats> getQueueStats(1: RequestContext requestContext, 2: list<string> queueNames) throws (1: PinLaterException e)
 

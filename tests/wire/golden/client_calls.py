@@ -215,4 +215,5 @@ CALLS: Sequence[ClientCall] = (
     *_short_and_full("listBulkRuns", lambda to: to.list_bulk_runs(), lambda to: to.list_bulk_runs("mail", "audio")),
     *_only("getServerInfo", lambda to: to.server_info()),
     *_only("ensureQueue", lambda to: to.ensure_queue("mail")),
+    *_only("createOrderedQueue", lambda to: to.create_queue("mail", ordered=True)),
 )

@@ -47,6 +47,9 @@ SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expir
 
 def create(
     names: Names,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="Their jobs run one after the other. This can't be changed later.")
+    ] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -60,7 +63,7 @@ def create(
         exists = False
         with contextlib.suppress(AccessDenied):  # a token may create queues that it may not list
             exists = name in await client.queue_names()
-        await client.create_queue(name)
+        await client.create_queue(name, ordered=ordered)
         return "exists" if exists else "created"
 
     _for_each(names, server, timeout, json, make, words=("created", "exists"))

@@ -52,8 +52,8 @@ async def get_queue(call: ApiCall[Nothing, Nothing]) -> QueueItem:
 
 
 async def create_queue(call: ApiCall[Nothing, CreateQueueRequest]) -> QueueItem:
-    """Creates a queue. A queue that exists does not change."""
-    await call.client.create_queue(call.body.name)
+    """Creates a queue. A queue that exists does not change. With `ordered`, it is an error if it exists and is not ordered."""
+    await call.client.create_queue(call.body.name, ordered=call.body.ordered)
     return QueueItem(name=call.body.name)
 
 

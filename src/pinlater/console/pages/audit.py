@@ -16,7 +16,7 @@ from pinlater.console.shapes.fields import RequestShape
 ROWS = 50
 METHOD = "getAudit"
 _PAGES_MAX = 5  # of the API for a page that finds few entries
-_CHANGES_OF_PAUSE = ("pauseQueue", "resumeQueue", "createQueue", "deleteQueue")
+_CHANGES_OF_PAUSE = ("pauseQueue", "resumeQueue", "createQueue", "createOrderedQueue", "deleteQueue")
 
 
 class AuditPageQuery(RequestShape, frozen=True, kw_only=True):

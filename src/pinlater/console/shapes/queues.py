@@ -24,6 +24,7 @@ class CreateQueueRequest(RequestShape, frozen=True, kw_only=True):
     """The queue to create."""
 
     name: Annotated[str, Meta(description="1 to 64 ASCII letters, digits and underscores.")]
+    ordered: Annotated[bool, Meta(description="Its jobs run one after the other. This can't be changed later.")] = False
 
 
 class QueueItem(AnswerShape, frozen=True, kw_only=True):

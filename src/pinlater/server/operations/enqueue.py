@@ -24,7 +24,7 @@ from pinlater.domain.errors import (
     RequestTooOld,
 )
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, ORDERING_KEY_BYTES_MAX, UNIQUE_FOR_MS_MAX, UniqueKey, UniqueScope
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import ALL_JOBS, Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
@@ -73,6 +73,8 @@ class Enqueue:
         queue, jobs, request_key = asked.queue, asked.jobs, asked.request_key or None
         known = self._queue_cache.queues.get(queue) or await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
+        if known.life.ordered:
+            _put_in_order(queue, jobs)
         have_home = self._check(jobs, request_key, now_ms)
         if len(jobs) > ITEMS_A_TURN:
             await asyncio.sleep(0)
@@ -249,6 +251,15 @@ class Enqueue:
         for index, (job_id, priority) in existing.items():
             descriptors[index] = f"{prefix}{priority}:{job_id}"
         return Enqueued(descriptors, sorted(existing))
+
+
+def _put_in_order(queue: str, jobs: Sequence[Job]) -> None:
+    """Gives jobs of a queue that is ordered as a whole their ordering key. Raises `InvalidArgument` if one has another."""
+    for index, job in enumerate(jobs):
+        if job.ordering_key is None:
+            job.ordering_key = ALL_JOBS
+        elif job.ordering_key != ALL_JOBS:
+            raise InvalidArgument(f"Job {index}: queue {queue} is ordered as a whole, so its jobs take no ordering key")
 
 
 def _options(job: Job, expires_at_ms: int | None = None) -> Options:

@@ -77,7 +77,7 @@ class Queues:
         self._auto_create = service.settings.auto_create
         self.waiting_elsewhere: Callable[[str], int] = lambda _: 0  # dequeues that wait at other servers of the shards
 
-    async def create_queue(self, name: str, *, for_task: bool = False) -> None:
+    async def create_queue(self, name: str, *, for_task: bool = False, ordered: bool = False) -> None:
         """Makes it on every shard; if it exists nothing happens. Unreachable shards get it when they are back.
 
         A shard on which it was deleted since makes it only with a life that is later, which it is given if this call is young: one
@@ -86,6 +86,9 @@ class Queues:
 
         `for_task`: a task or its worker needs the queue, and no person or program has asked to create it. Raises `QueueNotFound` then if
         the settings forbid that, or if the queue was deleted within the last day.
+
+        `ordered`: as one that is ordered as a whole. Its first shard decides, so that of two creations at once one order holds. Raises
+        `InvalidArgument` if the queue exists and is not ordered.
         """
         check_queue_name(name)
         began_s = self._clock.monotonic()
@@ -102,14 +105,15 @@ class Queues:
         if for_task and known is None:
             await self._check_for_task(name)
         with contextlib.nullcontext() if known is not None else self._telling():
-            queue = await self._create(name, life)
+            queue = await self._create(name, life, ordered=ordered)
         while queue.life.over:
             if for_task:
                 raise _deleted_lately(name)
             if self._is_old(began_s):
                 raise OutcomeUnknown(f"This request took so long that queue {name} was deleted meanwhile")
             with self._telling():
-                queue = await self._create(name, Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1)))
+                later = Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1))
+                queue = await self._create(name, later, ordered=ordered)
         for shard in away:
             if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
                 await shard.store.submit(MergeQueues([queue], self._clock.now_ms()))
@@ -128,11 +132,29 @@ class Queues:
         if all(queue.life.over for queue in found):
             raise _deleted_lately(name)
 
-    async def _create(self, name: str, life: Life) -> Queue:
+    async def _create(self, name: str, life: Life, *, ordered: bool = False) -> Queue:
         """What the shards in reach have then; its life is `over` if one of them has deleted it since."""
+        if ordered:
+            decided = await self._decide_order(name, life)
+            if decided.life.over:
+                return decided
+            life = decided.life
         found = await self._create_on_each(name, life)
         refused = [queue for queue in found if queue.life.over]
         return reduce(Queue.newest, refused or found)
+
+    async def _decide_order(self, name: str, life: Life) -> Queue:
+        """Returns the queue as its first shard has it then, where it is made as an ordered one unless it exists."""
+        first = self._shards.first_of(name)
+        if not first.healthy:
+            raise shard_unreachable(first.name)
+        [queue] = await first.store.submit(create_queues([name], self._clock.now_ms(), life=life, asks_order=True))
+        if not queue.life.over and not queue.life.ordered:
+            raise InvalidArgument(
+                f"Queue {name} exists, and its jobs are not in order as a whole. A queue's order can't be changed: delete the queue, or "
+                "give its jobs ordering keys"
+            )
+        return queue
 
     async def _create_on_each(self, name: str, life: Life) -> list[Queue]:
         async def create(shard: ShardLanes) -> Queue:

@@ -524,6 +524,8 @@ class ListChangedQueues(ReadCommand[Sequence[str]]):
     """Queues in which other servers may have made jobs ready since the last call."""
 
 
-def create_queues(names: Sequence[str], now_ms: int, life: Life = LIFE_UNKNOWN) -> MergeQueues:
+def create_queues(
+    names: Sequence[str], now_ms: int, life: Life = LIFE_UNKNOWN, *, asks_order: bool = False
+) -> MergeQueues:
     """Returns the command that makes queues of that life on which nothing is set."""
-    return MergeQueues([Queue(name, life=life) for name in names], now_ms)
+    return MergeQueues([Queue(name, life=life, asks_order=asks_order) for name in names], now_ms)

@@ -12,8 +12,9 @@ from typing import NamedTuple, TypeVar
 
 from pinlater.domain.bulk import RESTORABLE_MS
 from pinlater.domain.descriptor import descriptor_prefix
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import EnqueueRejected, PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, JobState, Outcome
+from pinlater.domain.queue import ALL_JOBS
 from pinlater.domain.servers import PEER_VERSION, USUAL, AboutServer
 from pinlater.domain.slices import SLICES
 from pinlater.server.storage.options import Options
@@ -125,6 +126,17 @@ class KeyHolder(NamedTuple):
 
     job_id: int
     priority: int
+
+
+def out_of_order(request: InsertRequest) -> EnqueueRejected | None:
+    """Returns the refusal of a request for a queue that is ordered as a whole, from a server that takes it for one of the same name that
+    was deleted."""
+    if all(job.options is not None and job.options.ordering_key == ALL_JOBS for job in request.jobs):
+        return None
+    return EnqueueRejected(
+        f"Queue {request.queue} was made anew, and is ordered as a whole now; this server has yet to hear of it. Nothing was stored",
+        retry_after_ms=1000,
+    )
 
 
 class Inserted(NamedTuple):

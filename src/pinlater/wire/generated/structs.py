@@ -1974,6 +1974,19 @@ REQUIRED[ensureQueue_args] = ('context', 'name')
 RESULTS["ensureQueue"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
+class createOrderedQueue_args(Arguments):
+    context: RequestContext = NOT_SENT
+    name: str = NOT_SENT
+
+
+SPECS[createOrderedQueue_args] = _spec(
+    (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
+    (2, STRING, "name", "UTF8", "name"),
+)
+REQUIRED[createOrderedQueue_args] = ('context', 'name')
+RESULTS["createOrderedQueue"] = (None, (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+
+
 class getQueueStats_args(Arguments):
     context: RequestContext = NOT_SENT
     queues: Sequence[str] = NOT_SENT

@@ -96,6 +96,19 @@ async def queues_of_tasks(to: ScenarioRecorder) -> None:
     await to.call("getQueueNames")
 
 
+@scenario()
+async def ordered_queues(to: ScenarioRecorder) -> None:
+    await to.call("createQueue", name="mail")
+    await to.call("createOrderedQueue", "a new one", name="bookings")
+    await to.call("createOrderedQueue", "one that exists", name="bookings")
+    await to.call("createQueue", "one that exists", name="bookings")
+    await to.call("createOrderedQueue", "one that is not ordered", name="mail")
+    await to.call("createOrderedQueue", "a name with a hyphen", name="bookings-2")
+    jobs = [types.PinLaterJob(body=b"1", orderingKey="key")]
+    request = types.PinLaterEnqueueRequest(queueName="bookings", jobs=jobs)
+    await to.call("enqueueJobs", "a key of its own", request=request)
+
+
 @scenario("without a password")
 async def queues_without_a_password(to: ScenarioRecorder) -> None:
     await to.call("getServerInfo", "it does not say that it deletes queues")

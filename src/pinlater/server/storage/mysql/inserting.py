@@ -35,7 +35,14 @@ from pinlater.server.storage.relational.dialect import OrderedRow, OrderingKey
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.relational.ordering import EnteringJob, LastPlaces, last_places
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, has_order
+from pinlater.server.storage.values import (
+    Inserted,
+    InsertRequest,
+    KeyHolder,
+    NewJob,
+    has_order,
+    out_of_order,
+)
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -182,6 +189,8 @@ class _Batch:
             return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
             return SlotLost(self._transaction.endpoint, slot_of(request.jobs[0].id))
+        if queue.ordered and (unknown := out_of_order(request)) is not None:
+            return unknown
         if self._order_refused is not None and has_order(request.jobs):
             return self._order_refused
         key = request.request_key

@@ -20,7 +20,7 @@ from pinlater.server.storage.schema import check_version
 FOLDER = files("pinlater.server.storage.mysql") / "migrations"
 LOCK_WAIT_S = 60
 ORDERED = 10
-"""The schema of a shard with ordering keys, which the first job that has one brings (`Membership.admit_order`). It has no file."""
+"""The schema of a shard with ordering keys, which the first such job or ordered queue brings (`Membership.admit_order`). It has no file."""
 
 
 class Migration(NamedTuple):

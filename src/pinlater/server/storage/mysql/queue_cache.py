@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.queue import Queue
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes, ReadyJobs, ReadyMemory
 from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.lost_jobs import LostJobs
@@ -35,6 +36,7 @@ class QueueEntry:
         "look_every_s",
         "looked_at",
         "name",
+        "ordered",
         "priorities",
         "queue_id",
         "ready",
@@ -44,6 +46,7 @@ class QueueEntry:
         self.ready = ReadyJobs(memory)
         self.queue_id = queue_id
         self.name = name
+        self.ordered = False  # as a whole
         self.known_failures = KnownGroups()
         self.priorities = sorted(set(priorities))
         self.floors: dict[int, int] = {}
@@ -110,7 +113,9 @@ class MysqlQueueCache:
         self._looks_begun += 1
         return self._looks_begun
 
-    def replace(self, look: int, queues: Iterable[tuple[int, str]], priorities: Iterable[tuple[int, int]] = ()) -> None:
+    def replace(
+        self, look: int, queues: Iterable[tuple[int, Queue]], priorities: Iterable[tuple[int, int]] = ()
+    ) -> None:
         """All queues as the database had them at that look, unless a later look was taken over already."""
         if look <= self._look_taken:
             return
@@ -120,20 +125,23 @@ class MysqlQueueCache:
             used.setdefault(queue_id, []).append(priority)
         old = self.by_id
         self.queues, self.by_id = {}, {}
-        for queue_id, name in queues:
-            entry = old.get(queue_id) or QueueEntry(queue_id, name, self._levels, self.ready_memory)
+        for queue_id, queue in queues:
+            entry = old.get(queue_id) or QueueEntry(queue_id, queue.name, self._levels, self.ready_memory)
+            entry.ordered = queue.life.ordered
             for priority in used.get(queue_id, ()):
                 entry.add_priority(priority)
-            self.queues[name] = self.by_id[queue_id] = entry
+            self.queues[queue.name] = self.by_id[queue_id] = entry
         for queue_id in old.keys() - self.by_id.keys():
             old[queue_id].ready.close()
 
-    def learn(self, queue_id: int, name: str) -> QueueEntry:
+    def learn(self, queue_id: int, queue: Queue) -> QueueEntry:
         """A queue that the database has. Ids grow: of two queues with one name that with the lower id is gone."""
         known = self.by_id.get(queue_id)
         if known is not None:
             return known
+        name = queue.name
         entry = QueueEntry(queue_id, name, self._levels, self.ready_memory)
+        entry.ordered = queue.life.ordered
         before = self.queues.get(name)
         if before is None or before.queue_id < queue_id:
             if before is not None:

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardRefused
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import HandedOutJob
-from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage import commands
 from pinlater.server.storage.connections import WRITERS, Connections, DatabaseConnectionLost
@@ -241,11 +241,18 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         )
         self._queue_cache.replace(
             look,
-            [(line[0], line[1].decode()) for line in found.rows],
+            [(line[0], queue_of(line[1].decode(), line[3], bool(line[2]))) for line in found.rows],
             [(queue_id, priority) for queue_id, priority in used.rows],
         )
 
     # --- queues -----------------------------------------------------------------------------------------------------------
+
+    async def _merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        if not self._membership.keeps_order and any(queue.in_order for queue in queues):
+            refusal = await self._opened.other.carry_out(self._membership.admit_order)
+            if refusal is not None:
+                raise ShardRefused(refusal.message)
+        return await self._change(queue_rules.merge, queues, now_ms)
 
     async def _delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
         newest_ms = await self._change(queue_rules.delete, names, deleted_ms, now_ms)
@@ -255,7 +262,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     async def _list_queues(self) -> list[Queue]:
         look = self._queue_cache.begin_look()
         found = await self._look_up(relational_reading.queues_with_ids)
-        self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
+        self._queue_cache.replace(look, found)
         return [queue for _, queue in found]
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
@@ -395,6 +402,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
                 entry_of(commands.CheckpointJobs)(_checkpoint),
                 entry_of(commands.PeekJobs)(_peek),
                 entry_of(commands.CountJobs)(_count),
+                entry_of(commands.MergeQueues)(_merge_queues),
                 entry_of(commands.DeleteQueues)(_delete_queues),
                 entry_of(commands.ListQueues)(_list_queues),
                 entry_of(commands.AdvanceDue)(_advance_due),

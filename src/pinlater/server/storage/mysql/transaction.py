@@ -35,6 +35,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import OutcomeUnknown
+from pinlater.domain.queue import queue_of
 from pinlater.server.storage.connections import WRITERS, DatabaseConnectionLost, OneConnection, level, now
 from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.mysql.connection import MysqlConnection, Result, code_of, text_of
@@ -142,7 +143,10 @@ class Transaction:
 
     async def _learn(self, statement: bytes) -> list[QueueEntry]:
         [found] = await self.select(statement)
-        return [self.queue_cache.learn(queue_id, name.decode()) for queue_id, name in found.rows]
+        return [
+            self.queue_cache.learn(queue_id, queue_of(name.decode(), config, paused=False))
+            for queue_id, name, config in found.rows
+        ]
 
     def change(self, statement: bytes) -> None:
         """Adds a change whose answer is not needed."""

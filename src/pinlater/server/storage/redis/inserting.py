@@ -22,6 +22,7 @@ from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.membership import Membership
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
+from pinlater.server.storage.redis.queues import is_ordered
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.values import (
     Inserted,
@@ -31,6 +32,7 @@ from pinlater.server.storage.values import (
     has_order,
     have_keys,
     have_unique_keys,
+    out_of_order,
 )
 
 _SIZE = Struct(">I")
@@ -62,6 +64,8 @@ async def insert(
             results.append(QueueNotFound.of(request.queue))
         elif slots_lost and any(slot_of(job.id) in slots_lost for job in request.jobs):
             results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
+        elif is_ordered(access.queues[request.queue]) and (unknown := out_of_order(request)) is not None:
+            results.append(unknown)
         else:
             keyed = have_keys(request.jobs)
             if keyed and not membership.keeps_order and has_order(request.jobs):

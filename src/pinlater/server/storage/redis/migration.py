@@ -29,7 +29,7 @@ STEPS: Sequence[MigrationStep] = (MigrationStep(1, "0001_first", _first),)
 AT_ONCE = STEPS[-1].number
 """The schema to which a server takes a shard when it starts."""
 ORDERED = 3
-"""The schema of a shard with ordering keys, which the first job that has one brings (`Membership.admit_order`). It has no step."""
+"""The schema of a shard with ordering keys, which the first such job or ordered queue brings (`Membership.admit_order`). It has no step."""
 NEWEST = max(ORDERED, AT_ONCE)
 """The schema that this program is written for."""
 

@@ -19,8 +19,9 @@ _NO_QUEUE, _CONFIGURED = 0, 1
 _TRIES = 20
 # Of more, some may be there and others not yet when a call fails; repeating it is safe.
 _QUEUES_A_CALL = 200
-# Queues' numbers have four bytes.
-_FIRST_NUMBER_MAX = 2**31
+# Queues' numbers have four bytes. Those of queues that were made as ordered ones have the highest bit, so that each call that has the
+# number knows it.
+_FIRST_NUMBER_MAX, _ORDERED = 2**30, 2**31
 
 
 async def merge(writer: Writer, readers: Readers, cache: RedisQueueCache, queues: Sequence[Queue]) -> list[Queue]:
@@ -47,7 +48,7 @@ async def _merge(writer: Writer, readers: Readers, queues: Sequence[Queue]) -> l
     raise conflict()
 
 
-def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str, ...] | None]:
+def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str | int, ...] | None]:
     """What becomes of a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
     known, kept, deleted_ms = state
     if known:
@@ -57,7 +58,8 @@ def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | 
     else:
         queue = given.made_after(int(deleted_ms or 0))
         unchanged = queue.life.over
-    return queue, None if unchanged else (given.name, known, kept, deleted_ms, _packed(queue))
+    first = _ORDERED if queue.life.ordered else 0
+    return queue, None if unchanged else (given.name, known, kept, deleted_ms, _packed(queue), first)
 
 
 async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
@@ -85,6 +87,11 @@ async def configure(
         if done == _NO_QUEUE:
             raise QueueNotFound.of(name)
     raise conflict()
+
+
+def is_ordered(queue: bytes) -> bool:
+    """Whether the queue of this number was made as one that is ordered as a whole."""
+    return int.from_bytes(queue, "big") >= _ORDERED
 
 
 def unpacked(name: str, settings: bytes) -> Queue:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardRefused, StoreFull
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage import commands
@@ -275,6 +275,10 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
     # --- queues -----------------------------------------------------------------------------------------------------------
 
     async def _merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        if not self._membership.keeps_order and any(queue.in_order for queue in queues):
+            refusal = await self._membership.admit_order(self._opened.readers.run, self._opened.readers.endpoint)
+            if refusal is not None:
+                raise ShardRefused(refusal.message)
         with self._nothing_due.change([queue.name for queue in queues]):
             return await queue_rows.merge(self._opened.other, self._opened.readers, self._queue_cache, queues)
 

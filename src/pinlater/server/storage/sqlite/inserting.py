@@ -22,7 +22,7 @@ from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCa
 from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work, in_steps
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_keys
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_keys, out_of_order
 
 # A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
@@ -128,6 +128,8 @@ class _Batch:
             if answered is not None:
                 return answered
         jobs = request.jobs
+        if queue.settings.life.ordered and (refusal := out_of_order(request)) is not None:
+            return refusal
         existing: dict[int, KeyHolder] = {}
         any_keys = any(map(_OPTIONS, jobs)) and have_keys(jobs)
         if any_keys:
@@ -151,6 +153,8 @@ class _Batch:
             answered = self._answered(queue, request)
             if answered is not None:
                 return answered
+        if queue.settings.life.ordered and (refusal := out_of_order(request)) is not None:
+            return refusal
         existing: dict[int, KeyHolder] = {}
         any_keys = have_keys(request.jobs)
         if any_keys:

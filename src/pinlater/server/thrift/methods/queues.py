@@ -78,6 +78,12 @@ METHODS = [
         administrative=Administrative(_name_asked),
     ),
     ServedMethod(
+        "createOrderedQueue",
+        handle=lambda service, call: service.queues.create_queue(call.name, ordered=True),
+        queues=_queue_named,
+        administrative=Administrative(_name_asked),
+    ),
+    ServedMethod(
         "ensureQueue",
         handle=lambda service, call: service.queues.create_queue(call.name, for_task=True),
         queues=_queue_named,

@@ -8,11 +8,11 @@ SELECT DISTINCT queue_id, priority FROM counters;
 SELECT DISTINCT priority FROM counters WHERE queue_id = :queue_id ORDER BY priority;
 
 -- name: find_queues(names)
-SELECT queue_id, name FROM queues WHERE name IN (:names);
+SELECT queue_id, name, config FROM queues WHERE name IN (:names);
 
 -- name: select_queues(ids)
 -- By id; `find_queues` finds them by name.
-SELECT queue_id, name FROM queues WHERE queue_id IN (:ids);
+SELECT queue_id, name, config FROM queues WHERE queue_id IN (:ids);
 
 -- name: find_settings(name)
 -- Without a lock, since most merges change nothing.

@@ -1,5 +1,6 @@
 -- Makes queues, and sets what is kept with them, if all are still as the caller thinks.
---   ARGV[3] {{name, id, settings, when one of this name was deleted, what is to be kept}, ...}, '' where there is none (`find_states.lua`)
+--   ARGV[3] {{name, id, settings, when one of this name was deleted, what is to be kept, 2^31 for one that is ordered as a whole, else 0}, ...},
+--           '' where there is none (`find_states.lua`)
 --   ARGV[4] the number to begin with where the last one isn't known: at random, so that where it was lost together
 --           with the names, what older queues left doesn't become a new one's
 -- Answers {1}; {2} where one is otherwise by now, and nothing is changed.
@@ -20,7 +21,7 @@ for _, change in ipairs(changes) do
     if queue == '' then
         call('HSETNX', T .. 'meta', 'queues', ARGV[4])
         repeat
-            queue = pack('>I4', call('HINCRBY', T .. 'meta', 'queues', 1))
+            queue = pack('>I4', call('HINCRBY', T .. 'meta', 'queues', 1) + change[6])
         until call('HEXISTS', T .. 'qn', queue) == 0 and call('SISMEMBER', T .. 'z', queue) == 0
         call('HSET', T .. 'q', name, queue)
         call('HSET', T .. 'qn', queue, name)
