@@ -49,6 +49,7 @@ __all__ = ["hooks"]  # a fixture
 _COMMANDS_MAX = 2_500
 _QUEUES, _PRIORITIES = 520, (1, 2)
 _JOBS = 2_500
+_KEYS = 200
 
 
 class ScriptCommandCounts:
@@ -200,3 +201,15 @@ async def test_a_bulk_that_fails_at_once_has_done_nothing(database: ProxiedRedis
     finally:
         database.server.execute("CONFIG", "SET", "min-replicas-to-write", 0)
     assert await desk.shard.submit(DeleteJobs(keys)) == 3
+
+
+async def test_jobs_with_ordering_keys_are_stored_with_one_command_each(
+    database: ProxiedRedis, ask: Callable[..., Any], hooks: ScriptHooks
+) -> None:
+    """The look at the last place of the key; all else is written for all jobs together, whichever requests they are of."""
+    desk = await database.desk(direct=True)
+    await desk.put(ordering_key="first of the shard")
+    watch = ScriptCommandCounts(ask, hooks)
+    requests = [InsertRequest(QUEUE, [desk.job(ordering_key=f"{number}")]) for number in range(_KEYS)]
+    await desk.shard.submit(InsertJobs(requests, desk.now))
+    assert _KEYS < watch.commands["insert_jobs"] < 1.2 * _KEYS

@@ -94,6 +94,11 @@ def have_keys(jobs: Sequence[NewJob]) -> bool:
     )
 
 
+def have_unique_keys(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs has a unique key."""
+    return any(job.options is not None and job.options.unique is not None for job in jobs)
+
+
 def has_order(jobs: Sequence[NewJob]) -> bool:
     """Whether any of these jobs has an ordering key."""
     return any(job.options is not None and job.options.ordering_key is not None for job in jobs)

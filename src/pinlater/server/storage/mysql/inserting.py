@@ -35,7 +35,7 @@ from pinlater.server.storage.relational.dialect import OrderedRow, OrderingKey
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.relational.ordering import EnteringJob, LastPlaces, last_places
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, has_order, have_keys
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, has_order
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -202,7 +202,7 @@ class _Batch:
             return full
         self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
         fresh = new_jobs(jobs, existing)
-        if self._places is not None and have_keys(fresh):
+        if self._places is not None and has_order(fresh):
             fresh = self._placed(queue, fresh, self._places)
         self._stored.append((queue.ready, fresh))
         if len(fresh) > _JOBS_A_TURN:

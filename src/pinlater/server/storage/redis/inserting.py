@@ -30,6 +30,7 @@ from pinlater.server.storage.values import (
     NewJob,
     has_order,
     have_keys,
+    have_unique_keys,
 )
 
 _SIZE = Struct(">I")
@@ -68,7 +69,7 @@ async def insert(
                 if refusal is not None:
                     results.append(refusal)
                     continue
-            results.append(batch.add(request, keyed=keyed))
+            results.append(batch.add(request, unique=keyed and have_unique_keys(request.jobs)))
             if len(request.jobs) > _JOBS_A_TURN:
                 await asyncio.sleep(0)
     age.check(requests)
@@ -92,12 +93,12 @@ class _Batch:
         self._open: dict[str, int] = {}  # requests that others may still join
         self._top = 0
 
-    def add(self, request: InsertRequest, *, keyed: bool) -> int:
-        """Where its answer will be. `keyed`: what `have_keys` says of its jobs."""
+    def add(self, request: InsertRequest, *, unique: bool) -> int:
+        """Where its answer will be. `unique`: what `have_unique_keys` says of its jobs."""
         name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job.id for job in jobs]))
-        if key is None and most is None and not keyed:
+        if key is None and most is None and not unique:
             at = self._open.get(name)
             if at is not None:
                 self._requests[at][1].extend(jobs)
@@ -106,7 +107,7 @@ class _Batch:
             self._requests.append((name, list(jobs)))
         else:
             self._open.clear()
-            self._requests.append(self._with_conditions(request, keyed=keyed))
+            self._requests.append(self._with_conditions(request, unique=unique))
         return len(self._requests) - 1
 
     async def store(self) -> list[Any]:
@@ -127,24 +128,25 @@ class _Batch:
         parts = _plain(self._front, self._access.queues[name], jobs, self._now_ms)
         return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs)
 
-    def _with_conditions(self, request: InsertRequest, *, keyed: bool) -> tuple[Any, ...]:
+    def _with_conditions(self, request: InsertRequest, *, unique: bool) -> tuple[Any, ...]:
         jobs, queue = request.jobs, self._access.queues[request.queue]
         about = (self._front, queue, jobs, self._now_ms)
-        parts: tuple[Any, ...] = (_careful(*about), (), b"") if keyed else _plain(*about)
+        parts: tuple[Any, ...] = (_careful(*about), (), b"", b"") if unique else _plain(*about)
         own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
         most = -1 if request.max_backlog is None else request.max_backlog
         key = False if request.request_key is None else request.request_key
-        return self._place_of[request.queue], not keyed, *parts, key, request.fingerprint, own, most, len(jobs)
+        return self._place_of[request.queue], not unique, *parts, key, request.fingerprint, own, most, len(jobs)
 
 
 def _plain(
     front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int
-) -> tuple[bytes, list[tuple[bytes, bytes]], bytes]:
+) -> tuple[bytes, list[tuple[bytes, bytes]], bytes, bytes]:
     """The hot loop: one turn a job. Lists of strings, packed as `arguments.strings` does it."""
     records: list[bytes] = []
     lines: dict[int, list[bytes]] = {}
     fronts: dict[int, bytes] = {}
     expiries: list[bytes] = []
+    ordered: list[bytes] = []
     last_ms, score = None, b""
     for job in jobs:
         job_id, body, priority, run_after_ms, attempts, options = job
@@ -162,19 +164,23 @@ def _plain(
             records += (_SIZE.pack(len(record)), record)
             if options.expires_ms is not None:
                 expiries += (b"%d" % options.expires_ms, ref_of(queue, priority, job_id))
+            if options.ordering_key is not None:
+                ordered += (bytes((priority,)) + packed, options.ordering_key.encode(), b"%d" % run_after_ms)
+                continue
         if run_after_ms != last_ms:
             last_ms, digits = run_after_ms, b"%d" % run_after_ms
             score = _SIZE.pack(len(digits)) + digits + _ID_SIZE
         waiting.append(score + packed)
     return (
         _SIZE.pack(2 * len(jobs)) + b"".join(records),
-        [(bytes((priority,)), _SIZE.pack(2 * len(line)) + b"".join(line)) for priority, line in lines.items()],
+        [(bytes((priority,)), _SIZE.pack(2 * len(line)) + b"".join(line)) for priority, line in lines.items() if line],
         strings(expiries),
+        strings(ordered),
     )
 
 
 def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) -> list[tuple[Any, ...]]:
-    """Some have unique keys or ordering keys: each job for itself."""
+    """Some have unique keys: each job for itself."""
     packed = []
     for job in jobs:
         options = job.options or NONE

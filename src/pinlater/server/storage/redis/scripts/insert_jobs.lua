@@ -1,10 +1,11 @@
 -- Stores jobs, request by request.
 --   ARGV[3] now, in ms
 --   ARGV[4] {names of the queues, their ids, requests, highest new id}
---   request {queue's place, plain, jobs, lines, expiries, request key or false, fingerprint, ids, max_backlog or -1, count}
+--   request {queue's place, plain, jobs, lines, expiries, ordered, request key or false, fingerprint, ids, max_backlog or -1, count}
 --     plain  true: `jobs` is the list key, record, ...; `lines` {{priority, list of score, id, ...}, ...}; `expiries` the list of
---            score, ref, ... (lists as `strings` in `shared.lua` reads them)
---            false, where jobs have unique keys or ordering keys: `jobs` is {{key, record, priority, score, id, expiry or false,
+--            score, ref, ...; `ordered`, of jobs with ordering keys, which are not in `lines`, that of place, ordering key, when it is
+--            due, ... (lists as `strings` in `shared.lua` reads them)
+--            false, where jobs have unique keys: `jobs` is {{key, record, priority, score, id, expiry or false,
 --            unique key or false, what to store under it, when it ends, ordering key or false}, ...}
 -- Answers nothing where all were stored and nothing is to be said; else for each request 0 (stored) or a list:
 --   {0, existing} stored but for those, {1, ids, existing} answered so before, {2, waiting, growth} full, {3} another request has the key
@@ -48,6 +49,34 @@ local function enqueued(queue, priority, count)
     end
 end
 
+-- Adds jobs with ordering keys to those that wait.
+local function enter_ordered(queue, ordered, known)
+    local entering, by_priority = ordered, {}
+    if known then
+        entering = {}
+        for i = 1, #ordered, 3 do
+            if not known[sub(ordered[i], 2)] then
+                for j = i, i + 2 do
+                    entering[#entering + 1] = ordered[j]
+                end
+            end
+        end
+    end
+    local scores = enter_keys(queue, entering)
+    for i = 1, #scores do
+        local place = entering[3 * i - 2]
+        local priority = sub(place, 1, 1)
+        local waiting = by_priority[priority] or {}
+        by_priority[priority] = waiting
+        waiting[#waiting + 1] = scores[i]
+        waiting[#waiting + 1] = sub(place, 2)
+    end
+    for priority, waiting in pairs(by_priority) do
+        spread('ZADD', T .. 'r' .. queue .. priority, waiting)
+        enqueued(queue, priority, #waiting / 2)
+    end
+end
+
 -- Keeps of pairs (score, member) those whose member ends with an id that isn't known.
 local function without(known, pairs_)
     local kept = {}
@@ -60,7 +89,7 @@ local function without(known, pairs_)
     return kept
 end
 
-local function store_plain(queue, jobs, lines, expiries)
+local function store_plain(queue, jobs, lines, expiries, ordered)
     local known = nil
     for first = 1, #jobs, PART do
         local last = math.min(first + PART - 1, #jobs)
@@ -80,6 +109,9 @@ local function store_plain(queue, jobs, lines, expiries)
         end
         spread('ZADD', T .. 'r' .. queue .. priority, waiting)
         enqueued(queue, priority, #waiting / 2)
+    end
+    if #ordered > 0 then
+        enter_ordered(queue, ordered, known)
     end
     if known then
         expiries = without(known, expiries)
@@ -155,7 +187,7 @@ end
 
 local answers, plainly = {}, true
 for place, request in ipairs(requests) do
-    local at, plain, jobs, lines, expiries, key, fingerprint, own, most, count = unpack(request)
+    local at, plain, jobs, lines, expiries, ordered, key, fingerprint, own, most, count = unpack(request)
     local queue = ids[at]
     local answer = 0
     local kept = key and call('HGET', T .. 'k' .. queue, key)
@@ -173,7 +205,7 @@ for place, request in ipairs(requests) do
             answer = { 2, waiting, growth }
         else
             if plain then
-                store_plain(queue, strings(jobs), lines, strings(expiries))
+                store_plain(queue, strings(jobs), lines, strings(expiries), strings(ordered))
             else
                 store_each(queue, jobs)
             end

@@ -58,18 +58,40 @@ local function has_free_place(queue, front)
     return #found < most and most > 1
 end
 
--- Gives a job the last place of its key. Returns its score among the waiting jobs.
-local function enter_key(queue, place, key, due)
-    local front, number, behind = front_of(key), 1, false
+-- The highest number of a key; 0 if it has no jobs.
+local function last_number(queue, front)
     local last = call('ZREVRANGEBYLEX', T .. 'd' .. queue, '[' .. front .. '\255', '[' .. front, 'LIMIT', 0, 1)[1]
-    if last then
-        number = unpack_struct('>i8', last, #front + 1) + 1
-        behind = not has_free_place(queue, front)
+    return last and unpack_struct('>i8', last, #front + 1) or 0
+end
+
+-- Gives jobs the last places of their keys, in this order: a list of place, key, when it is due by itself, ... Returns their scores among
+-- the waiting jobs.
+local function enter_keys(queue, jobs)
+    local several = rules_of(queue).in_hand > 1
+    local numbers, members, abouts, scores = {}, {}, {}, {}
+    local count = 0
+    for i = 1, #jobs, 3 do
+        local place, key, due = jobs[i], jobs[i + 1], jobs[i + 2]
+        local front = front_of(key)
+        local last = numbers[key] or last_number(queue, front)
+        local behind = last > 0 and not (several and has_free_place(queue, front))
+        local number8 = pack('>i8', last + 1)
+        numbers[key] = last + 1
+        members[count + 1], members[count + 2] = 0, front .. number8 .. place
+        abouts[count + 1], abouts[count + 2] = place, number8 .. pack('>i8', due) .. (behind and BEHIND or LET_GO) .. key
+        scores[(i + 2) / 3] = behind and digits(BEHIND_MS + last + 1) or due
+        count = count + 2
+        if several or i + 3 > #jobs then -- whether the next one has a free place, the stored ones say
+            spread('ZADD', T .. 'd' .. queue, members)
+            spread('HSET', T .. 'dn' .. queue, abouts)
+            members, abouts, count = {}, {}, 0
+        end
     end
-    local number8 = pack('>i8', number)
-    call('ZADD', T .. 'd' .. queue, 0, front .. number8 .. place)
-    call('HSET', T .. 'dn' .. queue, place, number8 .. pack('>i8', due) .. (behind and BEHIND or LET_GO) .. key)
-    return behind and digits(BEHIND_MS + number) or due
+    return scores
+end
+
+local function enter_key(queue, place, key, due)
+    return enter_keys(queue, { place, key, due })[1]
 end
 
 -- Deletes what is known of a job's place. Returns the key, and whether the job was behind others; nil for a job without one.
