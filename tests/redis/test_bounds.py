@@ -213,3 +213,16 @@ async def test_jobs_with_ordering_keys_are_stored_with_one_command_each(
     requests = [InsertRequest(QUEUE, [desk.job(ordering_key=f"{number}")]) for number in range(_KEYS)]
     await desk.shard.submit(InsertJobs(requests, desk.now))
     assert _KEYS < watch.commands["insert_jobs"] < 1.2 * _KEYS
+
+
+async def test_the_next_jobs_of_ordering_keys_go_with_one_command_each(
+    database: ProxiedRedis, ask: Callable[..., Any], hooks: ScriptHooks
+) -> None:
+    """The look for the first one of the key."""
+    desk = await database.desk(direct=True)
+    await desk.insert(*[desk.job(ordering_key=f"{number}") for number in [*range(_KEYS), *range(_KEYS)]])
+    held = await desk.claim(_KEYS)
+    watch = ScriptCommandCounts(ask, hooks)
+    await desk.shard.submit(FinishJobs([JobAck(one.key, succeeded=True) for one in held], desk.now))
+    assert _KEYS < watch.commands["finish_jobs"] < 1.2 * _KEYS
+    assert len(await desk.claim(2 * _KEYS)) == _KEYS

@@ -160,30 +160,97 @@ local function let_go(queue, key)
     return dues
 end
 
+-- Does what `let_go` does for keys of which one job may be in hand at a time. Returns when the jobs are due, and the keys whose first jobs
+-- have lost their records, for which it does nothing.
+local function let_each_go(queue, keys)
+    local places, records, of_key = {}, {}, {}
+    for key in pairs(keys) do
+        local front = front_of(key)
+        local first = places_from(queue, front, 0, 1)[1]
+        if first then
+            local at, place = #places + 1, sub(first, #front + NUMBER8 + 1)
+            places[at], records[at], of_key[at] = place, T .. 'j' .. queue .. place, key
+        end
+    end
+    if #places == 0 then
+        return {}, {}
+    end
+    local count = 0
+    for first = 1, #records, PART do
+        count = count + call('EXISTS', unpack(records, first, math.min(first + PART - 1, #records)))
+    end
+    if count < #records then
+        return {}, of_key
+    end
+    local dues, abouts, waiting, left = {}, {}, {}, {}
+    local found = fetch('HMGET', T .. 'dn' .. queue, places)
+    for i = 1, #places do
+        local about, place = found[i], places[i]
+        if not about then
+            left[#left + 1] = of_key[i]
+        elseif state_of(about) == BEHIND then
+            local due = digits(unpack_struct('>i8', about, 9))
+            dues[#dues + 1] = due
+            abouts[#abouts + 1] = place
+            abouts[#abouts + 1] = sub(about, 1, 16) .. LET_GO .. sub(about, 18)
+            local line = sub(place, 1, 1)
+            waiting[line] = waiting[line] or {}
+            table.insert(waiting[line], due)
+            table.insert(waiting[line], sub(place, 2))
+        end
+    end
+    spread('HSET', T .. 'dn' .. queue, abouts)
+    for line, jobs in pairs(waiting) do
+        spread('ZADD', T .. 'r' .. queue .. line, jobs)
+    end
+    return dues, left
+end
+
 -- The first jobs of keys go. Adds the queue and when the job is due to `came` for each, and tells other servers; `came` is nil in a script
 -- that no writer runs.
 local function let_go_of(queue, keys, came)
-    for key in pairs(keys) do
-        for _, due in ipairs(let_go(queue, key)) do
-            if came then
-                came[#came + 1] = queue
-                came[#came + 1] = due
-                made_ready(queue)
-            end
+    local dues, left = {}, {}
+    if rules_of(queue).in_hand == 1 then
+        dues, left = let_each_go(queue, keys)
+    else
+        for key in pairs(keys) do
+            left[#left + 1] = key
         end
+    end
+    for _, key in ipairs(left) do
+        for _, due in ipairs(let_go(queue, key)) do
+            dues[#dues + 1] = due
+        end
+    end
+    if came and #dues > 0 then
+        for _, due in ipairs(dues) do
+            came[#came + 1] = queue
+            came[#came + 1] = due
+        end
+        made_ready(queue)
     end
 end
 
 -- Jobs of a queue have ended: the next ones of their keys go.
 local function leave_keys(queue, places, came)
-    local keys = {}
-    for _, place in ipairs(places) do
-        local key, behind = forget_place(queue, place)
-        if key and not behind then
-            keys[key] = true
+    local abouts = fetch('HMGET', T .. 'dn' .. queue, places)
+    local members, known, keys = {}, {}, {}
+    for i = 1, #places do
+        local about = abouts[i]
+        if about then
+            local key = sub(about, 18)
+            members[#members + 1] = front_of(key) .. sub(about, 1, NUMBER8) .. places[i]
+            known[#known + 1] = places[i]
+            if state_of(about) ~= BEHIND then
+                keys[key] = true
+            end
         end
     end
-    let_go_of(queue, keys, came)
+    spread('ZREM', T .. 'd' .. queue, members)
+    spread('HDEL', T .. 'dn' .. queue, known)
+    if next(keys) then
+        let_go_of(queue, keys, came)
+    end
 end
 
 -- As `leave_keys`, of several queues.
