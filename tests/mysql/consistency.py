@@ -51,11 +51,13 @@ _CHECKS = [
       OR (ready.flags & 1 <> 0) <> (progress.id IS NOT NULL) OR (ready.flags & 5 = 0 AND jobs.options IS NOT NULL)
       OR ready.size <> OCTET_LENGTH(COALESCE(progress.body, jobs.body))
     """,
-    # a claim knows whether its job has a past
+    # a claim knows whether its job has a past, which is more than another run-after since the job waits no longer behind others
     f"""
     SELECT CONCAT('the claim of job ', claims.id, ' has flags ', claims.flags)
     FROM claims JOIN {_JOBS} AS jobs ON jobs.id = claims.id LEFT JOIN progress ON progress.id = claims.id
-    WHERE (claims.flags & 1 <> 0) <> (progress.id IS NOT NULL)
+    WHERE IF(claims.flags & 1, progress.id IS NULL, progress.id IS NOT NULL AND NOT (claims.flags & 4
+      AND progress.updated_at_ms = jobs.created_at_ms AND progress.attempts_ended = 0 AND progress.attempts = '[]'
+      AND progress.body IS NULL))
     """,
     # a job that expires is on the list of those
     f"""

@@ -121,6 +121,12 @@ async def test_acks_of_jobs_with_ordering_keys_take_three_round_trips(database: 
         assert await finish(desk, successes([claim])) == [Outcome.APPLIED]
         trips.append(stats_of(desk).round_trips - before)
     assert trips == [3, 4]
-    assert (await desk.take()).key == following
+    held_then = await desk.take()
+    assert held_then.key == following
+    before = stats_of(desk).round_trips
+    assert await finish(desk, successes([held_then])) == [
+        Outcome.APPLIED
+    ]  # plain as well, though it has waited behind another
+    assert stats_of(desk).round_trips - before == 3
     await desk.assert_counters_exact()
     await database.assert_consistent()

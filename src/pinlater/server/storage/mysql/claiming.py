@@ -111,8 +111,10 @@ async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: 
         if special:
             make, lines = tuple.__new__, await transaction.select_jobs(_SELECT_SPECIAL, special)
             about = dict.fromkeys(special, _GONE) | {
-                job_id: make(_SpecialJob, (allowed, remaining, ended, created_at_ms, options_of(text)))
-                for job_id, allowed, remaining, ended, created_at_ms, text in lines
+                job_id: make(
+                    _SpecialJob, (allowed, remaining, ended, created_at_ms, options_of(text), bool(only_moved))
+                )
+                for job_id, allowed, remaining, ended, created_at_ms, text, only_moved in lines
             }
         expired: list[int] = []
         for one, answer in zip(unfilled, found, strict=True):
@@ -216,10 +218,11 @@ class _SpecialJob(NamedTuple):
     attempts_ended: int
     created_at_ms: int
     options: Options
+    only_moved: bool  # its progress is another run-after and nothing else
 
 
 # In place of a job whose own row is gone. That is known only after the claim, as for a plain job: its body is missing.
-_GONE = _SpecialJob(1, 1, 0, 0, NONE)
+_GONE = _SpecialJob(1, 1, 0, 0, NONE, only_moved=False)
 
 
 class _Share:
@@ -293,7 +296,7 @@ class _OpenOrder:
         ready = self.queue.ready
         rows, self._contents = ready.take(min(self.left, _READ_MAX), self._through)
         about = {
-            job_id: _SpecialJob(allowed, allowed, 0, created_at_ms, options)
+            job_id: _SpecialJob(allowed, allowed, 0, created_at_ms, options, only_moved=False)
             for job_id, (allowed, created_at_ms, _, options) in self._contents.items()
             if options is not None
         }
@@ -368,13 +371,14 @@ class _OpenOrder:
         self, share: _Share, priority: int, run_after_ms: int, job_id: int, ready_flags: int, about: _SpecialJob
     ) -> None:
         """A job with options or a past, but for its body; and its claim. A key of scope PENDING ends with the first claim."""
-        allowed, remaining, ended, created_ms, options = about
+        allowed, remaining, ended, created_ms, options, only_moved = about
         until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         self.special.append(job_id)
         self._about[job_id] = HandedOutJob(
             job_id, priority, b"", allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
-        flags = claim_flags(options, has_progress=bool(ready_flags & CHANGED))
+        waited_behind = only_moved and options.ordering_key is not None
+        flags = claim_flags(options, has_progress=bool(ready_flags & CHANGED) and not waited_behind)
         queue_id = self.queue.queue_id
         freed = freed_by_claim(options)
         if freed is not None:

@@ -59,7 +59,7 @@ async def _peeked(reader: MysqlReader, due: tuple[Any, ...], now_ms: int) -> Han
         newest = await reader.select_jobs(_SELECT_NEWEST_BODIES, [job_id])
         if not about or not newest:
             return None
-        _, allowed, remaining, ended, created_ms, text = about[0]
+        _, allowed, remaining, ended, created_ms, text, _ = about[0]
         options = options_of(text)
         if has_expired(options, now_ms):
             return None

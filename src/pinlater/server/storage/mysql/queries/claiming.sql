@@ -15,9 +15,11 @@ WHERE queue_id = :queue_id AND (:ranges)
 ORDER BY priority, run_after_ms, id LIMIT :limit;
 
 -- name: select_special(jobs, ids)
--- Jobs with options or progress, without their bodies.
+-- Jobs with options or progress, without their bodies. The last column: whether the progress is another run-after and nothing else, as of a
+-- job that has waited behind others under its ordering key.
 SELECT jobs.id, coalesce(progress.attempts_allowed, jobs.attempts_allowed), coalesce(progress.attempts_remaining, jobs.attempts_allowed),
-  coalesce(progress.attempts_ended, 0), jobs.created_at_ms, jobs.options
+  coalesce(progress.attempts_ended, 0), jobs.created_at_ms, jobs.options,
+  progress.updated_at_ms <=> jobs.created_at_ms AND progress.attempts_ended = 0 AND progress.attempts = '[]' AND progress.body IS NULL
 FROM :jobs LEFT JOIN progress ON progress.id = jobs.id
 WHERE jobs.id IN (:ids);
 
