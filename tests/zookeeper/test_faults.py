@@ -117,8 +117,9 @@ def test_a_server_without_the_right_password_does_not_start_and_says_why(
     good.write_text("secret")
     bad.write_text("wrong")
     start(shared_ensemble, *user(good))
-    with pytest.raises(ServerDidNotStart, match="ZooKeeper does not let the user jobs read"):
-        start(shared_ensemble, *user(bad))
+    for processes in ("1", "2"):
+        with pytest.raises(ServerDidNotStart, match=r"cluster\.zookeeper: ZooKeeper does not let the user jobs read"):
+            start(shared_ensemble, *user(bad), "--processes", processes)
 
 
 def user(password_file: Path) -> Sequence[str]:
