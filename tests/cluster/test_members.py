@@ -12,7 +12,7 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD
+from pinlater.domain.servers import PEER_VERSION, PEER_VERSION_UNTOLD, USUAL, AboutServer, ServerRole
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.commands import Command, ListMembers
@@ -56,6 +56,20 @@ def test_the_entry_of_a_server_in_a_shard_says_its_version_and_that_of_an_older_
     assert member == Member(3, f"{gethostname()}-{getpid()}", "a:1", 1_000, 2_000, 500, PEER_VERSION)
     older = member_of(4, "host-4711", "b:1", 1_000, 2_000, 2_000)
     assert (older.name, older.peer_version) == ("host-4711", PEER_VERSION_UNTOLD)
+
+
+def test_the_entry_of_a_server_with_a_role_ends_with_its_version_where_servers_of_the_version_before_look_for_it() -> (
+    None
+):
+    slot = LeasedSlot(10_000, 1)
+    slot.about = AboutServer("zookeeper", ServerRole.ENQUEUE)
+    assert int(slot.entry.rpartition("/")[2]) == PEER_VERSION
+    assert member_of(3, slot.entry, "a:1", 1_000, 2_000, 2_500).about == slot.about
+
+
+def test_a_role_that_only_a_later_version_knows_counts_as_all() -> None:
+    member = member_of(3, f"host-4711/store/schedule/{PEER_VERSION + 1}", "a:1", 1_000, 2_000, 2_500)
+    assert (member.name, member.about) == ("host-4711", USUAL)
 
 
 async def test_the_shard_that_knows_most_servers_counts() -> None:

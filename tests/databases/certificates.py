@@ -41,7 +41,7 @@ def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
     made.certificate.write_bytes(_pem(_signed(_name(host), server_key, authority, authority_key, host)))
     made.key.write_bytes(
         server_key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
     made.key.chmod(0o600)

@@ -139,17 +139,21 @@ def start_zookeeper(database_servers: DatabaseServers) -> Iterator[Callable[[int
     started: list[ZooKeeperEnsemble] = []
 
     def start(servers: int) -> ZooKeeperEnsemble:
-        try:
-            started.append(database_servers.make_zookeeper(servers))
-        except ServerMissing as missing:
-            if os.environ.get("CI"):
-                pytest.fail(str(missing))
-            pytest.skip(str(missing))
+        started.append(make_zookeeper_or_skip(database_servers, servers))
         return started[-1].start()
 
     yield start
     for ensemble in started:
         ensemble.remove()
+
+
+def make_zookeeper_or_skip(database_servers: DatabaseServers, servers: int) -> ZooKeeperEnsemble:
+    try:
+        return database_servers.make_zookeeper(servers)
+    except ServerMissing as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 # Other servers than Debian's Redis that the store's contract is tested on, as `scripts/install redis-servers` has laid them there.

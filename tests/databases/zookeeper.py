@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tests.databases.certificates import Certificates
 from tests.databases.ports import free_port
 from tests.databases.server_process import Option, ServerMissing, ServerProcess, program
 
@@ -26,6 +27,8 @@ class ZooKeeperServer(ServerProcess):
         self.number = number
         self.election_ports = free_port(), free_port()
         self.others: Sequence[ZooKeeperServer] = []
+        self.secure_port = 0
+        self._tls: Mapping[str, Option] = {}
         self._begin_empty()
 
     def lose_data(self) -> None:
@@ -33,6 +36,24 @@ class ZooKeeperServer(ServerProcess):
         assert not self.running
         shutil.rmtree(self.data)
         self._begin_empty()
+
+    def use_tls(self, certificates: Certificates, *, asks_clients: bool = False) -> None:
+        """Listens with TLS, too, at `secure_address`; call it before the start. `asks_clients`: for certificates of the same authority."""
+        self.secure_port = free_port()
+        both = self.folder / "server-and-key.pem"
+        both.write_bytes(certificates.certificate.read_bytes() + certificates.key.read_bytes())
+        self._tls = {
+            "secureClientPort": self.secure_port,
+            "secureClientPortAddress": self.host,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": str(both),
+            "ssl.trustStore.location": str(certificates.authority),
+            "ssl.clientAuth": "need" if asks_clients else "none",
+        }
+
+    @property
+    def secure_address(self) -> str:
+        return f"{self.host}:{self.secure_port}"
 
     def says(self, word: str) -> str:
         """The answer to one of ZooKeeper's words of four letters; '' if it does not answer."""
@@ -69,6 +90,7 @@ class ZooKeeperServer(ServerProcess):
             "syncLimit": 25,
             "admin.enableServer": False,
             "4lw.commands.whitelist": "srvr,mntr",
+            **self._tls,
         }
         for server in self.others:
             peer, election = server.election_ports

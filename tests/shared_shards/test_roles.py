@@ -60,10 +60,12 @@ def test_dequeues_and_acks_go_on_without_any_server_for_enqueues(start: Start) -
     work([dequeues])
 
 
-def test_servers_for_enqueues_own_queues_if_there_are_no_others(start: Start) -> None:
-    server = start("enqueue")
+@pytest.mark.parametrize("role", ["enqueue", "dequeue"])
+def test_servers_of_one_role_do_the_work_of_the_other_if_no_server_has_it_and_warn(start: Start, role: str) -> None:
+    server = start(role)
     until(lambda: owners(server) == {address_among_servers(server): SLICES})
     work([server])
+    until(lambda: "have the same role" in " ".join(server.said))
 
 
 def test_a_waiting_dequeue_gets_a_job_that_a_server_for_enqueues_has_stored(start: Start) -> None:

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from pinlater.domain.slices import SLICES
-from pinlater.testing.real_server import RealServer, ServerDidNotStart
+from pinlater.testing.real_server import ServerDidNotStart
 from tests.databases.redis import RedisServer
 from tests.databases.zookeeper import ZooKeeperEnsemble
 from tests.shared_shards.real_cluster import address_among_servers, owners, share_all, until, work
+from tests.zookeeper.conftest import SESSION_S, Start
 
-SESSION_S = 2.0
 STORE = ("--set", "cluster.coordinator=store")
-Start = Callable[..., RealServer]
-
-
-@pytest.fixture
-def ensemble(start_zookeeper: Callable[[int], ZooKeeperEnsemble]) -> ZooKeeperEnsemble:
-    return start_zookeeper(3)
-
-
-@pytest.fixture
-def start(start_redis: Callable[..., RedisServer], tmp_path: Path) -> Iterator[Start]:
-    """Starts servers on one Redis."""
-    redis = start_redis()
-    with ExitStack() as running:
-
-        def one(ensemble: ZooKeeperEnsemble, *options: str) -> RealServer:
-            settings = {
-                "cluster.coordinator": "zookeeper",
-                "cluster.zookeeper": f"{ensemble.address}/pinlater",
-                "cluster.session_timeout_s": str(SESSION_S),
-                "console": "false",
-            }
-            words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-            server = RealServer(tmp_path, *words, *options, store=f"redis://{redis.address}/0")
-            return running.enter_context(server)
-
-        yield one
 
 
 def test_the_slices_of_a_killed_server_have_another_owner_soon_after_its_session(
-    start: Start, ensemble: ZooKeeperEnsemble
+    shared_ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
-    servers = [start(ensemble) for _ in range(3)]
+    servers = [start(shared_ensemble) for _ in range(3)]
     until(lambda: share_all(servers))
     killed, *others = servers
     killed.kill()
@@ -58,8 +31,10 @@ def test_the_slices_of_a_killed_server_have_another_owner_soon_after_its_session
     print(f"others own after {took_s:.1f} s of a session time-out of {SESSION_S} s")
 
 
-def test_a_suspended_server_loses_its_slices_and_gets_some_back(start: Start, ensemble: ZooKeeperEnsemble) -> None:
-    servers = [start(ensemble) for _ in range(3)]
+def test_a_suspended_server_loses_its_slices_and_gets_some_back(
+    shared_ensemble: ZooKeeperEnsemble, start: Start
+) -> None:
+    servers = [start(shared_ensemble) for _ in range(3)]
     until(lambda: share_all(servers))
     suspended, *others = servers
     os.kill(suspended.process_id, signal.SIGSTOP)
@@ -71,7 +46,7 @@ def test_a_suspended_server_loses_its_slices_and_gets_some_back(start: Start, en
 
 
 def test_without_a_quorum_owners_stay_as_they_are_and_all_calls_go_on(
-    start: Start, ensemble: ZooKeeperEnsemble
+    ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
     servers = [start(ensemble) for _ in range(2)]
     until(lambda: share_all(servers))
@@ -87,7 +62,7 @@ def test_without_a_quorum_owners_stay_as_they_are_and_all_calls_go_on(
 
 
 def test_after_the_leader_of_the_ensemble_was_killed_a_new_server_gets_its_share(
-    start: Start, ensemble: ZooKeeperEnsemble
+    ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
     servers = [start(ensemble) for _ in range(2)]
     until(lambda: share_all(servers))
@@ -98,7 +73,7 @@ def test_after_the_leader_of_the_ensemble_was_killed_a_new_server_gets_its_share
 
 
 def test_all_servers_register_again_with_an_ensemble_that_has_lost_its_data(
-    start: Start, ensemble: ZooKeeperEnsemble
+    ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
     servers = [start(ensemble) for _ in range(3)]
     until(lambda: share_all(servers))
@@ -111,9 +86,9 @@ def test_all_servers_register_again_with_an_ensemble_that_has_lost_its_data(
 
 
 def test_two_clusters_at_one_path_do_not_share_slices_and_the_second_owns_its_own_once_the_first_is_gone(
-    start: Start, start_redis: Callable[..., RedisServer], ensemble: ZooKeeperEnsemble
+    shared_ensemble: ZooKeeperEnsemble, start: Start, start_redis: Callable[..., RedisServer]
 ) -> None:
-    first, second = start(ensemble), start(ensemble, "--store", f"redis://{start_redis().address}/0")
+    first, second = start(shared_ensemble), start(shared_ensemble, "--store", f"redis://{start_redis().address}/0")
     until(lambda: "is that of servers with other shards" in " ".join(second.said))
     until(lambda: owners(first) == {address_among_servers(first): SLICES})
     assert owners(second) == {"": SLICES}
@@ -123,27 +98,28 @@ def test_two_clusters_at_one_path_do_not_share_slices_and_the_second_owns_its_ow
 
 
 def test_servers_change_from_one_coordinator_to_the_other_and_back_while_jobs_run(
-    start: Start, ensemble: ZooKeeperEnsemble
+    shared_ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
-    servers = [start(ensemble, *STORE) for _ in range(3)]
+    servers = [start(shared_ensemble, *STORE) for _ in range(3)]
     until(lambda: share_all(servers))
     for options in ((), STORE):
         for place in range(3):
             servers[place].stop()
-            servers[place] = start(ensemble, *options)
+            servers[place] = start(shared_ensemble, *options)
             work(servers)
         until(lambda: share_all(servers))
 
 
 def test_a_server_without_the_right_password_does_not_start_and_says_why(
-    start: Start, ensemble: ZooKeeperEnsemble, tmp_path: Path
+    shared_ensemble: ZooKeeperEnsemble, start: Start, tmp_path: Path
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_text("secret")
     bad.write_text("wrong")
-    start(ensemble, *user(good))
-    with pytest.raises(ServerDidNotStart, match="ZooKeeper lets the user jobs not read"):
-        start(ensemble, *user(bad))
+    start(shared_ensemble, *user(good))
+    for processes in ("1", "2"):
+        with pytest.raises(ServerDidNotStart, match=r"cluster\.zookeeper: ZooKeeper does not let the user jobs read"):
+            start(shared_ensemble, *user(bad), "--processes", processes)
 
 
 def user(password_file: Path) -> Sequence[str]:

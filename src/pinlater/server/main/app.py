@@ -383,7 +383,9 @@ class App:
 
     def readiness(self) -> Readiness:
         """Whether the server is ready for requests, and why not."""
-        return self._readiness.readiness(self.core.shards if self._readiness.ready else None)
+        if not self._readiness.ready:
+            return self._readiness.readiness(None)
+        return self._readiness.readiness(self.core.shards, self.cluster.trouble)
 
     def _tell_fronts(self) -> None:
         if self.fronts is not None:

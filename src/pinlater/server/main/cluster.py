@@ -118,7 +118,8 @@ class Cluster:
         self._queue_changes = 0
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
-        self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
+        self._looking: asyncio.Task[None] | None = None  # looks that another server, or the coordinator, asked for
+        self._look_wanted = False
         self._ends = False
         standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
@@ -180,6 +181,11 @@ class Cluster:
         if await self.members.look():
             self.members_changed()
         await self._meet()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can decide about the owners of queues now; '' if something can."""
+        return "" if self._coordinator is None else self._coordinator.trouble
 
     @property
     def is_calm(self) -> bool:
@@ -287,8 +293,9 @@ class Cluster:
 
     def _look_soon(self, address: str) -> None:
         """Another server has come or gone, can work on other shards than before, or has changed who owns what."""
+        self._look_wanted = True
         if not self._ends and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.ensure_future(self._look_once())
+            self._looking = asyncio.ensure_future(self._look_while_wanted())
 
     def _look_no_more(self) -> None:
         """The connections that end from now on tell nothing of other servers."""
@@ -296,11 +303,14 @@ class Cluster:
         if self._looking is not None:
             self._looking.cancel()
 
-    async def _look_once(self) -> None:
-        try:
-            await self.look()
-        except PinLaterError as error:
-            logger.info("the servers of the shards can't be looked up", extra={"reason": error.message})
+    async def _look_while_wanted(self) -> None:
+        """A look that is under way may have read what has changed since."""
+        while self._look_wanted:
+            self._look_wanted = False
+            try:
+                await self.look()
+            except PinLaterError as error:
+                logger.info("the servers of the shards can't be looked up", extra={"reason": error.message})
 
     def _heard_s(self, address: str) -> float:
         outgoing = -math.inf if self.forwarding is None else self.forwarding.heard_s(address)

@@ -23,8 +23,9 @@ class ReadinessWatch:
         """Whether the server has started and does not stop."""
         return self.state == "ready"
 
-    def readiness(self, shards: Shards | None) -> Readiness:
-        """Whether to send requests here. `shards`: None before the server has opened them.
+    def readiness(self, shards: Shards | None, coordinator_trouble: str = "") -> Readiness:
+        """Whether to send requests here. `shards`: None before the server has opened them. `coordinator_trouble`: only named, since all
+        calls go on.
 
         A full shared shard is only named: claims and acks may go on there, and without enqueues the server would not notice its space.
         A full embedded store fails `look`, which tries a write.
@@ -41,7 +42,8 @@ class ReadinessWatch:
             for shard in shards
             if shard.fullness.reason and shard.healthy and not shard.trusted
         )
-        return Readiness(len(lost) < len(shards), (*lost, *full, *_refusals(shards)))
+        trouble = (coordinator_trouble,) if coordinator_trouble else ()
+        return Readiness(len(lost) < len(shards), (*lost, *full, *_refusals(shards), *trouble))
 
     async def look(self, shards: Shards) -> None:
         """Asks the stores of this server alone; shared ones have a health of their own. Raises what a store answers."""

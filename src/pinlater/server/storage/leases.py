@@ -48,12 +48,13 @@ class LeasedSlot:
 
     @property
     def entry(self) -> str:
-        """Its name, what it speaks, and its coordinator and role unless they are the usual ones.
+        """Its name, its coordinator and role unless they are the usual ones, and what it speaks.
 
-        Servers of all versions read and write this text: no other place in a shard could hold it without a new schema.
+        Servers of all versions read and write this text: no other place in a shard could hold it without a new schema. Those of the
+        version before look for the number behind the last mark.
         """
         more = () if self.about == USUAL else self.about
-        return _MARK.join([self.name, str(PEER_VERSION), *more])
+        return _MARK.join([self.name, *more, str(PEER_VERSION)])
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
@@ -64,9 +65,14 @@ def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
 def member_of(slot: int, entry: str, address: str, started_ms: int, seen_ms: int, now_ms: int) -> Member:
     """Returns the server that is stored as `entry`."""
     name, *told = entry.split(_MARK)
-    version = int(told[0]) if told else PEER_VERSION_UNTOLD
-    about = AboutServer(told[1], ServerRole(told[2])) if len(told) > 2 else USUAL
+    version = int(told[-1]) if told else PEER_VERSION_UNTOLD
+    about = AboutServer(told[0], _role_of(told[1])) if len(told) > 2 else USUAL
     return Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms), version, about)
+
+
+def _role_of(word: str) -> ServerRole:
+    """Returns the role. A role that only a later version knows counts as `all`, or this server could not start beside it."""
+    return ServerRole(word) if word in list(ServerRole) else ServerRole.ALL
 
 
 def no_free_slot() -> ShardConnectionFailed:

@@ -15,6 +15,11 @@ class Coordinator(Protocol):
     name: ClassVar[str]
     """As the setting `cluster.coordinator` has it."""
 
+    @property
+    def trouble(self) -> str:
+        """Why it can't decide anything now, and since when; '' if it can."""
+        return ""
+
     async def owners(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[ShardLanes, Owners]:
         """Reads the owners of the slices, by shard. Leaves out shards for which nothing can be read now.
 

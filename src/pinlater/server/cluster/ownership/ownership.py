@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 # Slices are gathered once none has moved for so long.
 _GATHER_AFTER_S = 120.0
 _LEAVE_TRIES = 3
+# So long no server has one of the roles before that is worth a warning: servers start one after the other.
+_ROLE_MISSING_S = 5.0
 
 
 class Ownership:
@@ -63,6 +66,9 @@ class Ownership:
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
         self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
         self._has_owners = True  # not all servers are for enqueues
+        self._one_role_since_s: float | None = (
+            None  # since when all servers have the same role, other than `all`; said: infinity
+        )
         self._outnumbered = False  # by servers with another coordinator
         self._whole = True  # each server uses the same shards, as far as this one sees
         self._planned: Mapping[str, Sequence[str]] = {}  # by shard
@@ -191,6 +197,7 @@ class Ownership:
         servers = Counter({member.address: member.about.coordinator for member in found}.values())
         roles = {member.about.role for member in found}
         self._has_owners = roles != {ServerRole.ENQUEUE}
+        self._warn_of_one_role(roles)
         own = self._coordinator.name
         most = max(servers, key=lambda name: (servers[name], name == STORE_COORDINATOR), default=own)
         if most != own and not self._outnumbered:
@@ -199,6 +206,21 @@ class Ownership:
                 extra={"coordinator": own, "others": most},
             )
         self._outnumbered = most != own
+
+    def _warn_of_one_role(self, roles: Set[ServerRole]) -> None:
+        if len(roles) != 1 or ServerRole.ALL in roles:
+            self._one_role_since_s = None
+            return
+        now_s = self._clock.monotonic()
+        if self._one_role_since_s is None:
+            self._one_role_since_s = now_s
+        elif now_s - self._one_role_since_s >= _ROLE_MISSING_S:
+            self._one_role_since_s = math.inf
+            [role] = roles
+            logger.warning(
+                "all servers of these shards have the same role: they do the work of the other one, too",
+                extra={"role": role.value},
+            )
 
     def _lives(self, member: Member) -> bool:
         """This server knows of itself that it lives."""

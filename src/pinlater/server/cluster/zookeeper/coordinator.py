@@ -8,19 +8,21 @@ and breaks nothing.
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Unavailable
 from pinlater.server.cluster.ownership.coordinator import Coordinator
 from pinlater.server.cluster.settings import ClusterSettings
+from pinlater.server.cluster.zookeeper.client_log import ClientLog
 from pinlater.server.cluster.zookeeper.session import ZooKeeperSession
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners
@@ -38,31 +40,39 @@ class ZooKeeperCoordinator(Coordinator):
         self, settings: ClusterSettings, password: str, address: str, changed: Callable[[], None], clock: Clock
     ) -> None:
         hosts, _, path = settings.zookeeper.partition("/")
+        user = settings.zookeeper_user
         self._settings = settings
         self._address = address
         self._changed = changed
         self._clock = clock
-        self._said_foreign = False
-        self.unheard_since_s: float | None = None
-        """Since when the ensemble has not answered, by the clock's monotonic time; None while it answers."""
+        self._trouble = ""
+        self._trouble_since_ms = 0
         self._session = ZooKeeperSession(
             partial(_make_client, settings, hosts, password),
             f"/{path}",
             address,
             settings.session_timeout_s,
+            f"ZooKeeper does not let {f'the user {user}' if user else 'a client without user'} read and change {settings.zookeeper}: "
+            "cluster.zookeeper_user and cluster.zookeeper_password_file must be those that made its nodes",
             self._hear,
         )
 
     async def begin(self) -> None:
-        """Waits for the first answer of the ensemble, for the session time-out at most. Raises `Unavailable` if it refuses this server."""
-        try:
-            await self._session.begin()
-        except NoAuthError:
-            user = self._settings.zookeeper_user
-            raise Unavailable(
-                f"ZooKeeper lets {f'the user {user}' if user else 'a client without user'} not read {self._settings.zookeeper}: "
-                "cluster.zookeeper_user and cluster.zookeeper_password_file must be those that made its nodes"
-            ) from None
+        """Waits for the first answer of the ensemble, for the session time-out at most. Raises `Unavailable` if it refuses this server, or
+        if it can't be used with these files."""
+        if self._settings.zookeeper_tls:
+            _check_files(self._settings)
+        refusal = await self._session.begin()
+        if refusal:
+            await self.close()
+            raise Unavailable(refusal)
+
+    @property
+    def trouble(self) -> str:
+        if not self._trouble:
+            return ""
+        since = datetime.fromtimestamp(self._trouble_since_ms // 1000, UTC)
+        return f"{self._trouble} (since {since:%Y-%m-%dT%H:%M:%SZ}; the owners of queues stay as they are)"
 
     async def close(self) -> None:
         await self._session.close()
@@ -94,23 +104,35 @@ class ZooKeeperCoordinator(Coordinator):
 
     def _hear(self) -> None:
         seen = self._session.seen
-        if seen.foreign and not self._said_foreign:
-            logger.warning(
-                "the path in ZooKeeper is that of servers with other shards: this server owns nothing until they are gone",
-                extra={"zookeeper": self._settings.zookeeper},
-            )
-        self._said_foreign = seen.foreign
-        if seen.current or seen.foreign:
-            if self.unheard_since_s is not None:
-                logger.info("ZooKeeper answers again")
-            self.unheard_since_s = None
-        elif self.unheard_since_s is None:
-            self.unheard_since_s = self._clock.monotonic()
-            logger.warning("ZooKeeper does not answer: the owners of slices stay as they are")
+        if seen.trouble and not self._trouble:
+            self._trouble_since_ms = self._clock.now_ms()
+        if seen.trouble != self._trouble:
+            if seen.trouble:
+                logger.warning(
+                    f"{seen.trouble}: this server changes no owners of queues",
+                    extra={"zookeeper": self._settings.zookeeper},
+                )
+            else:
+                logger.info("this server is registered in ZooKeeper again")
+        self._trouble = seen.trouble
         self._changed()
 
 
-def _make_client(settings: ClusterSettings, hosts: str, password: str) -> KazooClient:
+def _check_files(settings: ClusterSettings) -> None:
+    """Raises `Unavailable` if a file of TLS can't be used: the client would only try again."""
+    context = ssl.create_default_context()
+    key = settings.zookeeper_key_file
+    for name, path in (("ca", settings.zookeeper_ca_file), ("certificate", settings.zookeeper_certificate_file)):
+        try:
+            if path is not None and name == "ca":
+                context.load_verify_locations(path)
+            elif path is not None:
+                context.load_cert_chain(path, key)
+        except OSError as error:
+            raise Unavailable(f"cluster.zookeeper_{name}_file can't be used: {error}") from error
+
+
+def _make_client(settings: ClusterSettings, hosts: str, password: str, log: ClientLog) -> KazooClient:
     certificate, key = settings.zookeeper_certificate_file, settings.zookeeper_key_file
     user = settings.zookeeper_user
     return KazooClient(
@@ -124,16 +146,9 @@ def _make_client(settings: ClusterSettings, hosts: str, password: str) -> KazooC
         certfile=_text(certificate),
         keyfile=_text(key or certificate),
         connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
-        logger=_quiet_logger(),
+        logger=log.logger,
     )
 
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
-
-
-def _quiet_logger() -> logging.Logger:
-    """The client tells each try to connect; what matters of that is said once by the coordinator."""
-    quiet = logging.getLogger("kazoo")
-    quiet.setLevel(max(quiet.level, logging.CRITICAL))
-    return quiet

@@ -11,30 +11,38 @@ Weakness: a node of a shard that has left the map stays until the shard's name c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-from msgspec import json
+from msgspec import DecodeError, json
 
-from pinlater.server.storage.values import Owners
+from pinlater.domain.slices import SLICES
+from pinlater.server.storage.values import NO_OWNERS, Owners
+
+T = TypeVar("T")
 
 CALL_TIMEOUT_S = 3.0
 """A call that has no answer after so long has failed. Calls without a connection get none."""
 
 
 class SeenNodes(NamedTuple):
-    """What a server knows of its cluster. `current`: the ensemble answers now. `foreign`: the nodes are another cluster's."""
+    """What a server knows of its cluster."""
 
     current: bool
+    """This server is one of the members, and the ensemble answers."""
     members: frozenset[str]
     leader: str
     owners: Mapping[str, Owners]
-    foreign: bool = False
+    trouble: str = ""
+    """Why it is not current, if that is worth a warning."""
 
 
 NOTHING_SEEN = SeenNodes(False, frozenset(), "", {})
+
+
+class NotOurs(Exception):
+    """The nodes, or the place among the members, are another's. The text says which."""
 
 
 class ClusterNodes:
@@ -53,24 +61,25 @@ class ClusterNodes:
         self._address = address
         self._own = json.encode([address, instance])
         self._changed = changed
+        self._is_open = False
 
-    def read_root(self) -> None:
-        """Raises `NoAuthError` if this server may not read the nodes."""
-        with suppress(NoNodeError):
+    def open_root(self) -> None:
+        """Makes the path if it isn't there. Raises `NoAuthError` if this server may not make or read it."""
+        if not self._is_open:
+            self._ask(self._client.ensure_path_async(self._root))
             self._ask(self._client.get_children_async(self._root))
+            self._is_open = True
 
     def look(self, shards: Mapping[str, str]) -> SeenNodes:
-        """Registers this server if it isn't yet, and reads all nodes. `shards`: the fingerprint of each shard's secret, by name."""
-        for name in ("members", "owners"):
-            self._ask(self._client.ensure_path_async(self._path(name)))
-        members = self._children("members")
-        if not self._is_ours(shards, members):
-            if self._address in members:
-                self._leave(f"members/{self._address}")
-            return NOTHING_SEEN._replace(foreign=True)
-        if self._hold(f"members/{self._address}") != self._own:
-            return NOTHING_SEEN  # of a process that ended, or of another server with this address
-        leader, _ = json.decode(self._hold("leader"))
+        """Registers this server if it isn't yet, and reads all nodes. Raises `NotOurs`, and then this server is no member.
+
+        `shards`: the fingerprint of each shard's secret, by name.
+        """
+        self._enter(shards)
+        holder = self._hold(f"members/{self._address}")
+        if holder != self._own:
+            raise NotOurs(f"another server, or one that has just ended, is registered with the address {self._address}")
+        leader = _decode(self._hold("leader"), tuple[str, str], "leader")[0]
         if leader == self._address:
             self._ask(self._client.sync_async(self._root))
         members = self._children("members")
@@ -89,40 +98,47 @@ class ClusterNodes:
         return True
 
     def _owners(self, shard: str) -> Owners:
+        """Owners that can't be read count as none: the leader stores others."""
         data, stat = self._ask(self._client.get_async(self._path(f"owners/{shard}"), self._changed))
-        return Owners(stat.version + 1, json.decode(data, type=tuple[str, ...]))
+        try:
+            by_slice = json.decode(data, type=tuple[str, ...])
+        except DecodeError:
+            by_slice = ()
+        return Owners(stat.version + 1, by_slice if len(by_slice) == SLICES else NO_OWNERS.by_slice)
 
-    def _is_ours(self, shards: Mapping[str, str], members: frozenset[str]) -> bool:
-        """Whether the nodes are those of a cluster with any of these shards. Takes the place of one without servers."""
+    def _enter(self, shards: Mapping[str, str]) -> None:
+        """Makes sure that the nodes are those of a cluster with any of these shards. Takes the place of one without servers."""
         path = self._path("cluster")
         try:
             data, stat = self._ask(self._client.get_async(path))
         except NoNodeError:
-            self._ask(self._client.create_async(path, json.encode(shards)))
-            return True
-        known = json.decode(data, type=dict[str, str])
+            self._ask(self._client.create_async(path, json.encode(shards), makepath=True))
+            data, stat = self._ask(self._client.get_async(path))
+        known = _decode(data, dict[str, str], "cluster")
+        for name in ("members", "owners"):
+            self._ask(self._client.ensure_path_async(self._path(name)))
         ours = not known.items().isdisjoint(shards.items())
-        if not ours and members:
-            return False
+        members = frozenset[str]() if ours else self._children("members")
+        if members:
+            if self._address in members:
+                self._leave(f"members/{self._address}")
+            raise NotOurs("the path in ZooKeeper is that of servers with other shards")
         wanted = {**known, **shards} if ours else dict(shards)
         if wanted != known:
             self._ask(self._client.set_async(path, json.encode(wanted), stat.version))
-        return True
 
     def _hold(self, name: str) -> bytes:
         """Makes a node that ends with this session, unless there is one of another server. Returns what it says of its server."""
         path = self._path(name)
-        try:
-            data, stat = self._ask(self._client.get_async(path, self._changed))
-        except NoNodeError:
-            stat = None
-        if stat is not None and stat.ephemeralOwner != self._client.client_id[0] and data == self._own:
+        while True:
+            try:
+                data, stat = self._ask(self._client.get_async(path, self._changed))
+            except NoNodeError:
+                self._ask(self._client.create_async(path, self._own, ephemeral=True))
+                continue  # only what was read is watched
+            if stat.ephemeralOwner == self._client.client_id[0] or data != self._own:
+                return bytes(data)
             self._leave(name)  # of an earlier session of this process
-            stat = None
-        if stat is None:
-            data = self._own
-            self._ask(self._client.create_async(path, data, ephemeral=True))
-        return bytes(data)
 
     def _leave(self, name: str) -> None:
         self._ask(self._client.delete_async(self._path(name)))
@@ -135,3 +151,10 @@ class ClusterNodes:
 
     def _ask(self, answer: Any) -> Any:
         return answer.get(timeout=CALL_TIMEOUT_S)
+
+
+def _decode(data: bytes, type_: type[T], name: str) -> T:
+    try:
+        return json.decode(data, type=type_)
+    except DecodeError as error:
+        raise NotOurs(f"the path in ZooKeeper is of another program: its node {name} has other data") from error

@@ -4,7 +4,7 @@ It goes by what it reads, not by events: a watch or a change of the connection o
 time-out, since a call without a connection gets no answer.
 
 A client that was cut off is told of the end of its session only when it is back, and one whose ensemble has lost its data may never be
-taken again. So a client that was not connected for three session time-outs is thrown away, and another one registers the server.
+taken again. So a client that had no answer for three session time-outs is thrown away, and another one registers the server.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoAuthError
+from kazoo.exceptions import KazooException, NoAuthError, WriterNotClosedException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.cluster.zookeeper.nodes import NOTHING_SEEN, ClusterNodes, SeenNodes
+from pinlater.server.cluster.zookeeper.client_log import ClientLog
+from pinlater.server.cluster.zookeeper.nodes import NOTHING_SEEN, ClusterNodes, NotOurs, SeenNodes
 from pinlater.server.storage.values import Owners
 
 logger = logging.getLogger(__name__)
@@ -32,8 +33,10 @@ logger = logging.getLogger(__name__)
 # How often the thread looks whether the client is connected, and reads all nodes even if nothing told it of a change.
 _TICK_S = 0.5
 _READ_AGAIN_S = 30.0
-# This many session time-outs without a connection are the end of a client.
+# This many session time-outs without an answer are the end of a client.
 _TIMEOUTS_MAX = 3
+# Of a session time-out: a client that has changed to another server of the ensemble had no answer for less.
+_SILENT_SHARE = 1 / 3
 _END_S = 1.0
 _FAILURES = (KazooException, KazooTimeoutError)
 
@@ -56,44 +59,46 @@ class ZooKeeperSession:
 
     def __init__(
         self,
-        make_client: Callable[[], KazooClient],
+        make_client: Callable[[ClientLog], KazooClient],
         root: str,
         address: str,
         session_timeout_s: float,
+        no_rights: str,
         changed: Callable[[], None],
     ) -> None:
+        """`no_rights`: what is said where the ensemble does not let this server read and change the nodes."""
         self._make_client = make_client
         self._root = root
         self._address = address
         self._instance = secrets.token_hex(8)
         self._session_timeout_s = session_timeout_s
+        self._no_rights = no_rights
         self._tell = changed
         self._loop = asyncio.get_running_loop()
         self._woken = threading.Event()
         self._ends = False
         self._changes: SimpleQueue[Assignment] = SimpleQueue()
-        self._first_answer: asyncio.Future[None] = self._loop.create_future()
+        self._first_answer: asyncio.Future[str] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
         self.seen = NOTHING_SEEN
         self.shards: Mapping[str, str] = {}
 
-    async def begin(self) -> None:
-        """Starts the thread. Returns when the ensemble has answered, or could have.
-
-        Raises `NoAuthError` if the ensemble lets this server read nothing.
-        """
+    async def begin(self) -> str:
+        """Starts the thread, and waits for the ensemble for the session time-out. Returns why it refuses this server; '' if it doesn't,
+        or does not answer."""
         self._thread.start()
-        try:
-            await asyncio.wait_for(asyncio.shield(self._first_answer), self._session_timeout_s)
-        except TimeoutError:
-            logger.warning("ZooKeeper does not answer: this server owns nothing until it does")
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(asyncio.shield(self._first_answer), self._session_timeout_s)
+        return ""
 
     def look_again(self) -> None:
         """Wakes the thread."""
         self._woken.set()
 
     async def assign(self, shard: str, known: Owners, new: Owners) -> bool:
-        """`Coordinator.assign`."""
+        """`Coordinator.assign`. Fails at once if this server is no member: one that stops would wait in vain."""
+        if not self.seen.current:
+            raise ShardConnectionFailed("this server is not registered in ZooKeeper now")
         change = Assignment(shard, known, new)
         self._changes.put(change)
         self._woken.set()
@@ -104,61 +109,75 @@ class ZooKeeperSession:
 
     async def close(self) -> None:
         """Ends the session, so that the others see that this server is gone. Waits for the ensemble for a moment only."""
-        self._ends = True
-        self._woken.set()
-        if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join, _END_S)
+        if not self._ends:
+            self._ends = True
+            self._woken.set()
+            if self._thread.is_alive():
+                await asyncio.to_thread(self._thread.join, _END_S)
 
     # --- the thread -------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while not self._ends:
-            client = self._make_client()
+            log = ClientLog()
+            client = self._make_client(log)
             client.add_listener(lambda _: self._woken.set())
             client.start_async()
             try:
-                self._follow(client)
+                self._follow(client, log)
             except Exception:  # a bug: the next client may do better
                 logger.exception("what ZooKeeper says could not be read")
-                time.sleep(_TICK_S)
+                time.sleep(self._session_timeout_s)
             finally:
                 # In a thread of its own, since it may wait for what never comes.
                 end = threading.Thread(target=_end, args=[client], name="zookeeper-end", daemon=True)
                 end.start()
                 end.join(_END_S)
 
-    def _follow(self, client: KazooClient) -> None:
+    def _follow(self, client: KazooClient, log: ClientLog) -> None:
         """Returns once another client is needed."""
         nodes = ClusterNodes(client, self._root, self._address, self._instance, lambda _: self._woken.set())
-        connected_s, read_s = time.monotonic(), 0.0
+        heard_s, read_s = time.monotonic(), 0.0
         while not self._ends:
             told = self._woken.wait(_TICK_S)
             self._woken.clear()
             now_s = time.monotonic()
-            if client.connected:
-                connected_s = now_s
-                if told or not self.seen.current or now_s - read_s >= _READ_AGAIN_S:
-                    read_s = now_s
-                    self._look(nodes)
+            if client.connected and not told and self.seen.current and now_s - read_s < _READ_AGAIN_S:
+                heard_s = now_s
+            elif client.connected and self._look(nodes):
+                heard_s = read_s = now_s
             else:
-                self._publish(self.seen._replace(current=False))
-                if now_s - connected_s > _TIMEOUTS_MAX * self._session_timeout_s:
-                    logger.warning("ZooKeeper was not reached for long: another client tries")
+                silent_s = now_s - heard_s
+                self._miss(silent_s, log.tls_refusal)
+                if silent_s > _TIMEOUTS_MAX * self._session_timeout_s:
+                    logger.debug("ZooKeeper did not answer for long: another client tries")
                     return
             self._carry_out(nodes)
 
-    def _look(self, nodes: ClusterNodes) -> None:
+    def _miss(self, silent_s: float, tls_refusal: str) -> None:
+        trouble = self.seen.trouble
+        if silent_s > _SILENT_SHARE * self._session_timeout_s:
+            trouble = f"ZooKeeper can't be used: {tls_refusal}" if tls_refusal else "ZooKeeper does not answer"
+            if tls_refusal:
+                self._answer(trouble)
+        self._publish(self.seen._replace(current=False, trouble=trouble))
+
+    def _look(self, nodes: ClusterNodes) -> bool:
+        """Whether the ensemble has answered."""
         try:
-            nodes.read_root()
-            self._answer(None)
+            nodes.open_root()
+            self._answer("")
             if self.shards:
                 self._publish(nodes.look(self.shards))
-        except NoAuthError as error:
-            self._answer(error)
-            self._publish(self.seen._replace(current=False))
+        except NoAuthError:
+            self._answer(self._no_rights)
+            self._publish(self.seen._replace(current=False, trouble=self._no_rights))
+        except NotOurs as error:
+            self._publish(NOTHING_SEEN._replace(trouble=str(error)))
         except _FAILURES as error:
-            logger.info("ZooKeeper could not be read", extra={"reason": _text_of(error)})
-            self._publish(self.seen._replace(current=False))
+            logger.debug("ZooKeeper could not be read", extra={"reason": _text_of(error)})
+            return False
+        return True
 
     def _carry_out(self, nodes: ClusterNodes) -> None:
         while True:
@@ -168,14 +187,18 @@ class ZooKeeperSession:
                 return
             if change.done.set_running_or_notify_cancel():
                 try:
-                    change.done.set_result(nodes.assign(change.shard, change.known, change.new))
+                    changed = nodes.assign(change.shard, change.known, change.new)
                 except _FAILURES as error:
                     change.done.set_exception(error)
+                else:
+                    if changed:  # known here before the ensemble tells of it
+                        self.seen = self.seen._replace(owners={**self.seen.owners, change.shard: change.new})
+                    change.done.set_result(changed)
 
-    def _answer(self, error: NoAuthError | None) -> None:
+    def _answer(self, refusal: str) -> None:
         def set_answer() -> None:
             if not self._first_answer.done():
-                self._first_answer.set_result(None) if error is None else self._first_answer.set_exception(error)
+                self._first_answer.set_result(refusal)
 
         self._on_loop(set_answer)
 
@@ -190,8 +213,9 @@ class ZooKeeperSession:
 
 
 def _end(client: KazooClient) -> None:
-    client.stop()
-    client.close()
+    with suppress(WriterNotClosedException):  # it hangs in a try to connect, and ends after that
+        client.stop()
+        client.close()
 
 
 def _text_of(error: BaseException) -> str:

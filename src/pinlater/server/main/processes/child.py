@@ -24,6 +24,7 @@ import uvloop
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.passwords import HashMalformed
+from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.files import FileBroken
 from pinlater.server.main.app import App
 from pinlater.server.main.front import FrontApp
@@ -73,7 +74,7 @@ async def _serve(plan: ProcessPlan, channel: socket.socket) -> int:
     reader, writer = await asyncio.open_unix_connection(sock=channel)
     try:
         await _ServerProcess(plan).serve(reader, writer)
-    except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
+    except (PinLaterError, SettingsError, FileBroken, HashMalformed, OSError) as error:
         writer.write(frame(Failed(str(error))))
         with contextlib.suppress(OSError):
             await writer.drain()
