@@ -52,6 +52,7 @@ _CLIENT_NAMES = {
     "getWorkers": "workers",
     "getQueueStats": "queue_stats",
     "getServerInfo": "server_info",
+    "createOrderedQueue": "create_queue",
 }
 _ENQUEUE = "enqueueJobs"
 _MAY_BE_STORED = "The jobs may be stored; to enqueue them again is safe only with the same request key, or if they have unique keys: "
