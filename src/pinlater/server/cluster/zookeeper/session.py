@@ -66,7 +66,7 @@ class ZooKeeperSession:
         no_rights: str,
         changed: Callable[[], None],
     ) -> None:
-        """`no_rights`: what is said where the ensemble does not let this server read and change the nodes."""
+        """`no_rights`: the error text for an ensemble that lets this server not read or change the nodes."""
         self._make_client = make_client
         self._root = root
         self._address = address

@@ -317,9 +317,8 @@ class _Batch:
                 change(_DELETE_UNIQUE_KEYS(keys=some))
         if self._places is not None:
             self._dialect.insert_ordered(self._ordered)
-            self._dialect.forget_keys(
-                self._places.idle()
-            )  # no row is kept of keys whose jobs were refused or exist already
+            # No row is kept of keys whose jobs were refused or exist already.
+            self._dialect.forget_keys(self._places.idle())
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
             (_INSERT_REQUEST_KEYS, self._new_keys),
