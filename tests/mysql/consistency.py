@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.server.storage.options import BEHIND_MS
+from pinlater.server.storage.options import BEHIND_MS, LET_GO_MS, STOPPED_MS
 from tests.databases.database import DatabaseServer
 
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
@@ -81,20 +81,20 @@ _CHECKS = [
     FROM unique_keys JOIN queues ON queues.queue_id = unique_keys.queue_id LEFT JOIN {_PLACES} AS places ON places.id = unique_keys.id
     WHERE scope <> 2 AND (place IS NULL OR place = 'done' OR (scope = 0 AND place <> 'ready'))
     """,
-    # a place under an ordering key is that of a job that has not ended
+    # a place under an ordering key is that of a job that has not ended, or has stopped its key
     f"""
     SELECT CONCAT('job ', ordered.id, ' has a place under its ordering key, and is in ', COALESCE(place, 'no place'))
     FROM ordered JOIN queues ON queues.queue_id = ordered.queue_id LEFT JOIN {_PLACES} AS places ON places.id = ordered.id
-    WHERE place IS NULL OR place = 'done'
+    WHERE place IS NULL OR (place = 'done') <> (due_ms = {STOPPED_MS})
     """,
-    # the first of an ordering key does not wait behind others, and all others do
+    # the first of an ordering key does not wait behind others, and all others do but those that were let go
     f"""
     SELECT CONCAT('job ', ordered.id, ' is number ', number, ' of its ordering key, the first is ', first, ', its run-after ',
       COALESCE(run_after_ms, 'none'))
     FROM ordered JOIN queues ON queues.queue_id = ordered.queue_id LEFT JOIN ready ON ready.id = ordered.id
     JOIN (SELECT queue_id, ordering_key, MIN(number) AS first FROM ordered GROUP BY 1, 2) AS firsts
       ON firsts.queue_id = ordered.queue_id AND firsts.ordering_key = ordered.ordering_key
-    WHERE (number = first) = (COALESCE(run_after_ms, 0) > {BEHIND_MS})
+    WHERE (number = first OR due_ms = {LET_GO_MS}) = (COALESCE(run_after_ms, 0) > {BEHIND_MS})
     """,
     # a job that waits behind others has a place
     f"""

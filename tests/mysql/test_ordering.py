@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from pinlater.server.storage.commands import InsertJobs
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pinlater.domain.job import Outcome
+from pinlater.domain.queue import QueueConfig
+from pinlater.server.storage.commands import ConfigureQueue, InsertJobs, UnblockKey
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
-from tests.shared_shards.proxied_database import QUEUE, stats_of
+from tests.shared_shards.proxied_database import QUEUE, stats_of, until
+
+# The database looks again only where the last question was a tenth of a second ago.
+_WAITING = (
+    "SELECT count(*) FROM information_schema.innodb_trx JOIN information_schema.processlist ON id = trx_mysql_thread_id"
+    " WHERE trx_state = 'LOCK WAIT'"
+)
 
 
 async def test_requests_of_one_call_are_stored_in_two_round_trips(database: ProxiedMysql) -> None:
@@ -29,4 +41,67 @@ async def test_a_job_behind_others_leaves_no_row_among_those_that_come_due(datab
     for _ in range(3):
         await desk.succeed((await desk.take()).key)
     assert await database.ask("SELECT * FROM future") == []
+    await database.assert_consistent()
+
+
+async def waits_for_locks(database: ProxiedMysql, transactions: int) -> None:
+    """Returns once this number of transactions waits for locks."""
+
+    async def waiting() -> bool:
+        [[count]] = await database.ask(_WAITING)
+        return int(count) == transactions
+
+    await until(waiting, every_s=0.15)
+
+
+@asynccontextmanager
+async def locked(database: ProxiedMysql, rows: str) -> AsyncIterator[None]:
+    """Rows are locked meanwhile."""
+    async with database.server.connect(database=database.name) as connection, connection.cursor() as cursor:
+        await cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        await cursor.execute("BEGIN")
+        await cursor.execute(f"SELECT * FROM {rows} FOR UPDATE")
+        yield
+        await cursor.execute("ROLLBACK")
+
+
+async def servers_of(database: ProxiedMysql) -> tuple[Desk, Desk]:
+    """Two servers, which wait long for locks: each does one thing after the other."""
+    one, other = [await database.desk(direct=True, lock_wait_ms=20_000, statement_timeout_ms=30_000) for _ in range(2)]
+    return one, other
+
+
+async def configure(desk: Desk, **settings: object) -> None:
+    await desk.shard.submit(ConfigureQueue(QUEUE, config=QueueConfig(**settings)))  # type: ignore[arg-type]
+
+
+async def test_a_job_that_is_retried_while_its_key_is_unblocked_takes_the_last_place(database: ProxiedMysql) -> None:
+    desk, other = await servers_of(database)
+    await configure(desk, after_failure="stop")
+    first, second, _ = [await desk.put(ordering_key="a") for _ in range(3)]
+    await desk.fail((await desk.take()).key, final=True)
+    async with locked(database, f"jobs WHERE id = {second.id}"):
+        unblocking = asyncio.create_task(desk.shard.submit(UnblockKey(QUEUE, "a", desk.now)))
+        await waits_for_locks(database, 1)  # it has taken the place of the first job
+        retrying = asyncio.create_task(other.run(first))
+        await waits_for_locks(database, 2)
+    assert (await unblocking, (await retrying).outcome) == (1, Outcome.APPLIED)
+    assert [held.key for held in await desk.claim(3, owned=False)] == [second]
+    await database.assert_consistent()
+
+
+async def test_a_job_that_stops_its_key_as_another_of_the_key_ends_keeps_it_stopped(database: ProxiedMysql) -> None:
+    desk, other = await servers_of(database)
+    await desk.fail((await desk.put_and_take()).key)  # then there is a row that counts such failures
+    first = await desk.put(ordering_key="a")
+    await configure(desk, after_failure="stop", max_in_hand_per_key=2)
+    second, _, _ = [await desk.put(ordering_key="a") for _ in range(3)]
+    assert {held.key for held in await desk.claim(4)} >= {first, second}
+    async with locked(database, "failures"):
+        failing = asyncio.create_task(desk.fail(first, final=True))
+        await waits_for_locks(database, 1)  # it has decided
+        ending = asyncio.create_task(other.succeed(second))
+        await waits_for_locks(database, 2)
+    assert [(await failing).outcome, (await ending).outcome] == [Outcome.APPLIED] * 2
+    assert await other.claim(3, owned=False) == []
     await database.assert_consistent()

@@ -135,12 +135,13 @@ async def arrange(dialect: Dialect, changes: Changes) -> None:
     moves = [(before, after) for before, after in changes.decided() if after.options.ordering_key is not None]
     stopping, back = await _failed(dialect, changes, [after for _, after in moves])
     revived = [after for before, after in moves if before.finished and not after.finished]
-    held = await _held(dialect, revived)
+    if revived or back:  # a key that was unblocked meanwhile is not stopped
+        dialect.lock_keys([_key_of(job) for _, job in moves])
+    stopped = await _stopped(dialect, {job.id for job in revived})
+    held = [job for job in revived if job.id in stopped]
     marks = {job.id: STOPPED_MS for job in stopping} | {job.id: LET_GO_MS for job in held}
     ended = [(before, after) for before, after in moves if after.finished > before.finished and after.id not in marks]
     entering = [*[job for job in revived if job.id not in marks], *back]
-    if entering:
-        dialect.lock_keys([_key_of(job) for _, job in moves])
     dialect.for_each("mark_places", list(marks.items()))
     dialect.delete_ordered(sorted([job.id for job in back]))
     for job in await placed(dialect, entering, changes.now_ms):
@@ -166,11 +167,10 @@ async def _failed(
     return stopping, [job for job in retried if configs[job.queue_id].retry_place == TO_BACK]
 
 
-async def _held(dialect: Dialect, jobs: Sequence[JobRecord]) -> list[JobRecord]:
-    """Returns the failed jobs among these that stopped their keys: they keep their places."""
-    rows = await dialect.select_of("load_ordered", sorted([job.id for job in jobs]))
-    stopped = {job_id for job_id, _, _, due_ms in rows if due_ms == STOPPED_MS}
-    return [job for job in jobs if job.id in stopped]
+async def _stopped(dialect: Dialect, ids: Collection[int]) -> set[int]:
+    """Returns those of these jobs that have stopped their keys: their places are theirs although they have failed."""
+    rows = await dialect.select_of("load_ordered", sorted(ids))
+    return {job_id for job_id, _, _, due_ms in rows if due_ms == STOPPED_MS}
 
 
 def _key_of(job: JobRecord) -> OrderingKey:
@@ -208,7 +208,7 @@ async def let_go(dialect: Dialect, changes: Changes, of_keys: Collection[Orderin
         first = await _first(dialect, keys)
         dialect.forget_keys([key for key in keys if not first.get(key)])
         gone = await _let_go(dialect, changes, first.values())
-        dialect.delete_ordered(sorted(gone))
+        dialect.delete_ordered(sorted(gone - await _stopped(dialect, gone)))
         keys = sorted([key for key, places in first.items() if any(place.id in gone for place in places)])
 
 
@@ -239,29 +239,34 @@ async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[Ordering
 
 async def _let_go(dialect: Dialect, changes: Changes, first: Collection[Sequence[_OrderedRow]]) -> set[int]:
     """Makes those of these jobs ready that wait behind others, unless one before them stops their key. Returns the ids of those that have
-    ended meanwhile, by another transaction, or whose own rows are gone."""
-    going: list[_OrderedRow] = []
-    for places in first:
-        for place in places:
-            if place.due_ms == STOPPED_MS:
-                break
-            if place.due_ms != LET_GO_MS:
-                going.append(place)
-    await load(dialect, changes, sorted([place.id for place in going]))
+    ended meanwhile, by another transaction, or whose own rows are gone. None of their keys goes: they may have stopped it."""
+    going = [_going(places) for places in first]
+    await load(dialect, changes, sorted([place.id for places in going for place in places]))
     gone: set[int] = set()
     marks: list[tuple[int, int]] = []
-    for job_id, due_ms, marked in going:
-        job = changes.now_of(job_id)
-        if job is None or job.finished:
-            gone.add(job_id)
-            continue
-        if marked:
-            marks.append((job_id, LET_GO_MS))
-        if job.behind:
-            changes.place(job.due_at(due_ms, changes.now_ms))
-            dialect.came_first(job.queue_id, due_ms)
+    for places in going:
+        jobs = [(place, changes.now_of(place.id)) for place in places]
+        ended = {place.id for place, job in jobs if job is None or job.finished}
+        gone |= ended
+        for place, job in jobs if not ended else ():
+            if place.marks:
+                marks.append((place.id, LET_GO_MS))
+            if job is not None and job.behind:
+                changes.place(job.due_at(place.due_ms, changes.now_ms))
+                dialect.came_first(job.queue_id, place.due_ms)
     dialect.for_each("mark_places", marks)
     return gone
+
+
+def _going(places: Iterable[_OrderedRow]) -> list[_OrderedRow]:
+    """Returns the first jobs of a key, up to one that stopped the key, without those that are marked as let go."""
+    going: list[_OrderedRow] = []
+    for place in places:
+        if place.due_ms == STOPPED_MS:
+            break
+        if place.due_ms != LET_GO_MS:
+            going.append(place)
+    return going
 
 
 async def leave_places(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> None:
