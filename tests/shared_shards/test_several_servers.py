@@ -8,6 +8,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.server.storage.commands import Announce, ListChangedQueues, ListMembers, ListQueues, ReleaseJobs
 from tests.contract import two_servers
 from tests.contract.desk import QUEUE, Desk
+from tests.contract.ordered_load import OrderedLoad
 from tests.shared_shards.conftest import AnyDatabase
 
 
@@ -90,7 +91,9 @@ async def test_two_servers_hand_out_no_expired_job_and_expire_each_once(desks: t
     await two_servers.expire_once(desks, seed)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(8))
 async def test_two_servers_keep_the_order_of_ordering_keys(desks: tuple[Desk, Desk], seed: int) -> None:
-    """While both store, claim, end and cancel jobs of the same keys."""
-    await two_servers.keep_order(desks, seed)
+    """While both store, claim, end, retry, move, cancel and delete jobs of the same keys, with any settings of the queue."""
+    one, other = desks
+    other.clock = one.clock
+    await OrderedLoad(desks, seed).run()
