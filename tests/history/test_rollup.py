@@ -125,3 +125,11 @@ async def test_an_idle_server_reads_little(world: World) -> None:
     assert later[SaveSamples] == 0
     assert later[ListSamples] - calls[ListSamples] <= 7
     assert later[TrimSamples] - calls[TrimSamples] <= 6 * 9
+
+
+async def test_an_idle_server_that_starts_passes_over_hours_without_samples_at_once(world: World) -> None:
+    """A day has 144 windows of ten minutes."""
+    server = await world.start_server()
+    await server.service.queues.create_queue("q")
+    await world.minutes(3)
+    assert world.stores["1"].calls[ListSamples] <= 12

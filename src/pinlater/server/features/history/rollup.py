@@ -90,8 +90,10 @@ class Rollup:
                 next_ms += level.span_ms
             if next_ms + level.span_ms > until_ms:
                 break
-            await self._window(shard, level, next_ms)
+            has_samples = await self._window(shard, level, next_ms)
             next_ms += level.span_ms
+            if not has_samples and next_ms + level.span_ms <= until_ms:
+                next_ms = await self._next_window(shard, level, next_ms, until_ms)
             self._progress[key] = _Progress(next_ms, done)
         self._progress[key] = _Progress(next_ms, {at_ms for at_ms in done if at_ms >= next_ms})
         return next_ms
@@ -102,7 +104,13 @@ class Rollup:
         done = await shard.store.submit(ListSamples([SampleRange(level.step_s, oldest_ms, now_ms, [""])]))
         return _Progress(oldest_ms, {row.at_ms for row in done})
 
-    async def _window(self, shard: ShardLanes, level: _Level, at_ms: int) -> None:
+    async def _next_window(self, shard: ShardLanes, level: _Level, from_ms: int, until_ms: int) -> int:
+        """Returns the begin of the first window from `from_ms` on that has samples; else the first that is not over by `until_ms`."""
+        rows = await shard.store.submit(ListSamples([SampleRange(level.finer_s, from_ms, until_ms, limit=1)]))
+        return max(from_ms, min([row.at_ms for row in rows], default=until_ms) // level.span_ms * level.span_ms)
+
+    async def _window(self, shard: ShardLanes, level: _Level, at_ms: int) -> bool:
+        """Rolls up the samples of a window. Returns whether it has any."""
         totals: dict[str, Total] = {}
         after: tuple[int, str, str] | None = None
         while True:
@@ -117,13 +125,14 @@ class Rollup:
                 break
             after = rows[-1][1:4]
         if not totals:
-            return
+            return False
         made = [
             StoredSample(level.step_s, at_ms, queue, ROLLED_UP, pack(total.sample()))
             for queue, total in sorted(totals.items())
         ]
         await shard.store.submit(SaveSamples(made))
         await shard.store.submit(SaveSamples([StoredSample(level.step_s, at_ms, "", ROLLED_UP, b"")]))
+        return True
 
     async def _trim(self, shard: ShardLanes, now_ms: int) -> None:
         if now_ms - self._trimmed_ms.get(shard.name, 0) < _TRIM_EVERY_MS:
