@@ -34,8 +34,8 @@ from pinlater.server.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS_MIN = 0.005
-# So long a shard is left to another server before this one sweeps it, too.
-_LEFT_S_MAX = 30.0
+# For so many intervals of its work a shard is left to another server before this one sweeps it, too.
+_LEFT_INTERVALS_MAX = 30
 # Does a bounded part of one piece of work on a shard: at most that number of rows; 0 for what no other server can do for this one.
 Sweep = Callable[[ShardLanes, int], Awaitable[int]]
 
@@ -69,11 +69,12 @@ class Sweeps:
                 self._count_timeouts(shard.name, row)
             return sum(row.retried + row.failed + row.lost for row in swept)
 
-        if await self._most_on_a_shard("claim-timeouts", sweep, self._batch) < self._batch:
+        interval_ms = self.settings.sweep_interval_ms
+        if await self._most_on_a_shard("claim-timeouts", interval_ms, sweep, self._batch) < self._batch:
             self._batch = self.settings.sweep_batch
             return None
         self._batch = min(self._batch * 2, self.settings.batch_max)
-        return self.settings.sweep_interval_ms / 10_000
+        return interval_ms / 10_000
 
     def _count_timeouts(self, shard: str, row: Swept) -> None:
         metrics = self.metrics.queue(row.queue)
@@ -96,7 +97,7 @@ class Sweeps:
                 self.metrics.queue(row.queue).expired += row.failed
             return sum(row.failed for row in swept)
 
-        return await self._pause_after("expiry", sweep, self.settings.batch_max)
+        return await self._pause_after("expiry", self.settings.expiry_interval_ms, sweep, self.settings.batch_max)
 
     async def advance_due(self) -> float | None:
         """Jobs that became due are counted so."""
@@ -104,7 +105,7 @@ class Sweeps:
         async def sweep(shard: ShardLanes, limit: int) -> int:
             return await shard.store.submit(AdvanceDue(self.clock.now_ms(), limit))
 
-        return await self._pause_after("due", sweep, self.settings.batch_max * 10)
+        return await self._pause_after("due", self.settings.due_interval_ms, sweep, self.settings.batch_max * 10)
 
     async def collect_garbage(self) -> float | None:
         """Deletes finished jobs past their time to live, old keys, and the rows of deleted queues."""
@@ -120,24 +121,27 @@ class Sweeps:
                     metrics.failed_gc += row.deleted_failed
             return sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in swept)
 
-        return await self._pause_after("garbage", sweep, self.settings.batch_max)
+        return await self._pause_after("garbage", self.settings.garbage_interval_ms, sweep, self.settings.batch_max)
 
     def periodic(self, work: str, interval_ms: int, sweep: Sweep) -> Periodic:
         """The periodic work of a sweep on all shards."""
-        return Periodic(work, interval_ms, partial(self._pause_after, work, sweep, self.settings.batch_max))
+        return Periodic(
+            work, interval_ms, partial(self._pause_after, work, interval_ms, sweep, self.settings.batch_max)
+        )
 
-    async def _pause_after(self, work: str, sweep: Sweep, limit: int) -> float | None:
+    async def _pause_after(self, work: str, interval_ms: int, sweep: Sweep, limit: int) -> float | None:
         """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""
         began = self.clock.monotonic()
-        if await self._most_on_a_shard(work, sweep, limit) < limit:
+        if await self._most_on_a_shard(work, interval_ms, sweep, limit) < limit:
             return None
         return max(_PAUSE_SECONDS_MIN, self.clock.monotonic() - began)
 
-    async def _most_on_a_shard(self, work: str, sweep: Sweep, limit: int) -> int:
+    async def _most_on_a_shard(self, work: str, interval_ms: int, sweep: Sweep, limit: int) -> int:
         """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
         shards = self.shards.in_reach()
         left = self.swept_by_others()
-        limits = [limit if self._is_swept_here(work, shard.name, left) else 0 for shard in shards]
+        left_s_max = _LEFT_INTERVALS_MAX * interval_ms / 1000
+        limits = [limit if self._is_swept_here(work, shard.name, left, left_s_max) else 0 for shard in shards]
         results = await asyncio.gather(
             *(sweep(shard, most) for shard, most in zip(shards, limits, strict=True)), return_exceptions=True
         )
@@ -147,9 +151,9 @@ class Sweeps:
                 raise result
         return max((result for result in results if isinstance(result, int)), default=0)
 
-    def _is_swept_here(self, work: str, shard: str, left: Set[str]) -> bool:
+    def _is_swept_here(self, work: str, shard: str, left: Set[str], left_s_max: float) -> bool:
         now_s = self.clock.monotonic()
-        return shard not in left or now_s - self._swept_s.setdefault((work, shard), now_s) >= _LEFT_S_MAX
+        return shard not in left or now_s - self._swept_s.setdefault((work, shard), now_s) >= left_s_max
 
     def _note_swept(
         self, work: str, shards: Sequence[ShardLanes], limits: Sequence[int], results: Sequence[int | BaseException]
