@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 import pytest
@@ -17,10 +18,11 @@ NOW_MS = 1_000_000
 DUE, LATER = NewJob(1, b"due", 1, NOW_MS, 1), NewJob(2, b"later", 1, NOW_MS + 60_000, 1)
 
 
-def wakeups_on(*names: str) -> Wakeups:
-    """The waiters of a server with these shards."""
+def wakeups_on(*names: str, limited: str = "") -> Wakeups:
+    """The waiters of a server with these shards, where one queue has a rate limit."""
     clock = ManualClock(NOW_MS)
-    return Wakeups(clock, Shards([ShardLanes(MemoryShard(name), clock) for name in names], Random(1)))
+    shards = Shards([ShardLanes(MemoryShard(name), clock) for name in names], Random(1))
+    return Wakeups(clock, shards, lambda queue: queue == limited)
 
 
 @pytest.mark.parametrize("waited", [False, True], ids=["no dequeue ever waited here", "one has"])
@@ -74,3 +76,45 @@ def test_other_servers_are_told_before_a_dequeue_waits() -> None:
     for _ in range(2):
         wakeups.waiters_of("q")
     assert begun == ["q", "q"]
+
+
+async def test_other_servers_are_told_of_the_jobs_that_no_dequeue_here_takes() -> None:
+    told: list[tuple[str, int]] = []
+    wakeups = wakeups_on("1", limited="limited")
+    wakeups.join_others(lambda queue, jobs, past_owner: told.append((queue, jobs)), lambda _: None)
+    for queue in ("q", "limited"):
+        waits = [asyncio.ensure_future(wakeups.waiters_of(queue).wait(limit, 60)) for limit in (1, 2)]
+        await asyncio.sleep(0)
+        for number in (1, 5):
+            assert wakeups.inserting("1", InsertRequest(queue, [DUE] * number), NOW_MS, lambda _: True)
+        assert all(await asyncio.gather(*waits))
+    assert told == [("q", 3), ("limited", 1), ("limited", 5)]
+
+
+async def test_other_servers_are_told_of_jobs_past_the_owner_though_a_dequeue_here_takes_them() -> None:
+    told: list[tuple[str, int]] = []
+    wakeups = wakeups_on("1")
+    wakeups.join_others(lambda queue, jobs, past_owner: told.append((queue, jobs)), lambda _: None)
+    waits = asyncio.ensure_future(wakeups.waiters_of("q").wait(1, 60))
+    await asyncio.sleep(0)
+    assert wakeups.inserting("1", InsertRequest("q", [DUE]), NOW_MS, lambda _: False)
+    assert await waits
+    assert told == [("q", 1)]
+
+
+async def test_other_servers_are_told_of_jobs_whose_dequeue_here_ends_as_it_is_woken() -> None:
+    told: list[tuple[str, int]] = []
+    wakeups = wakeups_on("1")
+    wakeups.join_others(lambda queue, jobs, past_owner: told.append((queue, jobs)), lambda _: None)
+    waits = [asyncio.ensure_future(wakeups.waiters_of("q").wait(1, 60)) for _ in range(2)]
+    await asyncio.sleep(0)
+    wakeups.jobs_ready("q", 1)
+    waits[0].cancel()
+    assert await waits[1]
+    assert told == []
+    waits = [asyncio.ensure_future(wakeups.waiters_of("q").wait(1, 60))]
+    await asyncio.sleep(0)
+    wakeups.jobs_ready("q", 1)
+    waits[0].cancel()
+    await asyncio.wait(waits)
+    assert told == [("q", 1)]

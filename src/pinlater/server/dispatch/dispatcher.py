@@ -42,7 +42,7 @@ class Dispatcher:
         self._shards = shards
         self._clock = clock
         self._settings = settings
-        self.wakeups = Wakeups(clock, shards)
+        self.wakeups = Wakeups(clock, shards, lambda queue: not limits.is_open(queue))
         self._asked_s: dict[str, float] = {}  # by queue, when a worker asked last
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False
@@ -103,11 +103,11 @@ class Dispatcher:
                 claimed, next_due_ms, block = await self._claim_if_allowed(request, waiters, look, late)
             except JobsCame:
                 if self._clock.monotonic() >= deadline:
-                    waiters.wake(1)
+                    waiters.pass_on()
                     return []
                 continue
             except asyncio.CancelledError:
-                waiters.wake(1)  # the wake that brought this call here, if one did, goes to another call now
+                waiters.pass_on()  # the wake that brought this call here, if one did, goes to another call now
                 raise
             except Exception:
                 waiters.due_at(self._clock.now_ms() + _AFTER_FAILURE_MS)
@@ -127,8 +127,9 @@ class Dispatcher:
                 if next_due_ms is not None:
                     waiters.due_at(next_due_ms)  # for the other waiters
                 return []
-            if not self._is_to_end():
-                await self._wait(waiters, request, left, next_due_ms, late)
+            is_woken = not self._is_to_end() and await self._wait(waiters, request, left, next_due_ms, late)
+            if is_woken and self._is_to_end():
+                waiters.pass_on()
         return []
 
     def _come_late(self, late: LateClaims, waiters: Waiters) -> list[FromShard]:
@@ -149,7 +150,7 @@ class Dispatcher:
         if not good:
             return []
         self.limits.charge(queue, len(good))
-        waiters.wake(1)
+        waiters.pass_on()
         return [FromShard(come.shard, good, token)]
 
     def _is_to_end(self) -> bool:
@@ -167,13 +168,14 @@ class Dispatcher:
 
     async def _wait(
         self, waiters: Waiters, request: ClaimRequest, seconds: float, next_due_ms: int | None, late: LateClaims
-    ) -> None:
+    ) -> bool:
+        """Returns whether it was woken before the time was up."""
         waiting = len(self._waiting_requests)
         if waiting >= self._settings.max_waiting_dequeues:
             raise TooManyWaiting(f"{waiting} dequeues wait already, the most this server takes", retry_after_ms=1000)
         self._waiting_requests[id(request)] = request
         try:
-            await waiters.wait(request.call.limit, seconds, next_due_ms, late.wakes)
+            return await waiters.wait(request.call.limit, seconds, next_due_ms, late.wakes)
         finally:
             del self._waiting_requests[id(request)]
             self._note_asked(request.queue)

@@ -1,6 +1,6 @@
 """Dequeues that wait for a job, queue by queue, and what wakes them.
 
-Each new job wakes one waiter, never all of them. If that waiter was cancelled at the same moment, the wake goes to the next one.
+Each new job wakes one waiter, never all of them. If that waiter ends without it, the wake goes to the next one, here or at another server.
 `version` grows with each wake, so that a call that found nothing sees that jobs came in the meantime.
 
 A claim that waits for a slow shard waits here, too (`watch`): other shards may have jobs before that shard answers.
@@ -21,8 +21,12 @@ class JobsCame(Exception):
 class Waiters:
     """The waiters of one queue, first come first served, and one timer for the next job that becomes due."""
 
-    def __init__(self, queue: str, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, queue: str, now_ms: Callable[[], int], tell_others: Callable[[int], None] = lambda _jobs: None
+    ) -> None:
+        """`tell_others`: the other servers, of jobs for which nothing waits here."""
         self.queue = queue
+        self._tell_others = tell_others
         self.version = 0
         # Jobs may have come past the owner of the queue: the next claim does not go by what the store remembers.
         self.search = False
@@ -62,7 +66,7 @@ class Waiters:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.result():
-                self.wake(limit)
+                self.pass_on(limit)
             raise
         finally:
             timer.cancel()
@@ -76,14 +80,21 @@ class Waiters:
         self._watching.add(answer)
         answer.add_done_callback(self._leave)
 
-    def wake(self, jobs: int) -> None:
-        """Wakes as many waiters as can take `jobs` jobs that became ready."""
+    def wake(self, jobs: int) -> int:
+        """Wakes as many waiters as can take `jobs` jobs that became ready. Returns how many jobs are left."""
         self.version += 1
         while jobs > 0 and self._waiters:
             waiter, limit = self._waiters.popitem(last=False)
             if not waiter.done():
                 self._set(waiter)
                 jobs -= limit
+        return max(0, jobs)
+
+    def pass_on(self, jobs: int = 1) -> None:
+        """Does what `wake` does, for jobs whose waiter ends without them; tells the other servers of those that are left."""
+        left = self.wake(jobs)
+        if left:
+            self._tell_others(left)
 
     def wake_all(self) -> None:
         """Wakes all waiters, to look again: the queue was resumed or deleted, or the server drains."""

@@ -1,8 +1,15 @@
-"""Tells waiting dequeues, here and on the other servers of the same shards, of jobs that became ready."""
+"""Tells waiting dequeues of jobs that became ready: those of this server first, and those of the other servers of the same shards of the
+jobs that none here takes.
+
+So a job is asked for once, and its ack comes to the server that has stored it. All servers are told of the jobs of a queue with a rate
+limit, of which each hands out a share. A dequeue that was woken and ends without jobs passes its wake on (`Waiters.pass_on`). If it can't,
+since its server was killed, dequeues elsewhere find the jobs at their next look (`change_poller`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.waiters import Waiters
@@ -13,8 +20,9 @@ from pinlater.server.storage.values import InsertRequest
 class Wakeups:
     """The waiters of all queues."""
 
-    def __init__(self, clock: Clock, shards: Shards) -> None:
+    def __init__(self, clock: Clock, shards: Shards, is_limited: Callable[[str], bool]) -> None:
         self._clock = clock
+        self._is_limited = is_limited
         self._shards = shards
         self._by_queue: dict[str, Waiters] = {}
         self._tell_others: Callable[[str, int, bool], None] | None = None
@@ -30,7 +38,7 @@ class Wakeups:
             self._begins(queue)
         waiters = self._by_queue.get(queue)
         if waiters is None:
-            waiters = self._by_queue[queue] = Waiters(queue, self._clock.now_ms)
+            waiters = self._by_queue[queue] = Waiters(queue, self._clock.now_ms, partial(self._tell, queue))
         return waiters
 
     def count(self, queue: str) -> int:
@@ -49,9 +57,7 @@ class Wakeups:
         """
         if jobs:
             self._shards.heads.forget(queue)
-            if self._tell_others is not None:
-                self._tell_others(queue, jobs, past_owner)
-        self._wake(queue, jobs, due_at_ms, past_owner=past_owner)
+        self._wake_here_first(queue, jobs, due_at_ms, past_owner=past_owner)
 
     def came_first(self, queue: str, due_at_ms: int, past_owner: bool) -> None:
         """Wakes a dequeue for a job that is ready since those before it under its ordering key have ended."""
@@ -65,18 +71,31 @@ class Wakeups:
         self._shards.heads.forget(queue)
         self._wake(queue, jobs, past_owner=past_owner)
 
-    def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
+    def _wake_here_first(self, queue: str, jobs: int, due_at_ms: int | None, *, past_owner: bool) -> None:
+        left = self._wake(queue, jobs, due_at_ms, past_owner=past_owner)
+        if past_owner or self._is_limited(queue):
+            left = jobs  # the owner must know of them; or dequeues here may not take them yet
+        if left:
+            self._tell(queue, left, past_owner=past_owner)
+
+    def _tell(self, queue: str, jobs: int, *, past_owner: bool = False) -> None:
+        if self._tell_others is not None:
+            self._tell_others(queue, jobs, past_owner)
+
+    def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> int:
+        """Wakes dequeues of this server. Returns how many of the jobs none of them takes."""
         if past_owner:
             self._shards.look_everywhere(queue)
         waiters = self._by_queue.get(queue)
         if waiters is None:
-            return
+            return jobs
         waiters.search |= past_owner
         if jobs:
-            waiters.wake(jobs)
+            jobs = waiters.wake(jobs)
         if due_at_ms is not None:
             waiters.version += 1
             waiters.due_at(due_at_ms)
+        return jobs
 
     def inserting(self, shard: str, request: InsertRequest, now_ms: int, owns: Callable[[str], bool]) -> bool:
         """Wakes the dequeues that wait for these jobs. Returns whether any waits for the queue here.
@@ -97,12 +116,8 @@ class Wakeups:
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         due = len(request.jobs) - len(later)
         past_owner = is_stray or not owns(request.queue)
-        if due and self._tell_others is not None:
-            self._tell_others(request.queue, due, past_owner)
-        if waiters is None:
-            return False
         any_wait = bool(waiters)
-        self._wake(request.queue, due, min(later) if later else None, past_owner=past_owner)
+        self._wake_here_first(request.queue, due, min(later) if later else None, past_owner=past_owner)
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:
