@@ -18,6 +18,7 @@ from pinlater.server.cluster.forwarding.messages import HEADS_SINCE_VERSION, SIN
 from pinlater.server.link.messages import BadMessage, Failure, Part, PartAnswer, encoded, error_of
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.lane_queue import Asker, LaneQueue
+from pinlater.server.storage.values import InsertRequest, have_keys
 
 if TYPE_CHECKING:
     from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
@@ -182,7 +183,8 @@ def _encodes(items: Sequence[Any], asker: Asker[Any]) -> bool:
 
 class ForwardLane(Generic[Item, Result]):
     """`orphaned`: as of a `Lane`. `own()`: this server's lane of the same kind to the shard, for calls that the owner refuses before it
-    begins them, and claims up to a priority that an older server would take as claims without one; None while it can't use it."""
+    begins them, plain enqueues while it is saturated, and claims up to a priority that an older server would take as claims without one;
+    None while it can't use it."""
 
     def __init__(
         self,
@@ -220,11 +222,7 @@ class ForwardLane(Generic[Item, Result]):
     def submit_for(self, item: Item, asker: Asker[Result]) -> None:
         """Takes an item whose result goes to `asker`. Raises `TooManyWaiting` at the bound, `NotSent`."""
         sender = self.sender
-        if (
-            isinstance(item, ClaimRequest)
-            and item.through_priority is not None
-            and sender.version < HEADS_SINCE_VERSION
-        ):
+        if self._passes_owner(item):
             own = self.own()
             if own is not None:
                 own.submit_for(item, asker)
@@ -239,6 +237,13 @@ class ForwardLane(Generic[Item, Result]):
             sender.say(call)
         self.waiting += 1
         call.add(item, item if self.takes_lists else (item,), asker)  # type: ignore[arg-type]
+
+    def _passes_owner(self, item: Item) -> bool:
+        sender = self.sender
+        if isinstance(item, InsertRequest):
+            return sender.is_saturated and not have_keys(item.jobs)
+        is_bounded = isinstance(item, ClaimRequest) and item.through_priority is not None
+        return is_bounded and sender.version < HEADS_SINCE_VERSION
 
     def busy_for(self) -> float:
         """Returns for how many seconds the oldest call under way has been; 0.0 where there is none."""

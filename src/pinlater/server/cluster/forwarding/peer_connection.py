@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 WAKES_UNTAKEN_BYTES_MAX = 4 * 1024 * 1024
 # Between two looks that lie further apart than this the process stood still; that isn't held against the other server.
 _LATE_S = 1.0
+# Of a core, what the event loop of a server uses that is saturated, and below which it is so no longer.
+_SATURATED_SHARE, _SATURATED_SHARE_MIN = 0.9, 0.7
 
 
 class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
@@ -62,6 +64,8 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         super().__init__(handshake.WELCOME_BYTES_MAX)
         self.address = address
         self.told: Told | None = None  # what the other server says of itself; None if it has not said anything
+        self.is_saturated = False
+        """Whether the event loop of the other server has hardly any time left: plain enqueues go to the shard itself then."""
         self.waits: int | None = None  # which queues the dequeues of the other server wait for; None if it has not said
         self.limit_s = limit_s
         self.traffic = traffic or Traffic()
@@ -245,6 +249,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         is_slow = not self.usable if self._asked_s is None else now_s - self._asked_s >= self._stall_s
         self._asked_s, self.said_s = None, now_s
         before, self.told = self.told, told
+        self._follow_load(told.loop)
         if before is None or told.queue_changes != before.queue_changes:
             self._queues_changed()
         same = list(told.unreachable) == list(() if before is None else before.unreachable)
@@ -253,6 +258,13 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
             return
         self.usable = usable
         self._changed()
+
+    def _follow_load(self, loop: float) -> None:
+        is_saturated = loop >= (_SATURATED_SHARE_MIN if self.is_saturated else _SATURATED_SHARE)
+        if is_saturated != self.is_saturated:
+            self.is_saturated = is_saturated
+            how = "go past it, to the shards" if is_saturated else "go to it again"
+            logger.info("plain enqueues of a saturated server %s", how, extra={"server": self.address, "loop": loop})
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
