@@ -66,13 +66,14 @@ class Port:
         rows = [line for line in text.splitlines() if line.startswith("pinlater_queue_slots_wanted{")]
         return {row.split('"')[1]: float(row.rpartition(" ")[2]) for row in rows}
 
-    async def sample(self) -> None:
+    async def sample(self, times: int = 1) -> None:
         """Does what a server does every few seconds: counts the jobs, and looks at the counts."""
-        if isinstance(self.core.clock, ManualClock):
+        assert isinstance(self.core.clock, ManualClock)
+        for _ in range(times):
             self.core.clock.advance(ms=SAMPLE_MS)
-        await self.core.sweeps.advance_due()
-        await self.core.rates.sample()
-        await run_periodic(self.core, "demand")
+            await self.core.sweeps.advance_due()
+            await self.core.rates.sample()
+            await run_periodic(self.core, "demand")
 
 
 class Ports(World):
@@ -83,13 +84,12 @@ class Ports(World):
         self.clock.advance(ms=START_MS - self.clock.now_ms())
         self._stack = AsyncExitStack()
 
-    async def serve(self, *shards: str, max_queues: int = 500, samples: int = 2) -> Port:
-        """One more server, which has counted so often."""
+    async def serve(self, *shards: str, max_queues: int = 500, samples: int = 3) -> Port:
+        """One more server, which has counted that often."""
         port = Port(await self.start_server(*shards, max_queues=max_queues))
         await port.server.start()
         self._stack.push_async_callback(port.server.stop)
-        for _ in range(samples):
-            await port.sample()
+        await port.sample(samples)
         return port
 
     async def close(self) -> None:

@@ -36,7 +36,10 @@ LOADS = st.builds(
         pytest.param(QueueWork(160, 0, claimed=3_200, enqueued=100, run_s=0.05), 5, id="and no others"),
         pytest.param(QueueWork(1, 0, claimed=10, run_s=0.05), 1, id="one short job in hand"),
         pytest.param(QueueWork(50, 3, claimed=2, enqueued=2, run_s=0.05), 49, id="long jobs among short ones"),
-        pytest.param(QueueWork(2, 500, claimed=100), 502, id="run time not known"),
+        pytest.param(QueueWork(2, 500, claimed=1), 502, id="run time not known"),
+        pytest.param(QueueWork(40, 500, claimed=4), 540, id="nor told by claims: they may all be the first ones"),
+        pytest.param(QueueWork(160, 60_000, claimed=3_200), 50, id="told by many claims a second"),
+        pytest.param(QueueWork(0, 500, claimed=100), 1, id="all done at once"),
     ],
 )
 def test_the_slots_keep_up_with_what_comes_and_drain_what_waits(load: QueueWork, slots: int) -> None:

@@ -28,7 +28,7 @@ from pinlater.server.http.messages import (
 from pinlater.server.telemetry import ostrich, prometheus
 from pinlater.server.telemetry.busiest import only_busiest
 from pinlater.server.telemetry.catalogue import SLOTS_WANTED
-from pinlater.server.telemetry.metrics import PERIOD_S, Metrics
+from pinlater.server.telemetry.metrics import PERIOD_S, GaugeReading, Metrics
 from pinlater.server.telemetry.numbers import Numbers, look_in_turns
 
 T = TypeVar("T")
@@ -49,6 +49,9 @@ class StatusSource(Protocol):
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
         """All numbers; what is returned may be called in any thread."""
+
+    async def gauges(self) -> Sequence[GaugeReading]:
+        """The gauges alone, which cost less."""
 
     def processes(self) -> Collector | None:
         """Prometheus' numbers of the processes, if it isn't only this one."""
@@ -73,6 +76,9 @@ class OneServer(NamedTuple):
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
         return await look_in_turns(self.metrics, self.queue_counts(), last_minute=last_minute)
+
+    async def gauges(self) -> Sequence[GaugeReading]:
+        return self.metrics.read_gauges()
 
     def processes(self) -> Collector | None:
         return None
@@ -137,8 +143,8 @@ class StatusPages:
         names = list(dict.fromkeys(value for name, value in request.fields if name == "queue"))
         if not names:
             raise BadRequest("Name each queue of the pool: /demand?queue=NAME&queue=NAME")
-        numbers = await self._render(await self._source.look(last_minute=True))
-        wanted = next((reading.values for reading in numbers.gauges if reading.gauge.name == SLOTS_WANTED.ostrich), {})
+        readings = await self._source.gauges()
+        wanted = next((reading.values for reading in readings if reading.gauge.name == SLOTS_WANTED.ostrich), {})
         if not wanted:
             reasons = "; ".join((await self._source.readiness()).reasons)
             return text_response(f"Not known now: {reasons or 'the jobs of all shards are not counted yet'}\n", 503)

@@ -3,14 +3,14 @@
 All servers have the same numbers, also one that has just started, since all that they are made of is in the shards: the jobs by state
 and how many were claimed, which each server counts every few seconds anyway, and what all servers have stored in the history, run times
 and enqueues of the last minutes. The history is read at most once a minute for each queue, and only while it has jobs that wait or run.
-A server has no numbers before it has counted twice, nor while a shard is unreachable or was not counted for half a minute. It must never
-say a smaller number instead: that would end workers.
+A server has no numbers before it has counted all shards for ten seconds, nor while a shard is unreachable or was not counted for half
+a minute. It must never say a smaller number instead: that would end workers.
 
-Weaknesses: the history is told when a minute is over, so a queue that has its first jobs wants a slot for each of them, as does a queue
-without a history (`history.max_queues`), and the rate of enqueues is one of some minutes ago. A run time is the mean time from a claim to
-its ack: workers claim jobs of a few milliseconds ahead, so these seem to run for up to 50 ms more. A few long jobs among very many short
-ones, of a kind that the history does not know yet, may be cut: they are given back. Acks without a claim token say no run time, and of
-a request with many acks only four do.
+Weaknesses: the history is told when a minute is over. Until then a queue that has its first jobs wants a slot for each of them, unless
+workers take many a second, as does a queue without a history (`history.max_queues`). The rate of enqueues is one of some minutes ago. A
+run time is the mean time from a claim to its ack: workers claim jobs of a few milliseconds ahead, so these seem to run for up to 50 ms
+more. A few long jobs among very many short ones, of a kind that the history does not know yet, may be cut: they are given back. Acks
+without a claim token say no run time, and of a request with many acks only four do.
 """
 
 from __future__ import annotations
@@ -60,17 +60,21 @@ class Demand:
         self._drain_target_s = service.of(DemandSettings).drain_target_s
         self._kept_ms = max(_KEPT_MS, 3 * service.of(MaintenanceSettings).sample_interval_ms)
         self._past = _PastReader(service.shards, service.clock)
+        self._complete_since_s = math.inf
         self._sampled_s = 0.0
         self._slots: Mapping[str, int] = {}
 
     async def look(self) -> None:
         """Takes over a new sample of the counts, if there is one. Raises the `Unavailable` of a shard that did not say its history."""
-        first, sampled_s = self._sampled_s == 0.0, self._rates.sampled_s
-        if sampled_s == self._sampled_s or not self._is_complete():
-            return
-        if not first:  # one sample says no rate of claims
-            self._slots = await self._wanted()
-        self._sampled_s = sampled_s
+        sampled_s = self._rates.sampled_s
+        if not self._is_complete():
+            # A shard that is counted again looks as if its jobs had been claimed just now.
+            self._complete_since_s = math.inf
+        elif sampled_s != self._sampled_s:
+            self._complete_since_s = min(self._complete_since_s, sampled_s)
+            if sampled_s - self._complete_since_s >= _CLAIMS_S:
+                self._slots = await self._wanted()
+                self._sampled_s = sampled_s
 
     def slots(self) -> Mapping[str, int]:
         """The slots that each queue wants, of all queues; none while they are not known."""

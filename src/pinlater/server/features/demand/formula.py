@@ -35,13 +35,15 @@ def slots_wanted(load: QueueWork, drain_target_s: float) -> int:
 
     No more than the jobs in hand and the runnable ones. No fewer than the jobs that are in hand for longer than a second, and one more
     while a job is runnable, so that it gets a slot though much longer jobs hold all others. A limit bounds the slots by the jobs that it
-    lets run at a time, and a pause by those in hand. Without a run time, each job gets a slot; with a limit, each that may start within
-    `drain_target_s`.
+    lets run at a time, and a pause by those in hand. If the run time is not known, it is taken from the jobs in hand where all of them are
+    replaced within a second; otherwise each job gets a slot, or with a limit, each that may start within `drain_target_s`.
     """
     in_hand, runnable, claimed, enqueued, run_s, limit, paused = load
     if paused or limit == 0:
         runnable = 0
     most = in_hand + runnable
+    if run_s is None and claimed >= max(in_hand, 1):
+        run_s = in_hand / claimed
     if run_s is None:
         held, wanted, turn_s = float(in_hand), float(most), drain_target_s
     else:
