@@ -67,7 +67,7 @@ async def test_a_server_says_nothing_before_it_has_counted_for_ten_seconds(ports
     await enqueue(port.core, 600)
     new = await ports.serve(samples=0)
     for _ in range(3):
-        assert await new.get("/demand?queue=q") == (503, "Not known now: the jobs of all shards are not counted yet\n")
+        assert await new.get("/demand?queue=q") == (503, "Not known now: no queue is counted yet\n")
         assert await new.gauges() == {}
         await new.sample()
     assert await new.slots() == 600

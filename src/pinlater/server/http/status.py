@@ -147,7 +147,7 @@ class StatusPages:
         wanted = next((reading.values for reading in readings if reading.gauge.name == SLOTS_WANTED.ostrich), {})
         if not wanted:
             reasons = "; ".join((await self._source.readiness()).reasons)
-            return text_response(f"Not known now: {reasons or 'the jobs of all shards are not counted yet'}\n", 503)
+            return text_response(f"Not known now: {reasons or 'no queue is counted yet'}\n", 503)
         for name in names:
             if name not in wanted:
                 raise BadRequest(f"There is no queue {name[:QUEUE_NAME_CHARS_MAX]!r}", 404)
