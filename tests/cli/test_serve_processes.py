@@ -118,6 +118,15 @@ def test_the_list_of_workers_is_of_all_processes(server: ServeProcesses) -> None
         assert sum(worker["handed_out"] for worker in listed["workers"]) == len(clients)
 
 
+def test_the_demand_for_slots_is_of_the_store_and_not_a_sum_over_processes(server: ServeProcesses) -> None:
+    server.start()
+    with Client(server.address) as client:
+        client.create_queue("pool")
+        client.enqueue("pool", [Job(b"1"), Job(b"2"), Job(b"3")])
+        wanted = {"slots": 3, "queues": {"pool": 3}}
+        wait_for(lambda: server.get("/demand?queue=pool") == (200, json.dumps(wanted) + "\n"), "the demand")
+
+
 def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(server: ServeProcesses) -> None:
     """By the wake alone: here a process looks once an hour for changes of others. A wake before they know each other is lost."""
     server.start("--set", "maintenance.others_interval_ms=3600000", "--set", "maintenance.refresh_interval_ms=200")

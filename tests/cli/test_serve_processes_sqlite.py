@@ -109,6 +109,14 @@ def test_pages_and_status_say_what_is_so(served: Served) -> None:
     assert served.clients[FRONT].server_info().store_kind == "sqlite"
 
 
+def test_the_demand_for_slots_is_what_the_store_process_says(served: Served) -> None:
+    served.clients[FRONT].create_queue("pool")
+    served.clients[FRONT].enqueue("pool", [Job(b"1"), Job(b"2"), Job(b"3")])
+    wanted = {"slots": 3, "queues": {"pool": 3}}
+    wait_for(lambda: served.server.get("/demand?queue=pool") == (200, json.dumps(wanted) + "\n"), "the demand")
+    assert served.server.get("/demand?queue=nope")[0] == 404
+
+
 def test_the_cluster_s_status_shows_the_front_process_and_its_waiting_dequeue(served: Served) -> None:
     served.clients[STORE].create_queue("shown")
     waits: list[threading.Thread] = []

@@ -21,6 +21,7 @@ from pinlater.server.cluster.settings import ClusterSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.features.audit.settings import AuditSettings
+from pinlater.server.features.demand.settings import DemandSettings
 from pinlater.server.features.history.settings import HistorySettings
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
@@ -141,6 +142,7 @@ class Settings:
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
+    demand: DemandSettings = field(default_factory=DemandSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.server.features.audit.feature import FEATURE as AUDIT
 from pinlater.server.features.bulk.feature import FEATURE as BULK
+from pinlater.server.features.demand.feature import FEATURE as DEMAND
 from pinlater.server.features.explain.feature import FEATURE as EXPLAIN
 from pinlater.server.features.failures.feature import FEATURE as FAILURES
 from pinlater.server.features.feature import Feature
@@ -20,7 +21,7 @@ from pinlater.server.front.operations import Operation, operations
 from pinlater.server.thrift.methods import changing, jobs, looking, queues
 from pinlater.server.thrift.methods.record import ServedMethod
 
-FEATURES: Sequence[Feature] = (STATUS, WORKERS, EXPLAIN, FAILURES, BULK, HISTORY, PARTITIONS, AUDIT)
+FEATURES: Sequence[Feature] = (STATUS, WORKERS, EXPLAIN, FAILURES, BULK, HISTORY, DEMAND, PARTITIONS, AUDIT)
 """In the order in which they are added to a server, and closed: the audit hears how long changes end."""
 _ON_JOBS_AND_QUEUES = (*jobs.METHODS, *looking.METHODS, *changing.METHODS, *queues.METHODS)
 METHODS: Mapping[str, ServedMethod] = {

@@ -22,12 +22,19 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `path` is as it came, not percent-decoded; header names are lower-case, the last of equal ones counts."""
+    """One request. `path` is as it came, not percent-decoded; header names are lower-case, the last of equal ones counts.
+
+    `fields`: the fields of the query in their order; a name may come several times.
+    """
 
     method: str
     path: str
-    query: Mapping[str, str]
+    fields: Sequence[tuple[str, str]]
     headers: Mapping[str, str]
+
+    def last(self, name: str) -> str | None:
+        """Returns the value of the last field of this name; None if there is none."""
+        return next((value for found, value in reversed(self.fields) if found == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ def parse_request(method: bytes, target: bytes, headers: Sequence[tuple[bytes, b
     if not path.startswith("/"):
         raise BadRequest("the request's target must be a path")
     try:
-        fields = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX))
+        fields = parse_qsl(query, keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX)
     except ValueError:
         raise BadRequest(f"more than {_QUERY_FIELDS_MAX} fields in the query") from None
     names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}

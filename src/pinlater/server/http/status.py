@@ -1,4 +1,4 @@
-"""The pages every server has: statistics in the original's and in Prometheus' form, and health.
+"""The pages every server has: statistics in the original's and in Prometheus' form, the demand for job slots, and health.
 
 Numbers are read on the event loop, a matter of microseconds a queue; their text is made in one thread beside it, so that a page
 of thousands of queues, however many ask for it, holds up no job. Weakness: that thread takes its share of the interpreter while it works.
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from prometheus_client.registry import Collector
 
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, QueueCounts
 from pinlater.server.http.messages import (
     JSON,
     TEXT,
@@ -27,7 +27,8 @@ from pinlater.server.http.messages import (
 )
 from pinlater.server.telemetry import ostrich, prometheus
 from pinlater.server.telemetry.busiest import only_busiest
-from pinlater.server.telemetry.metrics import PERIOD_S, Metrics
+from pinlater.server.telemetry.catalogue import SLOTS_WANTED
+from pinlater.server.telemetry.metrics import PERIOD_S, GaugeReading, Metrics
 from pinlater.server.telemetry.numbers import Numbers, look_in_turns
 
 T = TypeVar("T")
@@ -48,6 +49,9 @@ class StatusSource(Protocol):
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
         """All numbers; what is returned may be called in any thread."""
+
+    async def gauges(self) -> Sequence[GaugeReading]:
+        """The gauges alone, which cost less."""
 
     def processes(self) -> Collector | None:
         """Prometheus' numbers of the processes, if it isn't only this one."""
@@ -72,6 +76,9 @@ class OneServer(NamedTuple):
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
         return await look_in_turns(self.metrics, self.queue_counts(), last_minute=last_minute)
+
+    async def gauges(self) -> Sequence[GaugeReading]:
+        return self.metrics.read_gauges()
 
     def processes(self) -> Collector | None:
         return None
@@ -106,12 +113,13 @@ class StatusPages:
             "/healthz": self._alive,
             "/readyz": self._ready,
             "/server_info": self._info,
+            "/demand": self._demand,
         }
 
     async def _statistics(
         self, form: Callable[[ostrich.Sections], str], content_type: str, request: Request
     ) -> Response:
-        period = request.query.get("period")
+        period = request.last("period")
         if period not in {None, f"{PERIOD_S:.0f}"}:
             raise BadRequest(
                 f"period {str(period)[:20]!r} is not kept; only period={PERIOD_S:.0f} is, or none for all since the start"
@@ -129,6 +137,22 @@ class StatusPages:
 
         body, content_type = await self._render(render)
         return Response(200, content_type, body)
+
+    async def _demand(self, request: Request) -> Response:
+        """The slots that the named queues want together, and each of them: what the gauge says. 503 rather than a part of them."""
+        names = list(dict.fromkeys(value for name, value in request.fields if name == "queue"))
+        if not names:
+            raise BadRequest("Name each queue of the pool: /demand?queue=NAME&queue=NAME")
+        readings = await self._source.gauges()
+        wanted = next((reading.values for reading in readings if reading.gauge.name == SLOTS_WANTED.ostrich), {})
+        if not wanted:
+            reasons = "; ".join((await self._source.readiness()).reasons)
+            return text_response(f"Not known now: {reasons or 'no queue is counted yet'}\n", 503)
+        for name in names:
+            if name not in wanted:
+                raise BadRequest(f"There is no queue {name[:QUEUE_NAME_CHARS_MAX]!r}", 404)
+        queues = {name: int(wanted[name]) for name in names}
+        return json_response({"slots": sum(queues.values()), "queues": queues})
 
     async def _render(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._renderer, work)

@@ -167,3 +167,6 @@ QUEUE_JOBS = OtherMetric(
 QUEUE_OLDEST_DUE = OtherMetric(
     "", "pinlater_queue_oldest_due_timestamp_seconds", "When the job that has waited longest became due"
 )
+SLOTS_WANTED = OtherMetric(
+    "queue-slots-wanted-", "pinlater_queue_slots_wanted", "Job slots that the queue can use now, as /demand answers"
+)

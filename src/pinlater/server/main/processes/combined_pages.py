@@ -19,7 +19,7 @@ from pinlater.server.http.status import Readiness
 from pinlater.server.main.processes.control_channel import StatusAnswer
 from pinlater.server.main.processes.server_slot import ServerSlot
 from pinlater.server.telemetry.joining import join, join_readings, only_queues
-from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.metrics import GaugeReading, Metrics
 from pinlater.server.telemetry.numbers import NOTHING, Numbers, look
 from pinlater.server.telemetry.processes import Processes, ProcessVitals
 from pinlater.server.telemetry.snapshots import Reading
@@ -64,6 +64,9 @@ class Joined:
         packed = [numbers for slot, start, numbers in found if start > self._over.get(slot.number, 0)]
         silent = [slot.latest_numbers for slot, _, numbers in found if numbers is None]
         return partial(self._since_the_start, look(self._metrics, (), last_minute=False), packed, silent, self._past)
+
+    async def gauges(self) -> Sequence[GaugeReading]:
+        return (await self.look(last_minute=True))().gauges
 
     async def _all_of(self, slot: ServerSlot) -> tuple[ServerSlot, int, msgspec.Raw | None]:
         answer = await slot.ask("all")

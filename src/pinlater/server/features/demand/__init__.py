@@ -1,0 +1,1 @@
+"""How many job slots the queues can use now, for what scales pools of workers."""
