@@ -228,7 +228,8 @@ class Messages:
 
 
 def test_clients_of_a_busy_owner_send_it_fewer_messages_for_as_many_jobs() -> None:
-    """Their calls come joined, by way of the servers that are not busy. Once it is no longer busy, each comes straight to it again."""
+    """Their calls come joined, by way of the servers that are not busy; those store them past an owner that is saturated. Once it is no
+    longer busy, each comes straight to it again."""
     clients, rounds = 24, 10
 
     async def work(scene: Scene) -> None:
@@ -240,10 +241,13 @@ def test_clients_of_a_busy_owner_send_it_fewer_messages_for_as_many_jobs() -> No
         assert messages.requests == clients * rounds
         owner = owner_of(scene).app
         assert owner is not None
-        owner.cluster._load._cpu = scene.timeline.monotonic  # a whole core
+        owner.cluster._load._cpu = lambda: 0.8 * scene.timeline.monotonic()  # of a core
         await enqueue_until(scene, processes, lambda: messages.requests < clients * rounds * 2 / 3, messages)
         assert messages.jobs == clients * rounds
         assert messages.requests + messages.calls < messages.jobs / 1.5
+        owner.cluster._load._cpu = scene.timeline.monotonic  # a whole core
+        await enqueue_until(scene, processes, lambda: messages.calls == 0, messages)
+        assert messages.jobs < clients * rounds / 2
         owner.cluster._load._cpu = lambda: 0.0
         await enqueue_until(scene, processes, lambda: messages.requests == clients * rounds, messages)
         assert messages.calls == 0
