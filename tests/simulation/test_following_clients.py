@@ -241,7 +241,8 @@ def test_clients_of_a_busy_owner_send_it_fewer_messages_for_as_many_jobs() -> No
         assert messages.requests == clients * rounds
         owner = owner_of(scene).app
         assert owner is not None
-        owner.cluster._load._cpu = lambda: 0.8 * scene.timeline.monotonic()  # of a core
+        since_s = scene.timeline.monotonic()
+        owner.cluster._load._cpu = lambda: 0.8 * (scene.timeline.monotonic() - since_s)  # of a core
         await enqueue_until(scene, processes, lambda: messages.requests < clients * rounds * 2 / 3, messages)
         assert messages.jobs == clients * rounds
         assert messages.requests + messages.calls < messages.jobs / 1.5
