@@ -44,6 +44,7 @@ test: ## set up, lint and run the tests, as CI does
 	scripts/mysql-server
 	scripts/zookeeper-server
 	scripts/install redis-servers
+	scripts/kubernetes-tools
 	$(MAKE) lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(USUAL)" $(ARGS)
 	$(MAKE) test-second-python
@@ -61,6 +62,7 @@ test-all: ## lint and run every test there is: on all server versions, in all la
 	scripts/mysql-server
 	scripts/zookeeper-server
 	scripts/install redis-servers
+	scripts/kubernetes-tools
 	$(MAKE) lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
