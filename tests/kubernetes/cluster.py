@@ -202,6 +202,12 @@ class Cluster:
                 f"--service-account-key-file={self._accounts.certificate}",
                 f"--service-account-signing-key-file={self._accounts.key}",
                 f"--cert-dir={self.folder}",
+                f"--requestheader-client-ca-file={self.authority.file}",
+                "--requestheader-username-headers=X-Remote-User",
+                "--requestheader-group-headers=X-Remote-Group",
+                "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+                f"--proxy-client-cert-file={pair.certificate}",
+                f"--proxy-client-key-file={pair.key}",
             ]
         )
         eventually(self._answers, _START_S)

@@ -6,24 +6,20 @@ import itertools
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kubernetes.cluster import Cluster, Kubelet, Refused, eventually
 from tests.kubernetes.helm import (
-    CHART,
     NAMES,
-    RELEASE,
-    VALUES,
     KubernetesObject,
     objects,
     one,
     pod_of,
     rendered,
-    run_helm,
 )
+from tests.kubernetes.release import Release
 
 pytestmark = pytest.mark.kubernetes
 _NUMBERS = itertools.count(1)
@@ -50,26 +46,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def namespace(cluster: Cluster) -> str:
     """The test's own, which admits pods of the restricted level only."""
     return cluster.namespace(f"test-{next(_NUMBERS)}")
-
-
-class Release:
-    """Of the chart, in a namespace."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self._words = ("--kubeconfig", cluster.kubeconfig, "--namespace", namespace)
-
-    def run(self, verb: str, *words: str | Path, ok: bool = True) -> str:
-        """What helm printed, or its error."""
-        done = run_helm(verb, RELEASE, *words, *self._words, ok=ok)
-        return done.stdout if ok else done.stderr
-
-    def apply(self, name: str, *settings: str, verb: str = "install", ok: bool = True) -> str:
-        more = [word for setting in settings for word in ("--set", setting)]
-        return self.run(verb, CHART, "-f", VALUES / f"{name}.yaml", *more, ok=ok)
-
-    def objects(self) -> list[KubernetesObject]:
-        """Those that helm takes for installed."""
-        return objects(run_helm("get", "manifest", RELEASE, *self._words).stdout)
 
 
 @pytest.fixture
