@@ -73,7 +73,7 @@ test-foreign: ## build and run the clients in other languages: Go, Java (Finagle
 	$(BIN)/pytest -m foreign $(ARGS)
 
 .PHONY: test-kubernetes
-test-kubernetes: ## install the chart on a real API server; builds it, etcd and KEDA with Go the first time, half an hour
+test-kubernetes: ## install the chart on a real API server; Go builds it, etcd and KEDA the first time, in ten minutes
 	@scripts/install all
 	scripts/kubernetes-tools cluster
 	$(BIN)/pytest -m kubernetes $(ARGS)

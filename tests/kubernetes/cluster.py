@@ -162,12 +162,6 @@ class Cluster:
             self.create(definition)
             eventually(partial(self._is_established, definition))
 
-    def remove_keda_kinds(self) -> None:
-        for file in sorted(next(TOOLS.glob("keda-[0-9]*")).glob("*.yaml")):
-            definition = yaml.safe_load(file.read_text())
-            self.call("DELETE", f"{path_of(definition, '')}/{definition['metadata']['name']}")
-            eventually(partial(self.lacks, definition))
-
     def _start_api_server(self, etcd: Path, api_server: Path) -> None:
         pair = self.authority.sign("127.0.0.1", "localhost")
         tokens = self.folder / "tokens.csv"

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,16 +107,12 @@ def test_wrong_values_install_nothing(cluster: Cluster, namespace: str, release:
     assert not cluster.call("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments")["items"]
 
 
-def test_without_keda_the_error_names_the_missing_kind_and_nothing_is_installed(
-    cluster: Cluster, namespace: str, release: Release
-) -> None:
-    cluster.remove_keda_kinds()
-    try:
-        said = release.apply("everything", ok=False)
-    finally:
-        cluster.install_keda_kinds()
-    assert 'no matches for kind "ScaledObject" in version "keda.sh/v1alpha1"' in said
-    assert not cluster.call("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments")["items"]
+def test_without_keda_the_error_names_the_missing_kind_and_nothing_is_installed(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as without:
+        namespace = without.namespace("test")
+        said = Release(without, namespace).apply("everything", ok=False)
+        assert 'no matches for kind "ScaledObject" in version "keda.sh/v1alpha1"' in said
+        assert not without.call("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments")["items"]
 
 
 def test_a_roll_out_of_servers_takes_none_away_before_another_is_ready(
