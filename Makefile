@@ -11,7 +11,7 @@ STORE ?= sqlite
 # How many tests run at once: most of a test's time is waiting.
 WORKERS ?= $(shell n=$$((2 * $$(nproc))); echo $$((n < 16 ? n : 16)))
 # The tests of `make test`.
-USUAL := not foreign and not release and not thorough
+USUAL := not foreign and not release and not thorough and not kubernetes
 # Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue_single".
 ARGS ?=
 
@@ -33,9 +33,9 @@ serve: ## set up and leave a service running on var/pinlater.db (Ctrl-C ends it)
 
 ##@ Check it
 # Tests start hundreds of processes of ours: compiled modules are kept, whatever the environment says, and outside the sources.
-test test-all test-foreign test-release test-second-python: export PYTHONDONTWRITEBYTECODE :=
-test test-all test-foreign test-release test-second-python: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
-test test-all test-foreign test-release test-second-python: export CI := true
+test test-all test-foreign test-kubernetes test-release test-second-python: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-foreign test-kubernetes test-release test-second-python: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+test test-all test-foreign test-kubernetes test-release test-second-python: export CI := true
 
 .PHONY: test
 test: ## set up, lint and run the tests, as CI does
@@ -44,6 +44,7 @@ test: ## set up, lint and run the tests, as CI does
 	scripts/mysql-server
 	scripts/zookeeper-server
 	scripts/install redis-servers
+	scripts/kubernetes-tools
 	$(MAKE) lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(USUAL)" $(ARGS)
 	$(MAKE) test-second-python
@@ -61,6 +62,7 @@ test-all: ## lint and run every test there is: on all server versions, in all la
 	scripts/mysql-server
 	scripts/zookeeper-server
 	scripts/install redis-servers
+	scripts/kubernetes-tools
 	$(MAKE) lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
@@ -69,6 +71,12 @@ test-foreign: ## build and run the clients in other languages: Go, Java (Finagle
 	@scripts/install all
 	scripts/test-packages foreign
 	$(BIN)/pytest -m foreign $(ARGS)
+
+.PHONY: test-kubernetes
+test-kubernetes: ## install the chart on a real API server; Go builds it, etcd and KEDA the first time, in ten minutes
+	@scripts/install all
+	scripts/kubernetes-tools cluster
+	$(BIN)/pytest -m kubernetes $(ARGS)
 
 .PHONY: test-release
 test-release: ## build the wheel, install it alone and with its extras

@@ -1,0 +1,203 @@
+{{- /* The name of the release's objects, short enough for a suffix. */}}
+{{- define "pinlater.name" -}}
+{{- $release := .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- contains "pinlater" $release | ternary $release (printf "%s-pinlater" ($release | trunc 31 | trimSuffix "-")) -}}
+{{- end }}
+
+{{- define "pinlater.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- /* Of the pods of a component. Takes (dict "root" $ "component" NAME). */}}
+{{- define "pinlater.selector" -}}
+app.kubernetes.io/name: pinlater
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "pinlater.labels" -}}
+{{ include "pinlater.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- end }}
+
+{{- /* What the components of servers are called: server, or enqueue and dequeue. */}}
+{{- define "pinlater.component" -}}
+{{ eq .role "all" | ternary "server" .role }}
+{{- end }}
+
+{{- /* The service of the servers that own queues: workers, console and autoscaling ask these. */}}
+{{- define "pinlater.owners" -}}
+{{- $owners := list -}}
+{{- range .Values.servers }}{{- if ne .role "enqueue" }}{{- $owners = append $owners (include "pinlater.component" .) }}{{- end }}{{- end -}}
+{{ include "pinlater.name" . }}-{{ first $owners }}
+{{- end }}
+
+{{- /* Refuses values that the schema can't. Each text begins with the name of the value. */}}
+{{- define "pinlater.check" -}}
+{{- $values := .Values -}}
+{{- $roles := list -}}
+{{- range $values.servers }}{{- $roles = append $roles .role }}{{- end -}}
+{{- $roles = $roles | sortAlpha | join " and " -}}
+{{- if not (has $roles (list "all" "dequeue and enqueue")) }}
+{{- fail (printf "servers: name the role all once, or the roles enqueue and dequeue once each, not %s" $roles) }}
+{{- end }}
+{{- with $values.store }}
+{{- if eq .kind "sqlite" }}
+{{- if or .url .shards .password }}{{ fail "store.kind: sqlite has no url, shards and password" }}{{ end }}
+{{- if or (ne $roles "all") (gt (int (first $values.servers).replicas) 1) }}{{ fail "servers: SQLite has one server, with the role all" }}{{ end }}
+{{- if $values.zookeeper.address }}{{ fail "zookeeper.address: SQLite has one server, and nothing to coordinate" }}{{ end }}
+{{- else }}
+{{- if eq (empty .url) (empty .shards) }}{{ fail (printf "store.url: %s wants either url or shards" .kind) }}{{ end }}
+{{- if and .url (not (hasPrefix .kind .url)) }}{{ fail (printf "store.url: %s is no address of %s" .url .kind) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- if eq (empty $values.access.tokens) (not $values.access.insecure) }}
+{{- fail "access.tokens: servers listen on the network, so they want a file of tokens, or access.insecure: true" }}
+{{- end }}
+{{- $owned := list "store" "host" "thrift.port" "http.port" "role" "console" "drain_timeout_s" "advertised_address" "admin_password_hash"
+      "access.tokens_file" "access.insecure" "tls.certificate_file" "tls.key_file" -}}
+{{- range $key, $_ := $values.settings }}
+{{- if has $key $owned }}{{ fail (printf "settings: %s follows from other values" $key) }}{{ end }}
+{{- end }}
+{{- $names := list -}}
+{{- range $values.pools }}
+{{- $pool := .name }}
+{{- if has $pool $names }}{{ fail (printf "pools: two are called %s" $pool) }}{{ end }}
+{{- $names = append $names $pool }}
+{{- with .autoscaling }}
+{{- if gt (int (.minReplicas | default 0)) (int .maxReplicas) }}
+{{- fail (printf "pools.%s.autoscaling.maxReplicas: %d is less than minReplicas, %d" $pool (int .maxReplicas) (int .minReplicas)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and $values.autoscaling.enabled $values.access.tokens (not $values.autoscaling.token) (not $values.autoscaling.prometheus) }}
+{{- fail "autoscaling.token: servers with tokens want one of the role read" }}
+{{- end }}
+{{- end }}
+
+{{- /* How a pod reaches the servers, as JSON: env, volumes, mounts. */}}
+{{- define "pinlater.client" -}}
+{{- $servers := include "pinlater.owners" . -}}
+{{- $env := list (dict "name" "PINLATER_SERVERS" "value" (printf "%s:9010" $servers)) -}}
+{{- $volumes := list -}}
+{{- $mounts := list -}}
+{{- with .Values.tls.secret -}}
+{{- $env = concat $env (list
+      (dict "name" "PINLATER_TLS_CA_FILE" "value" "/etc/pinlater/tls/ca.crt")
+      (dict "name" "PINLATER_TLS_SERVER_NAME" "value" $servers)) -}}
+{{- $volumes = append $volumes (include "pinlater.secretVolume" (list "tls" (dict "secret" . "key" "ca.crt")) | fromYaml) -}}
+{{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/pinlater/tls" "readOnly" true) -}}
+{{- end -}}
+{{ dict "env" $env "volumes" $volumes "mounts" $mounts | toJson }}
+{{- end }}
+
+{{- /* The spec of a pod with one container, called by its labels' component. Takes a dict: root; settings (cpu, memory, pod); image, and
+"own" if it is that of the chart; args, with command for a program that is not the image's; env; ports; probe (port, live, ready, and more
+fields of httpGet); grace, in seconds; volumes; mounts. */}}
+{{- define "pinlater.pod" -}}
+{{- $pod := .settings.pod | default dict -}}
+automountServiceAccountToken: false
+{{- /* The variables of links would look like settings. */}}
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ add (int .grace) 10 }}
+securityContext:
+  runAsNonRoot: true
+  {{- with $pod.runAsUser | default (.own | ternary 9010 nil) }}
+  runAsUser: {{ int . }}
+  {{- end }}
+  {{- if .own }}
+  runAsGroup: 9010
+  {{- end }}
+  {{- /* This group may read the secrets. */}}
+  fsGroup: 9010
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile:
+    type: RuntimeDefault
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ quote . }}
+  {{- end }}
+{{- end }}
+{{- with omit $pod "runAsUser" }}
+{{ toYaml . }}
+{{- end }}
+containers:
+  - name: pinlater
+    image: {{ quote .image }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    {{- with .command }}
+    command: {{ toJson . }}
+    {{- end }}
+    args:
+      {{- range .args }}
+      - {{ quote . }}
+      {{- end }}
+    {{- with .env }}
+    env:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    ports:
+      {{- range $name, $port := .ports }}
+      - name: {{ $name }}
+        containerPort: {{ $port }}
+      {{- end }}
+    {{- $more := omit .probe "port" "live" "ready" }}
+    startupProbe:
+      httpGet:
+        {{- toYaml (merge (dict "path" .probe.live "port" .probe.port) $more) | nindent 8 }}
+      periodSeconds: 2
+      failureThreshold: 150
+    livenessProbe:
+      httpGet:
+        {{- toYaml (merge (dict "path" .probe.live "port" .probe.port) $more) | nindent 8 }}
+      timeoutSeconds: 5
+      failureThreshold: 6
+    readinessProbe:
+      httpGet:
+        {{- toYaml (merge (dict "path" .probe.ready "port" .probe.port) $more) | nindent 8 }}
+      periodSeconds: 5
+      timeoutSeconds: 5
+    {{- /* No limit of CPU, which would slow a pod on an idle node. */}}
+    {{- $requests := pick .settings "cpu" "memory" }}
+    {{- with $requests }}
+    resources:
+      requests:
+        {{- toYaml . | nindent 8 }}
+      {{- with pick . "memory" }}
+      limits:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities:
+        drop: [ALL]
+    volumeMounts:
+      {{- toYaml (prepend .mounts (dict "name" "tmp" "mountPath" "/tmp")) | nindent 6 }}
+volumes:
+  {{- toYaml (prepend .volumes (dict "name" "tmp" "emptyDir" dict)) | nindent 2 }}
+{{- end }}
+
+{{- /* A variable from a secret. Takes (list NAME REFERENCE). */}}
+{{- define "pinlater.secretVariable" -}}
+name: {{ index . 0 }}
+valueFrom:
+  secretKeyRef:
+    name: {{ (index . 1).secret | quote }}
+    key: {{ (index . 1).key | quote }}
+{{- end }}
+
+{{- /* A volume with one key of a secret. Takes (list NAME REFERENCE). */}}
+{{- define "pinlater.secretVolume" -}}
+name: {{ index . 0 }}
+secret:
+  secretName: {{ (index . 1).secret | quote }}
+  defaultMode: 0440
+  items:
+    - key: {{ (index . 1).key | quote }}
+      path: {{ (index . 1).key | quote }}
+{{- end }}

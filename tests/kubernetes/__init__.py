@@ -1,0 +1,1 @@
+"""The Helm chart: what it renders, and on a real API server."""

@@ -1,0 +1,147 @@
+"""KEDA's operator and adapter on a cluster, and an endpoint that they take for our servers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Self
+
+from tests.databases.ports import free_port
+from tests.kubernetes.cluster import Cluster, eventually
+from tests.kubernetes.helm import KubernetesObject, tool
+
+_NAMESPACE = "keda"
+_ADAPTER = "keda-metrics-apiserver"
+_GROUP = "external.metrics.k8s.io"
+
+
+class Demand:
+    """Answers each GET as a server answers `/demand`: with `slots`, or with `status` if that is another than 200; not at all if it is 0.
+
+    `asked`: the URLs. KEDA calls it as an HTTP proxy, so they are those that the chart gives KEDA.
+    """
+
+    def __init__(self) -> None:
+        self.slots = 0
+        self.status: int = HTTPStatus.OK
+        self.asked: list[str] = []
+        demand = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                demand.asked.append(self.path)
+                if demand.status:
+                    body = json.dumps({"slots": demand.slots, "queues": {}}).encode()
+                    self.send_response(demand.status)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = Thread(target=self._server.serve_forever)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def polls(self, queue: str) -> int:
+        """How often it was asked for the queue."""
+        return sum(f"queue={queue}" in url for url in list(self.asked))
+
+    def wait_for_polls(self, queue: str, count: int) -> None:
+        """Until it was asked that often from now on."""
+        wanted = self.polls(queue) + count
+        eventually(lambda: self.polls(queue) >= wanted)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def start_keda(cluster: Cluster, demand: Demand) -> None:
+    """The programs end with the cluster, which has KEDA's kinds. All their HTTP goes to `demand`."""
+    operator, adapter = tool("keda-operator"), tool("keda-adapter")
+    certificates = cluster.folder / "keda"
+    certificates.mkdir()
+    pair = cluster.authority.sign("localhost", f"{_ADAPTER}.{_NAMESPACE}.svc")
+    for source, name in ((pair.certificate, "tls.crt"), (pair.key, "tls.key"), (cluster.authority.file, "ca.crt")):
+        shutil.copy(source, certificates / name)
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "POD_NAMESPACE": _NAMESPACE,
+        "WATCH_NAMESPACE": "",
+        "KEDA_CLUSTER_OBJECT_NAMESPACE": _NAMESPACE,
+        "HTTP_PROXY": demand.url,
+    }
+    metrics, port = free_port(), free_port()
+    cluster.run(
+        [
+            operator,
+            f"--cert-dir={certificates}",
+            f"--metrics-service-bind-address=127.0.0.1:{metrics}",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+            "--enable-prometheus-metrics=false",
+        ],
+        environment,
+    )
+    cluster.run(
+        [
+            adapter,
+            f"--cert-dir={certificates}",
+            f"--tls-cert-file={certificates / 'tls.crt'}",
+            f"--tls-private-key-file={certificates / 'tls.key'}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            "--port=0",
+            f"--metrics-service-address=localhost:{metrics}",
+            *(f"--{use}-kubeconfig={cluster.kubeconfig}" for use in ("lister", "authentication", "authorization")),
+        ],
+        environment,
+    )
+    _announce_adapter(cluster, port)
+
+
+def _announce_adapter(cluster: Cluster, port: int) -> None:
+    """The API server passes requests for external metrics on to the adapter."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": _ADAPTER},
+        "spec": {"type": "ExternalName", "externalName": "localhost"},
+    }
+    cluster.create(service, _NAMESPACE)
+    announced: KubernetesObject = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"v1beta1.{_GROUP}"},
+        "spec": {
+            "group": _GROUP,
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "caBundle": base64.b64encode(cluster.authority.file.read_bytes()).decode(),
+            "service": {"name": _ADAPTER, "namespace": _NAMESPACE, "port": port},
+        },
+    }
+    cluster.create(announced)
+    eventually(lambda: _is_available(cluster, announced))
+
+
+def _is_available(cluster: Cluster, announced: KubernetesObject) -> bool:
+    conditions = (cluster.get(announced, "") or {}).get("status", {}).get("conditions") or []
+    return any((each["type"], each["status"]) == ("Available", "True") for each in conditions)

@@ -1,0 +1,115 @@
+"""Pools that KEDA scales, on a real API server, by an endpoint that answers as our servers do."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.cluster import Cluster, Kubelet, eventually
+from tests.kubernetes.helm import one
+from tests.kubernetes.keda import Demand, start_keda
+from tests.kubernetes.release import Release
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+_NUMBERS = itertools.count(1)
+# KEDA counts three failures before it falls back, and asks once for itself and once for the autoscaler.
+_POLLS = 12
+
+
+@pytest.fixture(scope="module")
+def demand() -> Iterator[Demand]:
+    with Demand() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, demand: Demand) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as found:
+        found.install_keda_kinds()
+        start_keda(found, demand)
+        yield found
+
+
+class Pool:
+    """The pool `images` of the roles, which are installed: at most 40 pods of 4 slots."""
+
+    def __init__(self, cluster: Cluster, namespace: str, least: int) -> None:
+        self._cluster = cluster
+        self.namespace = namespace
+        release = Release(cluster, namespace)
+        quick = ("pools[0].autoscaling.scaleDownWindowSeconds=1", "autoscaling.pollingIntervalSeconds=1")
+        release.apply("roles", *quick, f"pools[0].autoscaling.minReplicas={least}")
+        self._deployment = one(release.objects(), "Deployment", "images")
+
+    def pods(self) -> int:
+        found: Any = self._cluster.get(self._deployment, self.namespace)
+        return int(found["spec"]["replicas"])
+
+    def wait_for(self, pods: int) -> None:
+        eventually(lambda: self.pods() == pods, 120)
+
+
+@pytest.fixture
+def pool(request: pytest.FixtureRequest, cluster: Cluster, demand: Demand) -> Iterator[Pool]:
+    demand.status, demand.slots = HTTPStatus.OK, 0
+    namespace = cluster.namespace(f"test-{next(_NUMBERS)}")
+    with Kubelet(cluster, namespace):
+        yield Pool(cluster, namespace, request.param)
+        Release(cluster, namespace).run("uninstall")
+
+
+from_zero = pytest.mark.parametrize("pool", [0], indirect=True)
+from_one = pytest.mark.parametrize("pool", [1], indirect=True)
+unknown = pytest.mark.parametrize("status", [HTTPStatus.SERVICE_UNAVAILABLE, 0], ids=["503", "no answer"])
+
+
+@from_zero
+def test_a_pool_starts_its_first_pod_when_there_is_demand_and_ends_it_when_there_is_none(
+    pool: Pool, demand: Demand
+) -> None:
+    pool.wait_for(0)
+    demand.slots = 1
+    pool.wait_for(1)
+    demand.slots = 0
+    pool.wait_for(0)
+    assert (
+        f"http://jobs-pinlater-dequeue.{pool.namespace}.svc:9999/demand?queue=thumbnails&queue=originals"
+        in demand.asked
+    )
+
+
+@from_one
+def test_a_pool_has_as_many_pods_as_its_demand_fills_and_one_without_demand(pool: Pool, demand: Demand) -> None:
+    demand.slots = 18
+    pool.wait_for(5)
+    demand.slots = 0
+    pool.wait_for(1)
+
+
+@unknown
+@from_zero
+def test_pods_stay_while_the_demand_is_unknown(pool: Pool, demand: Demand, status: int) -> None:
+    demand.slots = 18
+    pool.wait_for(5)
+    demand.status = status
+    demand.wait_for_polls("thumbnails", _POLLS)
+    assert pool.pods() == 5
+    demand.status, demand.slots = HTTPStatus.OK, 0
+    pool.wait_for(0)
+
+
+@unknown
+@from_zero
+def test_a_pool_without_pods_has_one_while_the_demand_is_unknown(pool: Pool, demand: Demand, status: int) -> None:
+    """If only the answer is broken, jobs are worked on."""
+    pool.wait_for(0)
+    demand.status = status
+    pool.wait_for(1)
+    demand.wait_for_polls("thumbnails", _POLLS)
+    assert pool.pods() == 1
+    demand.status = HTTPStatus.OK
+    pool.wait_for(0)
