@@ -344,10 +344,8 @@ def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.Ca
     origins = {"max_jobs_per_second": "limits file", "claim_timeout_ms": "queue"}
     print_config(QueueInfo("q", own, False), SettingsInForce(own._replace(max_jobs_per_second=2.0), origins), False)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert rows[2:4] == [
-        ["max_jobs_per_second", "2.0", "limits file; the queue's own 100 is stored, but not in force"],
-        ["claim_timeout", "1m", "queue"],
-    ]
+    assert rows[2] == ["max_jobs_per_second", "2.0", "limits file; the queue's own 100 is stored, but not in force"]
+    assert ["claim_timeout", "1m", "queue"] in rows
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
@@ -32,7 +32,7 @@ def is_queue_name(name: str) -> bool:
 class QueueConfig(NamedTuple):
     """What `configureQueue` sets; None means the server's default. The store keeps it with the queue."""
 
-    # The defaults are in `server/operations/job_settings.py`.
+    # What each may be is in `domain/queue_settings.py`, the defaults of servers in `server/operations/job_settings.py`.
 
     max_jobs_per_second: float | None = None
     claim_timeout_ms: int | None = None
@@ -49,18 +49,9 @@ class QueueConfig(NamedTuple):
 
 
 TO_BACK, STOP = "to_back", "stop"
-RETRY_PLACES, AFTER_FAILURE_WORDS = ("in_place", TO_BACK), ("continue", STOP)
-"""What `retry_place` and `after_failure` may be, the default first."""
 IN_HAND_PER_KEY_MAX = 100
 ALL_JOBS = "*"
 """The ordering key of all jobs of a queue that is ordered as a whole."""
-UNSET: Mapping[str, str] = {
-    "partitions": "auto",
-    "max_in_hand_per_key": "1",
-    "retry_place": RETRY_PLACES[0],
-    "after_failure": AFTER_FAILURE_WORDS[0],
-}
-"""What applies where a setting is not set, of those that no setting of the server stands for."""
 _NOTHING_SET = QueueConfig()
 
 

@@ -22,7 +22,7 @@ from pinlater.console.pages.api import Api
 from pinlater.console.pages.formats import visible
 from pinlater.console.pages.page import Action, SitePage
 from pinlater.console.pages.routes import PAGES
-from pinlater.console.pages.setting_fields import LABELS
+from pinlater.console.pages.setting_fields import SETTINGS
 from pinlater.console.problems import MEDIA_TYPE
 from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.fields import AnswerShape
@@ -70,7 +70,7 @@ def filled_with(text: str, value: Any) -> Any:
     if isinstance(value, str):
         return text
     if isinstance(value, Mapping):
-        pages_name = {TASK_HEADER, *LABELS}
+        pages_name = {TASK_HEADER, *SETTINGS}
         return {key if key in pages_name else text: filled_with(text, each) for key, each in value.items()}
     return (
         value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
@@ -24,7 +25,8 @@ from pinlater.client.errors import (
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import WITHOUT_HASH, adding
-from pinlater.domain.queue import UNSET, check_queue_name
+from pinlater.domain.queue import check_queue_name
+from pinlater.domain.queue_settings import QUEUE_SETTINGS, QueueSetting
 from pinlater.domain.servers import DELETES_QUEUES
 from pinlater.domain.wording import counted
 
@@ -36,13 +38,13 @@ _NO_QUEUES = "no queues"
 _SHORTER = {"in_progress": "claimed", "succeeded": "done", "failed/s": "fail/s", "waiting": "waits"}
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
+_BY_OPTION = {setting.field.removesuffix("_ms"): setting for setting in QUEUE_SETTINGS}
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 # The defaults of `worker.task`, which this command must not import: it would load all of the worker.
 DEFAULTS_OF_TASKS = (
     "claim_timeout, default_attempts and default_expiry apply to jobs that set none. Tasks of the Python SDK set attempts and claim "
     "timeout of their jobs: 5 and 1m, unless the task has others."
 )
-WORDS = ("retry_place", "after_failure")
-SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
 
 
 def create(
@@ -355,42 +357,28 @@ async def _tell_if_a_shard_is_unreachable(client: AsyncClient, names: Sequence[s
         notes.note("a shard is unreachable (/readyz of the server names it); it gets the change when it is back")
 
 
+def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives the command an option for each setting of a queue."""
+    signature = inspect.signature(command, eval_str=True)
+    name, *others, _ = signature.parameters.values()
+    settings = [
+        inspect.Parameter(
+            option, _KEYWORD_ONLY, default=None, annotation=Annotated[str | None, typer.Option(help=setting.help)]
+        )
+        for option, setting in _BY_OPTION.items()
+    ]
+    parameters = [name, *settings, *[other.replace(kind=_KEYWORD_ONLY) for other in others]]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+@_with_settings
 def config(
     name: options.QueueName,
-    max_jobs_per_second: Annotated[
-        str | None, typer.Option(help="Jobs handed out per second; 0 stops dequeues.")
-    ] = None,
-    burst: Annotated[
-        str | None,
-        typer.Option(help="Jobs that such a limit saves up while the queue is quiet; otherwise those of a second."),
-    ] = None,
-    claim_timeout: Annotated[
-        str | None, typer.Option(help="How long a claim lasts, of jobs that set no time: 90s, 5m.")
-    ] = None,
-    succeeded_ttl: Annotated[str | None, typer.Option(help="How long succeeded jobs are kept.")] = None,
-    failed_ttl: Annotated[str | None, typer.Option(help="How long failed jobs are kept.")] = None,
-    max_backlog: Annotated[str | None, typer.Option(help="Largest number of pending jobs.")] = None,
-    default_attempts: Annotated[str | None, typer.Option(help="Attempts of jobs that set none.")] = None,
-    default_expiry: Annotated[str | None, typer.Option(help="Expiry of jobs that set none.")] = None,
-    partitions: Annotated[
-        str | None, typer.Option(help="On how many shards the queue is stored; `auto`: the servers choose.")
-    ] = None,
-    max_in_hand_per_key: Annotated[
-        str | None, typer.Option(help="Jobs of an ordering key that are ready or in hand at a time; otherwise 1.")
-    ] = None,
-    retry_place: Annotated[
-        str | None,
-        typer.Option(help="Where a job with an ordering key waits for its retry: `in_place` or `to_back`."),
-    ] = None,
-    after_failure: Annotated[
-        str | None,
-        typer.Option(
-            help="What a job with an ordering key does to its key when it fails finally: `continue` or `stop`."
-        ),
-    ] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
+    **given: str | None,
 ) -> None:
     """Show the settings of a queue, or change those that are given. `default` removes one, so that the default of the server applies.
 
@@ -398,21 +386,11 @@ def config(
 
     Example: pinlater queue config emails --claim-timeout 5m --max-backlog default
     """
-    given = {
-        "max_jobs_per_second": max_jobs_per_second,
-        "burst": burst,
-        "claim_timeout_ms": claim_timeout,
-        "succeeded_ttl_ms": succeeded_ttl,
-        "failed_ttl_ms": failed_ttl,
-        "max_backlog": max_backlog,
-        "default_attempts": default_attempts,
-        "default_expiry_ms": default_expiry,
-        "partitions": partitions,
-        "max_in_hand_per_key": max_in_hand_per_key,
-        "retry_place": retry_place,
-        "after_failure": after_failure,
+    changes = {
+        setting.field: _value(setting, text)
+        for option, setting in _BY_OPTION.items()
+        if (text := given[option]) is not None
     }
-    changes = {field: _setting(field, text) for field, text in given.items() if text is not None}
 
     async def change(client: AsyncClient) -> tuple[QueueInfo, SettingsInForce]:
         now = await client.queue_config(name)
@@ -425,20 +403,20 @@ def config(
     print_config(*options.ask(server, timeout, change), json)
 
 
-def _setting(field: str, text: str) -> float | str | None:
-    if text == "default" or (text == "auto" and field == "partitions"):
+def _value(setting: QueueSetting, text: str) -> float | str | None:
+    word = "auto" if setting.unset == "auto" else "default"
+    if text in {"default", word}:
         return None
-    option = f"--{field.removesuffix('_ms').replace('_', '-')}"
-    if field in WORDS:
+    if setting.words:
         return text
-    if field in SPANS:
+    option = f"--{setting.field.removesuffix('_ms').replace('_', '-')}"
+    if setting.is_span:
         return options.span_ms(text, option)
     try:
-        return float(text) if field == "max_jobs_per_second" else int(text)
+        return float(text) if setting.is_fraction else int(text)
     except ValueError:
-        kind = "number" if field == "max_jobs_per_second" else "whole number"
-        default = "auto" if field == "partitions" else "default"
-        raise typer.BadParameter(f"{text!r} is not a {kind} or `{default}`", param_hint=option) from None
+        kind = "number" if setting.is_fraction else "whole number"
+        raise typer.BadParameter(f"{text!r} is not a {kind} or `{word}`", param_hint=option) from None
 
 
 def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
@@ -449,19 +427,21 @@ def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> 
         output.print_json({**own, "in_force": in_force, "origins": settings.origins})
         return
     rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
-    for field, value in in_force.items():
-        shown = duration_text(int(value)) if field in SPANS and value is not None else value
-        if value is None:
-            shown = UNSET.get(field)
-        origin = _origin(settings.origins.get(field))
-        stored = getattr(queue.config, field)
+    for option, setting in _BY_OPTION.items():
+        value, stored = in_force[setting.field], getattr(queue.config, setting.field)
+        origin = _origin(settings.origins.get(setting.field))
         if stored is not None and stored != value:
-            of_queue = duration_text(int(stored)) if field in SPANS else stored
-            origin += f"; the queue's own {of_queue} is stored, but not in force"
-        rows.append((field.removesuffix("_ms"), shown, origin))
+            origin += f"; the queue's own {_shown(setting, stored)} is stored, but not in force"
+        rows.append((option, _shown(setting, value), origin))
     output.print_table(["setting", "in force", "from"], rows)
     if output.on_terminal():
         output.print_text(["", DEFAULTS_OF_TASKS])
+
+
+def _shown(setting: QueueSetting, value: float | str | None) -> object:
+    if value is None:
+        return setting.unset or None
+    return duration_text(int(value)) if setting.is_span else value
 
 
 def _origin(origin: str | None) -> str:

@@ -22,7 +22,7 @@ from pinlater.console.endpoints.jobs import change_priority as change_job_priori
 from pinlater.console.endpoints.queues import change_settings, pause_queue, resume_queue
 from pinlater.console.pages.formats import moment
 from pinlater.console.pages.page import Goto, PageCall, job_path, queue_path
-from pinlater.console.pages.setting_fields import LABELS, changed_fields, settings_of
+from pinlater.console.pages.setting_fields import SETTINGS, changed_fields, settings_of
 from pinlater.console.pins_cookie import fits
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
@@ -119,8 +119,10 @@ async def change(call: PageCall) -> Goto:
     if not changed:
         return Goto(queue_path(call.queue), "No setting was changed.")
     await call.api.ask(change_settings, queue=call.queue, body=settings_of(changed))
-    told = "; ".join(f"{LABELS[name]}: {value or 'the default of the server'}" for name, value in changed.items())
-    return Goto(queue_path(call.queue), f"Changed {len(changed)} of {len(LABELS)} settings. {told}.")
+    told = "; ".join(
+        f"{SETTINGS[name].label}: {value or 'the default of the server'}" for name, value in changed.items()
+    )
+    return Goto(queue_path(call.queue), f"Changed {len(changed)} of {len(SETTINGS)} settings. {told}.")
 
 
 async def retry_failed(call: PageCall) -> Goto:

@@ -9,23 +9,9 @@ from pinlater.console.problems import invalid
 from pinlater.console.reading import fields_of
 from pinlater.console.shapes.queues import ChangedSettings, SettingsAnswer
 from pinlater.domain.durations import duration_ms, duration_text
-from pinlater.domain.queue import UNSET
+from pinlater.domain.queue_settings import QUEUE_SETTINGS, QueueSetting
 
-LABELS = {
-    "max_jobs_per_second": "Jobs per second, at most",
-    "burst": "Jobs saved up for a burst, at most",
-    "max_backlog": "Pending jobs, at most",
-    "claim_timeout_ms": "Claim timeout",
-    "default_attempts": "Attempts of a job",
-    "default_expiry_ms": "Expiry of a job",
-    "succeeded_ttl_ms": "Keep succeeded jobs for",
-    "failed_ttl_ms": "Keep failed jobs for",
-    "partitions": "Shards, as partitions",
-    "max_in_hand_per_key": "Jobs of an ordering key in hand, at most",
-    "retry_place": "Where a job with an ordering key waits for its retry",
-    "after_failure": "What a job with an ordering key does that fails finally",
-}
-WITHOUT = {"burst": "those of a second", **UNSET}  # what applies where nothing is set, if that is not "no limit"
+SETTINGS = {setting.field: setting for setting in QUEUE_SETTINGS}
 WAS = "was-"  # before the name of a field: its value when the form was made
 
 
@@ -40,34 +26,34 @@ class SettingField(NamedTuple):
 
 
 def fields_shown(answer: SettingsAnswer) -> list[SettingField]:
-    """All settings, in the order of `LABELS`."""
+    """All settings."""
     return [
         SettingField(
             name,
-            label,
-            _text(name, getattr(answer.settings, name)),
-            _text(name, getattr(answer.in_force, name)) or WITHOUT.get(name, "no limit"),
+            setting.label,
+            _text(setting, getattr(answer.settings, name)),
+            _text(setting, getattr(answer.in_force, name)) or setting.unset or "no limit",
             answer.origins.get(name, ""),
         )
-        for name, label in LABELS.items()
+        for name, setting in SETTINGS.items()
     ]
 
 
-def _text(name: str, value: float | None) -> str:
+def _text(setting: QueueSetting, value: float | str | None) -> str:
     if value is None:
         return ""
-    return (
-        duration_text(int(value)) if name.endswith("_ms") else f"{value:g}" if isinstance(value, float) else str(value)
-    )
+    if setting.is_span:
+        return duration_text(int(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def changed_fields(form: Mapping[str, str]) -> dict[str, str]:
     """The fields with another value than when the form was made; an empty one returns the setting to the server."""
-    unknown = [name for name in form if name.removeprefix(WAS) not in LABELS]
+    unknown = [name for name in form if name.removeprefix(WAS) not in SETTINGS]
     if unknown:
         raise invalid(unknown[0], f"There is no setting {unknown[0][:100]!r}")
     return {
-        name: form.get(name, "").strip() for name in LABELS if form.get(name, "").strip() != form.get(WAS + name, "")
+        name: form.get(name, "").strip() for name in SETTINGS if form.get(name, "").strip() != form.get(WAS + name, "")
     }
 
 
@@ -75,9 +61,10 @@ def settings_of(changed: Mapping[str, str]) -> ChangedSettings:
     """The change for the API. Raises RequestRefused that names the field."""
     values: dict[str, Any] = {}
     for name, text in changed.items():
+        setting = SETTINGS[name]
+        given = "" if text == setting.unset else text
         try:
-            given = "" if text == WITHOUT.get(name) else text
-            values[name] = duration_ms(given) if given and name.endswith("_ms") else given or None
+            values[name] = duration_ms(given) if given and setting.is_span else given or None
         except ValueError as error:
-            raise invalid(name, f"{LABELS[name]}: {text[:100]!r} {error}") from None
+            raise invalid(name, f"{setting.label}: {text[:100]!r} {error}") from None
     return fields_of(values, ChangedSettings, "form")

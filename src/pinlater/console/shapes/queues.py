@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, defstruct
 
 from pinlater.console.shapes.fields import (
     AnswerShape,
-    Attempts,
     Incomplete,
     Moment,
-    NotNegative,
     PartitionNumberItem,
     RequestShape,
-    Span,
 )
 from pinlater.domain.history import MARK_CHARS_MAX, QUEUES_MAX
+from pinlater.domain.queue_settings import QUEUE_SETTINGS, QueueSetting
 
 
 class CreateQueueRequest(RequestShape, frozen=True, kw_only=True):
@@ -46,55 +44,34 @@ class PausedAnswer(AnswerShape, frozen=True, kw_only=True):
     paused: bool
 
 
-RetryPlace = Literal["in_place", "to_back"]
-AfterFailure = Literal["continue", "stop"]
-Rate = Annotated[NotNegative | None, Meta(description="Jobs handed out per second; 0 stops dequeues.")]
+def _type_of(setting: QueueSetting) -> Any:
+    if setting.words:
+        value: Any = Literal[tuple(setting.words)]
+    else:
+        value = Annotated[float if setting.is_fraction else int, Meta(ge=setting.least, le=setting.most)]
+    return Annotated[value | None, Meta(description=setting.help)]
 
 
-class SettingsValues(RequestShape, frozen=True, kw_only=True):
-    """The settings of a queue. Null leaves a setting to the server."""
-
-    max_jobs_per_second: Rate = None
-    burst: Annotated[
-        Attempts | None,
-        Meta(description="Jobs that the limit saves up while the queue is quiet; null: those of a second."),
-    ] = None
-    claim_timeout_ms: Annotated[Span | None, Meta(description="Of jobs that set none.")] = None
-    succeeded_ttl_ms: Annotated[Span | None, Meta(description="How long succeeded jobs are kept.")] = None
-    failed_ttl_ms: Annotated[Span | None, Meta(description="How long failed jobs are kept.")] = None
-    max_backlog: Annotated[Span | None, Meta(description="The largest number of pending jobs.")] = None
-    default_attempts: Annotated[Attempts | None, Meta(description="Of jobs that set none.")] = None
-    default_expiry_ms: Annotated[Span | None, Meta(description="Of jobs that set none.")] = None
-    partitions: Annotated[
-        Attempts | None, Meta(description="On how many shards the queue is stored; null: the servers choose.")
-    ] = None
-    max_in_hand_per_key: Annotated[
-        Attempts | None, Meta(description="Jobs of an ordering key that are ready or in hand at a time; null: 1.")
-    ] = None
-    retry_place: Annotated[
-        RetryPlace | None, Meta(description="Where a job with an ordering key waits for its retry; null: in place.")
-    ] = None
-    after_failure: Annotated[
-        AfterFailure | None,
-        Meta(description="What a job with an ordering key does to its key when it fails finally; null: it continues."),
-    ] = None
-
-
-class ChangedSettings(RequestShape, frozen=True, kw_only=True):
-    """The settings to change. Null leaves a setting to the server; a setting that is left out does not change."""
-
-    max_jobs_per_second: Rate | UnsetType = UNSET
-    burst: Attempts | UnsetType | None = UNSET
-    claim_timeout_ms: Span | UnsetType | None = UNSET
-    succeeded_ttl_ms: Span | UnsetType | None = UNSET
-    failed_ttl_ms: Span | UnsetType | None = UNSET
-    max_backlog: Span | UnsetType | None = UNSET
-    default_attempts: Attempts | UnsetType | None = UNSET
-    default_expiry_ms: Span | UnsetType | None = UNSET
-    partitions: Attempts | UnsetType | None = UNSET
-    max_in_hand_per_key: Attempts | UnsetType | None = UNSET
-    retry_place: RetryPlace | UnsetType | None = UNSET
-    after_failure: AfterFailure | UnsetType | None = UNSET
+SettingsValues: Any = defstruct(
+    "SettingsValues",
+    [(setting.field, _type_of(setting), None) for setting in QUEUE_SETTINGS],
+    bases=(RequestShape,),
+    namespace={"__doc__": "The settings of a queue. Null leaves a setting to the server."},
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+)
+ChangedSettings: Any = defstruct(
+    "ChangedSettings",
+    [(setting.field, _type_of(setting) | UnsetType, UNSET) for setting in QUEUE_SETTINGS],
+    bases=(RequestShape,),
+    namespace={
+        "__doc__": "The settings to change. Null leaves a setting to the server; a setting that is left out does not change."
+    },
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+)
 
 
 class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.durations import YEAR_MS
 from pinlater.domain.errors import (
     InvalidArgument,
     OutcomeUnknown,
@@ -22,11 +20,7 @@ from pinlater.domain.errors import (
     TooManyQueues,
     adding,
 )
-from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX
 from pinlater.domain.queue import (
-    AFTER_FAILURE_WORDS,
-    IN_HAND_PER_KEY_MAX,
-    RETRY_PLACES,
     Life,
     PriorityCounts,
     Queue,
@@ -35,6 +29,7 @@ from pinlater.domain.queue import (
     check_queue_name,
     merge_counts,
 )
+from pinlater.domain.queue_settings import check_config
 from pinlater.domain.rate_limit import lower_limit
 from pinlater.server.operations.addressing import on_reachable, reachable
 from pinlater.server.operations.job_settings import DUE_ROWS_MAX
@@ -384,28 +379,3 @@ def _deleted_lately(name: str) -> QueueNotFound:
     return adding(
         QueueNotFound.of(name), "; it was deleted within the last day, and tasks do not create it again so soon"
     )
-
-
-def check_config(config: QueueConfig) -> None:
-    """Raises `InvalidArgument` for the first value out of its range."""
-    rate = config.max_jobs_per_second
-    if rate is not None and not (math.isfinite(rate) and 0 <= rate <= 1e9):
-        raise InvalidArgument(f"max_jobs_per_second must be from 0 (stops dequeues) to 1e9, not {rate}")
-    for field, least, most in (
-        ("claim_timeout_ms", 1, YEAR_MS),
-        ("succeeded_ttl_ms", 0, 10 * YEAR_MS),
-        ("failed_ttl_ms", 0, 10 * YEAR_MS),
-        ("max_backlog", 0, 2**53),
-        ("default_attempts", 1, ATTEMPTS_ALLOWED_MAX),
-        ("default_expiry_ms", 1, 10 * YEAR_MS),
-        ("burst", 1, 2**31 - 1),
-        ("partitions", 1, 2**31 - 1),
-        ("max_in_hand_per_key", 1, IN_HAND_PER_KEY_MAX),
-    ):
-        value = getattr(config, field)
-        if value is not None and not least <= value <= most:
-            raise InvalidArgument(f"{field} must be from {least} to {most}, not {value}")
-    for field, words in (("retry_place", RETRY_PLACES), ("after_failure", AFTER_FAILURE_WORDS)):
-        word = getattr(config, field)
-        if word is not None and word not in words:
-            raise InvalidArgument(f"{field} must be {words[0]} or {words[1]}, not {word[:100]!r}")
