@@ -54,6 +54,20 @@ def test_enqueues_and_claims_go_on_at_servers_for_enqueues_while_all_others_stan
     work([enqueues, dequeues])
 
 
+def test_a_client_with_both_lists_enqueues_without_an_error_whichever_kind_of_server_is_down(start: Start) -> None:
+    enqueues, dequeues = start("enqueue"), start("dequeue")
+    until(lambda: owners(enqueues) == {address_among_servers(dequeues): SLICES})
+    with Client(dequeues.address, enqueue_servers=enqueues.address) as client:
+        client.ensure_queue("q")
+        os.kill(dequeues.process_id, signal.SIGSTOP)
+        stored = [client.enqueue("q", [b"x"]).descriptors for _ in range(20)]
+        os.kill(dequeues.process_id, signal.SIGCONT)
+        enqueues.kill()
+        stored += [client.enqueue("q", [b"x"]).descriptors for _ in range(20)]
+        assert client.count("q") == len(stored) == 40
+    assert calls_for_others(dequeues) == 20
+
+
 def test_dequeues_and_acks_go_on_without_any_server_for_enqueues(start: Start) -> None:
     enqueues, dequeues = start("enqueue"), start("dequeue")
     enqueues.kill()
