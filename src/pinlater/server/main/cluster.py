@@ -360,9 +360,11 @@ class Cluster:
         """The servers of the shards, and what each owns. Call it after `listen`."""
         if self.ownership is None or self.forwarding is None:
             raise RuntimeError("this server does not listen to others")
-        return status_of(
+        status = status_of(
             self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._was_heard_s
         )
+        status.coordinator_trouble = self.trouble or None
+        return status
 
     def owners(self) -> QueueOwners:
         """The servers that own queues, as clients know them: those that this server can send calls to, and itself."""
