@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
-
 from pinlater.domain.slices import SLICES
-from pinlater.testing.real_server import ServerDidNotStart
 from tests.databases.redis import RedisServer
 from tests.databases.zookeeper import ZooKeeperEnsemble
 from tests.shared_shards.real_cluster import address_among_servers, owners, share_all, until, work
 from tests.zookeeper.conftest import SESSION_S, Start
 
+ANY_PORTS = ("--thrift-port", "0", "--http-port", "0")
 STORE = ("--set", "cluster.coordinator=store")
 
 
@@ -110,16 +110,33 @@ def test_servers_change_from_one_coordinator_to_the_other_and_back_while_jobs_ru
         until(lambda: share_all(servers))
 
 
-def test_a_server_without_the_right_password_does_not_start_and_says_why(
-    shared_ensemble: ZooKeeperEnsemble, start: Start, tmp_path: Path
+def test_a_server_without_the_right_password_ends_with_78_and_says_why(
+    shared_ensemble: ZooKeeperEnsemble, start: Start, start_redis: Callable[..., RedisServer], path: str, tmp_path: Path
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_text("secret")
     bad.write_text("wrong")
     start(shared_ensemble, *user(good))
+    place = f"cluster.zookeeper={shared_ensemble.address}/{path}"
+    options = (
+        "--set",
+        "cluster.coordinator=zookeeper",
+        "--set",
+        place,
+        "--store",
+        f"redis://{start_redis().address}/0",
+    )
     for processes in ("1", "2"):
-        with pytest.raises(ServerDidNotStart, match=r"cluster\.zookeeper: ZooKeeper does not let the user jobs read"):
-            start(shared_ensemble, *user(bad), "--processes", processes)
+        done = subprocess.run(
+            [sys.executable, "-m", "pinlater", "serve", *options, *ANY_PORTS, *user(bad), "--processes", processes],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 78
+        reason = "error: 1 problem with the settings:\n  cluster.zookeeper: ZooKeeper does not let the user jobs read"
+        assert done.stderr.count(reason) == 1
 
 
 def user(password_file: Path) -> Sequence[str]:
