@@ -120,6 +120,18 @@ async def test_readyz_and_the_status_of_the_cluster_say_since_when_the_ensemble_
             assert (await client.cluster()).coordinator_trouble in server.readiness().reasons
 
 
+async def test_servers_for_dequeues_share_the_slices_though_a_server_for_enqueues_came_first_and_leads(
+    shared_ensemble: ZooKeeperEnsemble, start_here: StartHere, nodes: Nodes
+) -> None:
+    enqueues = await start_here(shared_ensemble.address, role="enqueue")
+    await until(partial(share_all, [enqueues]))
+    dequeues = [await start_here(shared_ensemble.address, role="dequeue") for _ in range(2)]
+    await until(partial(share_all, dequeues))
+    assert enqueues.cluster.address in nodes.get("leader")[0].decode()
+    await dequeues[0].stop(5.0)
+    await until(partial(share_all, dequeues[1:]))
+
+
 async def test_servers_that_race_for_the_lead_warn_of_nothing(
     shared_ensemble: ZooKeeperEnsemble, start_here: StartHere, nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:

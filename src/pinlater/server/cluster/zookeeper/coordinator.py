@@ -93,8 +93,10 @@ class ZooKeeperCoordinator(Coordinator):
         return member.address in self._session.seen.members
 
     def leads(self, shard: ShardLanes, able: Sequence[Member], wrong_s: float) -> bool:
+        """The leader's, or that of the first able server where the leader is not able: it is for enqueues, or can't reach the shard."""
         seen = self._session.seen
-        return seen.current and seen.leader == self._address
+        addresses = [member.address for member in able]
+        return seen.current and self._address == (seen.leader if seen.leader in addresses else addresses[0])
 
     def sees_all(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
         return not missing
