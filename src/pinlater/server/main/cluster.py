@@ -369,7 +369,7 @@ class Cluster:
     def owners(self) -> QueueOwners:
         """The servers that own queues, as clients know them: those that this server can send calls to, and itself."""
         if self.ownership is None or self.forwarding is None or self._role is ServerRole.ENQUEUE:
-            return QueueOwners()  # clients of a server for enqueues stay there
+            return QueueOwners((), ())  # clients of a server for enqueues stay there
         known = {self.ownership.address: KnownServer(self.for_clients, self._is_busy)}
         for address, link in self.forwarding.connections.items():
             if link.usable and link.told is not None:
