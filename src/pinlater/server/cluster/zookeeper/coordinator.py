@@ -37,7 +37,13 @@ class ZooKeeperCoordinator(Coordinator):
     name = "zookeeper"
 
     def __init__(
-        self, settings: ClusterSettings, password: str, address: str, changed: Callable[[], None], clock: Clock
+        self,
+        settings: ClusterSettings,
+        password: str,
+        address: str,
+        changed: Callable[[], None],
+        clock: Clock,
+        make_session: Callable[..., ZooKeeperSession] = ZooKeeperSession,
     ) -> None:
         hosts, _, path = settings.zookeeper.partition("/")
         user = settings.zookeeper_user
@@ -47,7 +53,7 @@ class ZooKeeperCoordinator(Coordinator):
         self._clock = clock
         self._trouble = ""
         self._trouble_since_ms = 0
-        self._session = ZooKeeperSession(
+        self._session = make_session(
             partial(_make_client, settings, hosts, password),
             f"/{path}",
             address,

@@ -1,0 +1,61 @@
+"""Histories of clusters with roles that a simulated ZooKeeper ensemble coordinates keep every promise, and slices end where they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from pinlater.server.cluster.zookeeper import session
+from pinlater.server.cluster.zookeeper.coordinator import ZooKeeperCoordinator
+from pinlater.server.cluster.zookeeper.nodes import ClusterNodes
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.values import Member
+from tests.simulation.run import SCALES, simulate
+
+
+@pytest.mark.timeout(900)  # the machine may be busy with other things
+@pytest.mark.parametrize(("scale", "seeds"), [("small", 60), ("large", 6)])
+def test_histories_with_an_ensemble_that_fails_too_keep_every_promise_and_end_with_shared_slices(
+    scale: str, seeds: int
+) -> None:
+    broken = {seed: found for seed in range(seeds) if (found := broken_in(seed, scale))}
+    assert not broken, f"each is what `broken_in(seed, {scale!r})` finds"
+
+
+def only_the_leader_leads(patch: pytest.MonkeyPatch) -> None:
+    """Though it may be for enqueues."""
+
+    def leads(self: ZooKeeperCoordinator, shard: ShardLanes, able: Sequence[Member], wrong_s: float) -> bool:
+        del shard, able, wrong_s
+        return self._session.seen.current and self._session.seen.leader == self._address
+
+    patch.setattr(ZooKeeperCoordinator, "leads", leads)
+
+
+def a_client_is_never_thrown_away(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(session, "_TIMEOUTS_MAX", 10**9)
+
+
+def a_server_registers_once_only(patch: pytest.MonkeyPatch) -> None:
+    """Though its session may be another one by now."""
+    hold = ClusterNodes._hold
+    held = dict[tuple[object, str], bytes]()
+
+    def hold_once(self: ClusterNodes, name: str) -> bytes:
+        held[self, name] = held.get((self, name)) or hold(self, name)
+        return held[self, name]
+
+    patch.setattr(ClusterNodes, "_hold", hold_once)
+
+
+@pytest.mark.parametrize("defect", [only_the_leader_leads, a_client_is_never_thrown_away, a_server_registers_once_only])
+def test_a_defect_of_the_coordinator_is_found_within_some_histories(
+    defect: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defect(monkeypatch)
+    assert any("UNOWNED" in "; ".join(broken_in(seed, "small")) for seed in range(100))
+
+
+def broken_in(seed: int, scale: str) -> Sequence[str]:
+    return simulate(seed, SCALES[scale], coordinated=True).broken
