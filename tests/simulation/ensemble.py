@@ -8,7 +8,8 @@ has seen more changes than it has made since.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from pinlater.server.cluster.settings import ClusterSettings
 from pinlater.server.cluster.zookeeper.coordinator import ZooKeeperCoordinator
 from pinlater.server.cluster.zookeeper.session import TICK_S, ZooKeeperSession
 from pinlater.server.main.cluster import FindCoordinator
+from pinlater.simulation.cluster import SimulatedServer
 from pinlater.simulation.effects import Effect
 from pinlater.simulation.loop import ProcessLoop, Timeline, new_process
 
@@ -130,7 +132,14 @@ class SimulatedEnsemble:
 
     # --- servers ----------------------------------------------------------------------------------------------------------
 
-    def find_coordinator(self, settings: ClusterSettings, clock: Clock) -> FindCoordinator:
+    def coordinate(self, servers: Iterable[SimulatedServer]) -> None:
+        """Makes it their coordinator; they must not have started."""
+        settings = ClusterSettings("zookeeper", f"zk:2181{ROOT}", session_timeout_s=self.session_timeout_s)
+        for server in servers:
+            server.coordinator = self._find_coordinator
+            server.settings = replace(server.settings, cluster=settings)
+
+    def _find_coordinator(self, settings: ClusterSettings, clock: Clock) -> FindCoordinator:
         """As `main.coordinator` does for a real ensemble."""
 
         async def begin(address: str, changed: Callable[[], None]) -> Coordinator:

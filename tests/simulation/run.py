@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar, cast
 from pinlater.client import Ack, ClaimedJob, QueueConfig
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState
-from pinlater.server.cluster.settings import ClusterSettings
 from pinlater.server.config.settings import Settings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.settings import ShardingSettings
@@ -52,7 +51,6 @@ _TOLD_LOOK_S = 30.0
 
 
 _SESSION_S = 2.0
-COORDINATED = ClusterSettings(coordinator="zookeeper", zookeeper="zk:2181/pinlater", session_timeout_s=_SESSION_S)
 # Three session time-outs until a client is thrown away, one until its session ends, and some looks.
 _OWN_S_MAX = 4 * _SESSION_S + 20.0
 
@@ -410,11 +408,10 @@ class SimulationRun:
     def _coordinate(self) -> SimulatedEnsemble:
         """An ensemble, and all servers with it as their coordinator."""
         ensemble = SimulatedEnsemble(self.timeline, Random(f"{self.plan.seed} ensemble"), _SESSION_S)
+        ensemble.coordinate(self.cluster.servers)
         dice = Random(f"{self.plan.seed} roles")
         for server in self.cluster.servers:
-            role = dice.choice(("all", "all", "enqueue", "dequeue"))
-            server.coordinator = ensemble.find_coordinator
-            server.settings = replace(server.settings, cluster=COORDINATED, role=role)
+            server.settings = replace(server.settings, role=dice.choice(("all", "all", "enqueue", "dequeue")))
         return ensemble
 
     async def _own(self) -> None:

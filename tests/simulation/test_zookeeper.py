@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
+from random import Random
 
 import pytest
 
@@ -10,8 +13,12 @@ from pinlater.server.cluster.zookeeper import session
 from pinlater.server.cluster.zookeeper.coordinator import ZooKeeperCoordinator
 from pinlater.server.cluster.zookeeper.nodes import ClusterNodes
 from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.commands import ListMembers, ListOwners
 from pinlater.server.storage.values import Member
+from pinlater.simulation.store_calls import CallKind
+from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.run import SCALES, simulate
+from tests.simulation.test_owners import Scene
 
 
 @pytest.mark.timeout(900)  # the machine may be busy with other things
@@ -55,6 +62,31 @@ def test_a_defect_of_the_coordinator_is_found_within_some_histories(
 ) -> None:
     defect(monkeypatch)
     assert any("UNOWNED" in "; ".join(broken_in(seed, "small")) for seed in range(100))
+
+
+@pytest.mark.parametrize("coordinated", [False, True])
+@pytest.mark.usefixtures("collected")
+def test_idle_servers_do_not_ask_the_shards_what_the_ensemble_tells(*, coordinated: bool) -> None:
+    scene = Scene(3, 2)
+    if coordinated:
+        SimulatedEnsemble(scene.timeline, Random(1), session_timeout_s=2.0).coordinate(scene.cluster.servers)
+    asked = Counter[CallKind]()
+
+    async def idle() -> None:
+        scene.cluster.start()
+        await asyncio.sleep(60.0)
+        for store in scene.stores:
+            asked.subtract(store.called)
+        await asyncio.sleep(300.0)
+        for store in scene.stores:
+            asked.update(store.called)
+
+    try:
+        assert scene.timeline.run(idle(), scene.driver, until_s=scene.timeline.now_s + 500.0, turns_max=5_000_000)
+    finally:
+        scene.timeline.end()
+    assert all(server.knows_its_way for server in scene.cluster.servers)
+    assert (asked[ListMembers] == 0) is (asked[ListOwners] == 0) is coordinated
 
 
 def broken_in(seed: int, scale: str) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pinlater.client import Client
 from pinlater.domain.slices import SLICES
+from pinlater.testing.real_server import RealServer
 from tests.databases.redis import RedisServer
 from tests.databases.zookeeper import ZooKeeperEnsemble
 from tests.shared_shards.real_cluster import address_among_servers, owners, share_all, until, work
@@ -95,6 +98,44 @@ def test_two_clusters_at_one_path_do_not_share_slices_and_the_second_owns_its_ow
     work([first, second])
     first.stop()
     until(lambda: owners(second) == {address_among_servers(second): SLICES})
+
+
+def test_shards_that_come_into_the_map_get_owners_and_those_that_leave_it_end_nothing(
+    shared_ensemble: ZooKeeperEnsemble, start: Start, start_redis: Callable[..., RedisServer], tmp_path: Path
+) -> None:
+    databases = [start_redis() for _ in range(3)]
+    shard_file = tmp_path / "shards.json"
+
+    def use(*names: int, draining: int | None = None) -> None:
+        shards = []
+        for name in names:
+            master = {"host": databases[name].host, "port": databases[name].port}
+            shards.append({"name": str(name), "shardConfig": {"master": master, "dequeueOnly": name == draining}})
+        shard_file.with_suffix(".new").write_text(json.dumps({"shards": shards}))
+        shard_file.with_suffix(".new").replace(shard_file)
+        until(lambda: all(owned_shards(server) >= set(map(str, names)) for server in servers))
+        work(servers)
+
+    use_file = ("--store", f"redis:{shard_file}")
+    servers: list[RealServer] = []
+    use(0, 1)
+    servers += [start(shared_ensemble, *use_file) for _ in range(3)]
+    use(0, 1)
+    use(0, 1, 2)
+    use(0, 1, 2, draining=0)
+    use(1, 2)
+    servers[0].kill()
+    del servers[0]
+    use(1, 2)
+    use(0, 1, 2)
+
+
+def owned_shards(server: RealServer) -> set[str]:
+    """The shards that the server uses, if all of them have owners that live."""
+    with Client(server.address) as client:
+        status = client.cluster()
+    alive = {each.address for each in status.servers if each.usable}
+    return {shard.name for shard in status.shards if set(shard.owners) <= alive}
 
 
 def test_servers_change_from_one_coordinator_to_the_other_and_back_while_jobs_run(

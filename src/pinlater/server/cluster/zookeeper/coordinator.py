@@ -80,6 +80,10 @@ class ZooKeeperCoordinator(Coordinator):
         since = datetime.fromtimestamp(self._trouble_since_ms // 1000, UTC)
         return f"{self._trouble} (since {since:%Y-%m-%dT%H:%M:%SZ}; the owners of queues stay as they are)"
 
+    @property
+    def tells_of_servers(self) -> bool:
+        return self._session.seen.current
+
     async def close(self) -> None:
         await self._session.close()
 
