@@ -15,6 +15,7 @@ from pinlater.server.cluster.zookeeper.nodes import ClusterNodes
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.commands import ListMembers, ListOwners
 from pinlater.server.storage.values import Member
+from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_calls import CallKind
 from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.run import SCALES, simulate
@@ -87,6 +88,47 @@ def test_idle_servers_do_not_ask_the_shards_what_the_ensemble_tells(*, coordinat
         scene.timeline.end()
     assert all(server.knows_its_way for server in scene.cluster.servers)
     assert (asked[ListMembers] == 0) is (asked[ListOwners] == 0) is coordinated
+
+
+@pytest.mark.usefixtures("collected")
+def test_a_killed_server_is_replaced_on_the_only_shard_in_reach_and_on_the_others_once_they_are_back() -> None:
+    scene = Scene(3, 3)
+    SimulatedEnsemble(scene.timeline, Random(1), session_timeout_s=2.0).coordinate(scene.cluster.servers)
+    in_reach, *away = scene.stores
+    servers = {server.name: server for server in scene.cluster.servers}
+
+    def owners(shard: SimulatedStore) -> set[str]:
+        """As the servers that run know them."""
+        running = [server.app.cluster.ownership for server in servers.values() if server.app is not None]
+        known = {owner for ownership in running if ownership for owner in ownership.owners(shard.name)}
+        return {owner.partition(":")[0] for owner in known}
+
+    async def until_owned(shards: Sequence[SimulatedStore], within_s: float) -> None:
+        """By servers that run."""
+        async with asyncio.timeout(within_s):
+            while not all(owners(shard) <= servers.keys() for shard in shards):
+                await asyncio.sleep(0.1)
+
+    async def work() -> None:
+        scene.cluster.start()
+        await asyncio.sleep(20.0)
+        for store in away:
+            store.gone_for.update(servers)
+        await asyncio.sleep(5.0)
+        killed = servers.pop(min(owners(in_reach)))
+        killed.stays_down = True
+        killed.kill(told=True)
+        assert killed.name in owners(in_reach)
+        await until_owned([in_reach], 4.0)
+        await asyncio.sleep(20.0)
+        for store in away:
+            store.gone_for.clear()
+        await until_owned(scene.stores, 15.0)
+
+    try:
+        assert scene.timeline.run(work(), scene.driver, until_s=scene.timeline.now_s + 500.0, turns_max=5_000_000)
+    finally:
+        scene.timeline.end()
 
 
 def broken_in(seed: int, scale: str) -> Sequence[str]:
