@@ -131,6 +131,16 @@ def test_a_server_that_another_one_does_not_hear_is_a_problem() -> None:
     assert [server.heard for server in servers_of(answers)] == [True, False]
 
 
+def test_a_server_whose_coordinator_does_not_answer_is_a_problem() -> None:
+    well = answer("a:9010", ONE, TWO, owners="1" * 16)
+    assert not list(problems([well]))
+    assert well.status is not None
+    [problem] = problems(
+        [well._replace(status=well.status._replace(coordinator_trouble="ZooKeeper is gone (since 9)"))]
+    )
+    assert problem == "a:9010 changes no owners: ZooKeeper is gone (since 9)"
+
+
 def test_a_server_whose_address_only_one_server_has_learned_is_one_server() -> None:
     one, two, early = ClusterServer(ONE, "a-1", {"1": 0}), ClusterServer(TWO, "b-2", {"1": 1}), ClusterServer("", "b-2")
     answers = [

@@ -383,6 +383,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             10,
             None,
             [t.FrontProcess(1, 11, 12, 13, 14)],
+            coordinator_trouble="gone",
         ),
         "getServerInfo": t.ServerInfo("1", ["f"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
     }
@@ -499,6 +500,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             9,
             10,
             front_processes=(values.FrontProcess(1, 11, 12, 13, 14),),
+            coordinator_trouble="gone",
         )
         assert (await client.server_info()).max_wait_ms == 8
     assert server.called("releaseJobs")[0].request.delay_ms == 9

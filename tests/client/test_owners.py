@@ -13,7 +13,7 @@ from pinlater.client._affinity import AFFINITY_JOBS
 from pinlater.client._client_call import ClientCall
 from pinlater.client._owner_table import Aim, OwnerTable, aim_of, owner_table
 from pinlater.client._owners import SERVERS_MAX, KnownOwners
-from pinlater.client._servers import FixedServers, ServerAddress
+from pinlater.client._servers import FixedServers, ServerAddress, ServerSource
 from pinlater.client._thrift import types
 from pinlater.domain.rendezvous import rendezvous_home, rendezvous_order
 from pinlater.domain.slices import SLICES, slice_of
@@ -293,7 +293,7 @@ def test_a_server_that_says_another_id_gets_no_calls() -> None:
 
 
 def test_a_server_that_left_the_list_gets_no_calls() -> None:
-    class Changing:
+    class Changing(ServerSource):
         listed = (A, B)
 
         def addresses(self) -> tuple[ServerAddress, ...]:

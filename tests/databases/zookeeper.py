@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kazoo.client import KazooClient
+
 from tests.databases.certificates import Certificates
 from tests.databases.ports import free_port
 from tests.databases.server_process import Option, ServerMissing, ServerProcess, program
@@ -159,6 +161,16 @@ class ZooKeeperEnsemble:
         """Killed, and their folders with them."""
         for server in self.servers:
             server.remove()
+
+    def read(self, path: str) -> bytes:
+        """What a node says."""
+        client = KazooClient(self.address)
+        client.start()
+        try:
+            return bytes(client.get(path)[0])
+        finally:
+            client.stop()
+            client.close()
 
     def leader(self) -> ZooKeeperServer:
         """The server that leads now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.bulk import ON_BULK_RUNS
+from tests.faults.ensemble_faults import ON_ENSEMBLES
 from tests.faults.faults import ANYWHERE, InjectedFault
 from tests.faults.map_faults import ON_MAPS
 from tests.faults.mysql_faults import ON_MYSQL
@@ -19,6 +20,7 @@ def faults_of(kind: str) -> dict[str, InjectedFault]:
         for fault in (
             *ANYWHERE,
             *ON_SERVERS,
+            *ON_ENSEMBLES,
             *ON_QUEUES,
             *ON_BULK_RUNS,
             *DURING_POLLS,

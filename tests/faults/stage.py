@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 
 from bench.servers import PinLaterServer
-from pinlater.client import QueueConfig
+from pinlater.client import AsyncClient, QueueConfig
 from pinlater.domain.slices import SLICES
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
@@ -207,6 +207,11 @@ class Stage:
         """Whether it answers and uses all shards."""
         healthy = await self.metric(server, "pinlater_shard_healthy")
         return set(healthy) >= set(self.places) and all(value == 1 for value in healthy.values())
+
+    async def address_among_servers(self, server: PinLaterServer) -> str:
+        """Where the other servers reach it."""
+        async with AsyncClient(f"127.0.0.1:{server.port}") as client:
+            return (await client.cluster()).address
 
     def _write_servers(self) -> None:
         new = self.server_set.with_suffix(".new")

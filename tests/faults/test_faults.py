@@ -29,6 +29,27 @@ async def test_queues_come_and_go_by_way_of_different_servers_under_load(
     await nothing_is_broken_by("queues_come_and_go")
 
 
+@pytest.mark.parametrize("kind", ["redis"])
+async def test_an_ensemble_loses_its_leader_and_then_its_data_between_changes_of_the_coordinator(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    await nothing_is_broken_by("an_ensemble_fails")
+
+
+@pytest.mark.thorough
+async def test_servers_change_their_coordinator_there_and_back_under_load(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    await nothing_is_broken_by("the_coordinator_changes")
+
+
+@pytest.mark.thorough
+async def test_the_server_that_leads_is_suspended_while_another_one_stops(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    await nothing_is_broken_by("the_leading_server_is_suspended_in_mid_move")
+
+
 @pytest.mark.thorough
 async def test_answers_of_commits_are_lost_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     """Or of scripts: cut, or silent, before the answer, on every shard."""

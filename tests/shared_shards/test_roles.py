@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.client import Ack, Client
+from pinlater.client import Ack, Client, _calls
 from pinlater.domain.slices import SLICES
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.databases.redis import RedisServer
@@ -52,6 +52,27 @@ def test_enqueues_and_claims_go_on_at_servers_for_enqueues_while_all_others_stan
     work([enqueues])
     os.kill(dequeues.process_id, signal.SIGCONT)
     work([enqueues, dequeues])
+
+
+def test_a_server_for_enqueues_names_no_owners_to_clients(start: Start) -> None:
+    enqueues, dequeues = start("enqueue"), start("dequeue")
+    with Client(enqueues.address) as at_enqueues, Client(dequeues.address) as at_dequeues:
+        assert not at_enqueues.carry_out(_calls.queue_owners()).servers
+        until(lambda: len(at_dequeues.carry_out(_calls.queue_owners()).servers) == 1)
+
+
+def test_a_client_with_both_lists_enqueues_without_an_error_whichever_kind_of_server_is_down(start: Start) -> None:
+    enqueues, dequeues = start("enqueue"), start("dequeue")
+    until(lambda: owners(enqueues) == {address_among_servers(dequeues): SLICES})
+    with Client(dequeues.address, enqueue_servers=enqueues.address) as client:
+        client.ensure_queue("q")
+        os.kill(dequeues.process_id, signal.SIGSTOP)
+        stored = [client.enqueue("q", [b"x"]).descriptors for _ in range(20)]
+        os.kill(dequeues.process_id, signal.SIGCONT)
+        enqueues.kill()
+        stored += [client.enqueue("q", [b"x"]).descriptors for _ in range(20)]
+        assert client.count("q") == len(stored) == 40
+    assert calls_for_others(dequeues) == 20
 
 
 def test_dequeues_and_acks_go_on_without_any_server_for_enqueues(start: Start) -> None:

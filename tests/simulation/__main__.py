@@ -21,13 +21,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None, help="one seed, and its history")
     parser.add_argument("--first", type=int, default=None, help="the first seed; without it, anywhere")
     parser.add_argument("--scale", choices=sorted(SCALES), default="large", help="size of the clusters and their loads")
+    parser.add_argument("--zookeeper", action="store_true", help="coordinate servers by an ensemble, which fails, too")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     if options.seed is not None:
-        raise SystemExit(_show(simulate(options.seed, SCALES[options.scale])))
+        raise SystemExit(_show(simulate(options.seed, SCALES[options.scale], coordinated=options.zookeeper)))
     first = secrets.randbelow(2**31) if options.first is None else options.first
     shares = [
-        Share(first + index, options.processes, options.scale, options.minutes * 60)
+        Share(first + index, options.processes, options.scale, options.minutes * 60, options.zookeeper)
         for index in range(options.processes)
     ]
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:

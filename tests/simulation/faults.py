@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ from pinlater.simulation.network import NetworkTrouble
 from pinlater.simulation.store import CrashPoint, SimulatedStore
 from pinlater.simulation.store_trouble import CALM, StoreTrouble
 from tests.simulation.broken_connections import break_connections
+from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.workload import Process
 
 
@@ -107,6 +110,20 @@ class Faults:
         begin, end = effects.hosts_cut_off(self._cluster.network, one, [other], one_way=one_way)
         lasts_s = random.choice((within_s * random.random(), self._long_s))
         return [SimulatedFault(name, random.random() * within_s, lasts_s, begin, end)]
+
+    def draw_of_ensemble(
+        self, random: Random, ensemble: SimulatedEnsemble, hosts: Sequence[str], within_s: float
+    ) -> list[SimulatedFault]:
+        """One or two faults of the ensemble, also with dice of their own."""
+        faults = []
+        for _ in range(random.choice((1, 2))):
+            role = random.choice(("enqueue", "dequeue"))
+            server = random.choice(self._cluster.servers)
+            changed = f"{server.name} is restarted with the role {role}", _with_role(server, role)
+            name, effect = random.choice([*ensemble.effects(random, hosts), changed])
+            lasts_s = random.choice((within_s * random.random(), self._long_s, 4 * self._long_s))
+            faults.append(SimulatedFault(name, random.random() * within_s, lasts_s, effect.begin, effect.end))
+        return faults
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
@@ -262,6 +279,17 @@ class Faults:
     def _store_clock_jumps(self) -> Drawn:
         shared, jump_s = self._shared(), self._jump_s()
         return f"the clock of shard {shared.name} jumps by {jump_s:g} s", effects.shard_clock_jumps(shared, jump_s)
+
+
+def _with_role(server: SimulatedServer, role: str) -> Effect:
+    """Restarts it with another role, and again with that of before."""
+
+    def change(role: str) -> None:
+        server.settings = replace(server.settings, role=role)
+        server.stop(grace_s=0.5)
+
+    before = server.settings.role
+    return Effect(partial(change, role), partial(change, before))
 
 
 def _nothing() -> None:

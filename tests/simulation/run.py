@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple, TypeVar, cast
 
@@ -28,6 +29,7 @@ from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
 from tests.simulation.broken_connections import end_half_open
+from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.faults import Faults
 from tests.simulation.operator import Operator
 from tests.simulation.worker import SimulatedWorkerProcess
@@ -48,6 +50,11 @@ _WAKE_S_MAX = 2.5
 _TOLD_LOOK_S = 30.0
 
 
+_SESSION_S = 2.0
+# Three session time-outs until a client is thrown away, one until its session ends, and some looks.
+_OWN_S_MAX = 4 * _SESSION_S + 20.0
+
+
 class SimulationPlan(NamedTuple):
     """What a seed decides before the run begins."""
 
@@ -66,6 +73,7 @@ class SimulationPlan(NamedTuple):
     settings: Settings
     lease_s: float
     late_s: float
+    coordinated: bool = False  # whether a ZooKeeper ensemble, which fails, too, is the coordinator
 
 
 class SimulationResult(NamedTuple):
@@ -249,6 +257,7 @@ class SimulationRun:
                     dice.choice((0.0, 0.0, 0.3, -5.0)),
                 )
             )
+        self._ensemble = self._coordinate() if plan.coordinated else None
         self._driver = new_process(self.timeline, "driver", "driver", self.network)
         self._admin = self._process("admin", Process)
         self._operator = self._process("operator", Operator)
@@ -326,6 +335,7 @@ class SimulationRun:
         if not self.broken:
             await self._wake()
             await self._count()
+            await self._own()
             if settled is not None:
                 self._hold(settled)
                 await self._pause()
@@ -380,6 +390,9 @@ class SimulationRun:
         drawn = faults.draw(plan.faults, plan.busy_s)
         if plan.split:
             drawn += faults.draw_split(Random(f"{plan.seed} cut"), plan.busy_s)
+        if self._ensemble is not None:
+            hosts = [server.name for server in self.cluster.servers]
+            drawn += faults.draw_of_ensemble(Random(f"{plan.seed} ensemble faults"), self._ensemble, hosts, plan.busy_s)
         loop = self._driver
         over_s = plan.busy_s
         for fault in drawn:
@@ -388,7 +401,47 @@ class SimulationRun:
             over_s = max(over_s, fault.at_s + fault.lasts_s)
         await asyncio.sleep(over_s + 0.01)
         faults.heal()
+        if self._ensemble is not None:
+            self._ensemble.heal()
         trace.note("ALL IS WELL")
+
+    def _coordinate(self) -> SimulatedEnsemble:
+        """An ensemble, and all servers with it as their coordinator."""
+        ensemble = SimulatedEnsemble(self.timeline, Random(f"{self.plan.seed} ensemble"), _SESSION_S)
+        ensemble.coordinate(self.cluster.servers)
+        dice = Random(f"{self.plan.seed} roles")
+        for server in self.cluster.servers:
+            server.settings = replace(server.settings, role=dice.choice(("all", "all", "enqueue", "dequeue")))
+        return ensemble
+
+    async def _own(self) -> None:
+        """The servers that may own slices come to own all of them in equal shares, and all servers know it. There are nodes of servers and
+        shards only."""
+        if self._ensemble is not None and not await self._until(self._is_shared_out, _OWN_S_MAX):
+            owners = [sorted(self._owners_known(server).items()) for server in self.cluster.servers]
+            nodes = sorted(self._ensemble.nodes)
+            self.broken.append(f"UNOWNED servers know these owners: {owners}; the nodes are {nodes}")
+
+    def _owners_known(self, server: SimulatedServer) -> Counter[str]:
+        """How many slices each server owns, as this one knows it."""
+        ownership = None if server.app is None else server.app.cluster.ownership
+        if ownership is None:
+            return Counter()
+        return Counter(owner for store in self.cluster.stores for owner in ownership.owners(store.name))
+
+    def _is_shared_out(self) -> bool:
+        assert self._ensemble is not None
+        servers = self.cluster.servers
+        known = [self._owners_known(server) for server in servers]
+        roles = {server.name: server.app.settings.role for server in servers if server.app is not None}
+        owning = [name for name, role in roles.items() if role != "enqueue" or set(roles.values()) == {"enqueue"}]
+        counts = known[0].values()
+        return (
+            {owner.partition(":")[0] for owner in known[0]} == set(owning)
+            and max(counts) - min(counts) <= 1
+            and all(each == known[0] for each in known)
+            and len(self._ensemble.nodes) == 5 + len(servers) + len(self.cluster.stores)
+        )
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for the condition; whether it held in time."""
@@ -525,9 +578,9 @@ class SimulationRun:
         self.overtaken = verdict.overtaken
 
 
-def simulate(seed: int, scale: Scale = LARGE) -> SimulationResult:
-    """One seed."""
-    return carry_out(lambda: SimulationRun(plan_of(seed, scale)))
+def simulate(seed: int, scale: Scale = LARGE, *, coordinated: bool = False) -> SimulationResult:
+    """One seed. `coordinated`: by a ZooKeeper ensemble."""
+    return carry_out(lambda: SimulationRun(plan_of(seed, scale)._replace(coordinated=coordinated)))
 
 
 def carry_out(make: Callable[[], SimulationRun]) -> SimulationResult:

@@ -16,6 +16,7 @@ class Share(NamedTuple):
     step: int
     scale: str
     seconds: float
+    coordinated: bool = False
 
 
 class SearchResult(NamedTuple):
@@ -32,7 +33,7 @@ def look(share: Share) -> SearchResult:
     began = time.monotonic()
     seed, seeds, operations, broken = share.first, 0, 0, []
     while time.monotonic() - began < share.seconds:
-        verdict = simulate(seed, SCALES[share.scale])
+        verdict = simulate(seed, SCALES[share.scale], coordinated=share.coordinated)
         seeds += 1
         operations += verdict.operations
         if verdict.broken:

@@ -48,7 +48,7 @@ class Scene:
             store.stores = self.stores
         for index in range(servers):
             self.add_server(f"server{index + 1}", Random(f"{seed} server {index}"))
-        self._driver = new_process(self.timeline, "driver", "driver", self.network)
+        self.driver = new_process(self.timeline, "driver", "driver", self.network)
 
     def add_server(self, host: str, dice: Random) -> SimulatedServer:
         server = SimulatedServer(
@@ -66,7 +66,7 @@ class Scene:
             await work(self)
 
         try:
-            assert self.timeline.run(drive(), self._driver, until_s=self.timeline.now_s + 500.0, turns_max=5_000_000)
+            assert self.timeline.run(drive(), self.driver, until_s=self.timeline.now_s + 500.0, turns_max=5_000_000)
         finally:
             self.timeline.end()
 

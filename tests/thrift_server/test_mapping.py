@@ -597,6 +597,7 @@ ANSWERED: dict[str, Any] = {
             {"number": 1, "calls_taken": 2**46, "calls_under_way": 3, "waiting_calls": 2, "untaken_bytes": 2**47}
         ],
         "partitions": None,
+        "coordinator_trouble": None,
     },
     "getQueueOwners": {
         "servers": [{"id": "1-2-3", "address": "a:9010"}, {"id": "2-2-3", "address": None}],

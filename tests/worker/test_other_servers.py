@@ -14,6 +14,7 @@ from pinlater.client.errors import ServerUnreachable
 from pinlater.server.config.load import load
 from pinlater.server.main.app import App
 from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker.envelope import TASK_HEADER
 from tests.worker import process_tasks
 from tests.worker.conftest import eventually
 
@@ -64,6 +65,50 @@ async def test_tasks_enqueue_where_the_run_claims_and_a_client_of_their_own_stay
     await first.enqueue_async()  # the run is over: on the worker's own servers again
     assert len((await own.dequeue("q", 9)).jobs) == 1
     assert not (await client.dequeue("q", 9)).jobs
+
+
+async def test_tasks_and_cron_entries_enqueue_at_the_servers_for_enqueues(
+    own: AsyncClient, client: AsyncClient
+) -> None:
+    """Here these have a store of their own, which shows where jobs went."""
+    worker = Worker(str(own.servers[0]), enqueue_servers=str(client.servers[0]), settings=_FAST)
+
+    @worker.task("q", default=True)
+    async def first() -> None:
+        await second.enqueue_async()
+
+    @worker.task("q")
+    def second() -> None: ...
+
+    @worker.cron("* * * * *", queue="q")  # at once, since the firings of the last hour were missed
+    async def tick() -> None: ...
+
+    await first.enqueue_async()
+    await asyncio.to_thread(first.enqueue)
+    assert len((await client.dequeue("q", 9)).jobs) == 2
+    await own.enqueue("q", [b""])
+    run = asyncio.create_task(worker.run_async())
+    seen = set[str]()
+    while seen != {"second", "tick"}:
+        seen |= {(job.headers or {})[TASK_HEADER] for job in (await client.dequeue("q", wait_ms=10_000)).jobs}
+    worker.request_stop()
+    await asyncio.wait_for(run, 30)
+    assert worker.counts.succeeded == 1
+
+
+async def test_a_run_on_other_servers_enqueues_there_and_not_at_the_own_servers_for_enqueues(
+    own: AsyncClient, client: AsyncClient
+) -> None:
+    worker = Worker("127.0.0.1:1", enqueue_servers=str(own.servers[0]), settings=_FAST)
+
+    @worker.task("q", default=True)
+    async def shrink(left: int) -> None:
+        if left:
+            await shrink.enqueue_async(left - 1)
+
+    await client.enqueue("q", [b'{"left": 2}'])
+    await worker.run_until_idle(client=client)
+    assert worker.counts.succeeded == 3
 
 
 async def test_cron_entries_fire_where_the_run_claims(client: AsyncClient) -> None:

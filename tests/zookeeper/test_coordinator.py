@@ -9,6 +9,7 @@ import pytest
 from kazoo.security import READ_ACL_UNSAFE
 from msgspec import json
 
+from pinlater.client import AsyncClient
 from pinlater.domain.slices import SLICES
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.main.app import App
@@ -105,7 +106,7 @@ async def test_a_server_that_is_cut_off_from_the_ensemble_loses_its_slices_and_g
         await until(lambda: says(cut_off, ""))
 
 
-async def test_readyz_says_since_when_the_ensemble_does_not_answer_and_goes_on_to_take_requests(
+async def test_readyz_and_the_status_of_the_cluster_say_since_when_the_ensemble_does_not_answer_and_calls_go_on(
     shared_ensemble: ZooKeeperEnsemble, start_here: StartHere
 ) -> None:
     async with Proxy(shared_ensemble.address) as proxy:
@@ -115,6 +116,20 @@ async def test_readyz_says_since_when_the_ensemble_does_not_answer_and_goes_on_t
         proxy.cut()
         await until(lambda: says(server, "ZooKeeper does not answer (since 20"))
         assert server.readiness().ok
+        async with AsyncClient(f"127.0.0.1:{server.thrift.port}") as client:
+            assert (await client.cluster()).coordinator_trouble in server.readiness().reasons
+
+
+async def test_servers_for_dequeues_share_the_slices_though_a_server_for_enqueues_came_first_and_leads(
+    shared_ensemble: ZooKeeperEnsemble, start_here: StartHere, nodes: Nodes
+) -> None:
+    enqueues = await start_here(shared_ensemble.address, role="enqueue")
+    await until(partial(share_all, [enqueues]))
+    dequeues = [await start_here(shared_ensemble.address, role="dequeue") for _ in range(2)]
+    await until(partial(share_all, dequeues))
+    assert enqueues.cluster.address in nodes.get("leader")[0].decode()
+    await dequeues[0].stop(5.0)
+    await until(partial(share_all, dequeues[1:]))
 
 
 async def test_servers_that_race_for_the_lead_warn_of_nothing(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
-
+from pinlater.client import Client
 from pinlater.domain.slices import SLICES
-from pinlater.testing.real_server import ServerDidNotStart
+from pinlater.testing.real_server import RealServer
 from tests.databases.redis import RedisServer
 from tests.databases.zookeeper import ZooKeeperEnsemble
 from tests.shared_shards.real_cluster import address_among_servers, owners, share_all, until, work
 from tests.zookeeper.conftest import SESSION_S, Start
 
+ANY_PORTS = ("--thrift-port", "0", "--http-port", "0")
 STORE = ("--set", "cluster.coordinator=store")
 
 
@@ -97,6 +100,44 @@ def test_two_clusters_at_one_path_do_not_share_slices_and_the_second_owns_its_ow
     until(lambda: owners(second) == {address_among_servers(second): SLICES})
 
 
+def test_shards_that_come_into_the_map_get_owners_and_those_that_leave_it_end_nothing(
+    shared_ensemble: ZooKeeperEnsemble, start: Start, start_redis: Callable[..., RedisServer], tmp_path: Path
+) -> None:
+    databases = [start_redis() for _ in range(3)]
+    shard_file = tmp_path / "shards.json"
+
+    def use(*names: int, draining: int | None = None) -> None:
+        shards = []
+        for name in names:
+            master = {"host": databases[name].host, "port": databases[name].port}
+            shards.append({"name": str(name), "shardConfig": {"master": master, "dequeueOnly": name == draining}})
+        shard_file.with_suffix(".new").write_text(json.dumps({"shards": shards}))
+        shard_file.with_suffix(".new").replace(shard_file)
+        until(lambda: all(owned_shards(server) >= set(map(str, names)) for server in servers))
+        work(servers)
+
+    use_file = ("--store", f"redis:{shard_file}")
+    servers: list[RealServer] = []
+    use(0, 1)
+    servers += [start(shared_ensemble, *use_file) for _ in range(3)]
+    use(0, 1)
+    use(0, 1, 2)
+    use(0, 1, 2, draining=0)
+    use(1, 2)
+    servers[0].kill()
+    del servers[0]
+    use(1, 2)
+    use(0, 1, 2)
+
+
+def owned_shards(server: RealServer) -> set[str]:
+    """The shards that the server uses, if all of them have owners that live."""
+    with Client(server.address) as client:
+        status = client.cluster()
+    alive = {each.address for each in status.servers if each.usable}
+    return {shard.name for shard in status.shards if set(shard.owners) <= alive}
+
+
 def test_servers_change_from_one_coordinator_to_the_other_and_back_while_jobs_run(
     shared_ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
@@ -110,16 +151,33 @@ def test_servers_change_from_one_coordinator_to_the_other_and_back_while_jobs_ru
         until(lambda: share_all(servers))
 
 
-def test_a_server_without_the_right_password_does_not_start_and_says_why(
-    shared_ensemble: ZooKeeperEnsemble, start: Start, tmp_path: Path
+def test_a_server_without_the_right_password_ends_with_78_and_says_why(
+    shared_ensemble: ZooKeeperEnsemble, start: Start, start_redis: Callable[..., RedisServer], path: str, tmp_path: Path
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_text("secret")
     bad.write_text("wrong")
     start(shared_ensemble, *user(good))
+    place = f"cluster.zookeeper={shared_ensemble.address}/{path}"
+    options = (
+        "--set",
+        "cluster.coordinator=zookeeper",
+        "--set",
+        place,
+        "--store",
+        f"redis://{start_redis().address}/0",
+    )
     for processes in ("1", "2"):
-        with pytest.raises(ServerDidNotStart, match=r"cluster\.zookeeper: ZooKeeper does not let the user jobs read"):
-            start(shared_ensemble, *user(bad), "--processes", processes)
+        done = subprocess.run(
+            [sys.executable, "-m", "pinlater", "serve", *options, *ANY_PORTS, *user(bad), "--processes", processes],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 78
+        reason = "error: 1 problem with the settings:\n  cluster.zookeeper: ZooKeeper does not let the user jobs read"
+        assert done.stderr.count(reason) == 1
 
 
 def user(password_file: Path) -> Sequence[str]:

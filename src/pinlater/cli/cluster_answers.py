@@ -119,10 +119,14 @@ def partitions_of(answers: Sequence[ServerAnswer]) -> dict[str, PartitionNumber]
 
 
 def problems(answers: Sequence[ServerAnswer]) -> Iterator[str]:
-    """A sentence for each contradiction, and for each server that does not answer or that another one can't send calls to."""
+    """A sentence for each contradiction, and for each server that does not answer, has trouble with its coordinator, or can't be sent
+    calls by another one."""
     for answer in answers:
         if answer.status is None:
             yield f"{answer.asked} does not answer: {answer.error}"
+    for answer in answers:
+        if answer.status is not None and answer.status.coordinator_trouble:
+            yield f"{answer.asked} changes no owners: {answer.status.coordinator_trouble}"
     for shard in shards_of(answers):
         yield from _disagreement(shard.name, answers)
     for answer in answers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from copy import copy
 from functools import partial
@@ -23,7 +23,15 @@ from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
-from pinlater.client._servers import FixedServers, ServerAddress, ServerSource, server_source, servers_by_default
+from pinlater.client._servers import (
+    EnqueueServers,
+    FixedServers,
+    ServerAddress,
+    ServerSource,
+    enqueue_servers_by_default,
+    server_source,
+    servers_by_default,
+)
 from pinlater.client._tls import Tls, tls_source
 from pinlater.client._token import TokenForCaller, token_source
 from pinlater.client._tracebacks import short
@@ -33,6 +41,7 @@ from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.setting_types import check_integer, check_yes_or_no
 
 T = TypeVar("T")
+E = TypeVar("E")
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
@@ -48,6 +57,7 @@ class ClientBase:
         self,
         servers: str | PathLike[str] | Sequence[str] | None = None,
         *,
+        enqueue_servers: str | PathLike[str] | Sequence[str] | None = None,
         source: str | None = None,
         timeout_ms: int = 10_000,
         connect_timeout_ms: int = 3_000,
@@ -77,6 +87,12 @@ class ClientBase:
         made_with_tls = tls_source(False if connect is not None else tls, self._clock.monotonic)
         given = servers_by_default() if servers is None else servers
         self._servers: ServerSource = server_source(given, self._clock.monotonic)
+        self._enqueue_servers: ServerSource | None = None
+        if enqueue_servers is None:
+            enqueue_servers = enqueue_servers_by_default(servers)
+        if enqueue_servers is not None:
+            first = server_source(enqueue_servers, self._clock.monotonic)
+            self._enqueue_servers = EnqueueServers(first, self._servers)
         self._source = source
         self._timeout_s = timeout_ms / 1000
         # How the sync client connects without a loop; where connections are made in a way of their own it has to use that.
@@ -108,7 +124,7 @@ class ClientBase:
 
     @property
     def servers(self) -> tuple[ServerAddress, ...]:
-        """The servers that it may talk to as of now."""
+        """The servers that it may talk to as of now, but for those of enqueues alone."""
         return self._servers.addresses()
 
     @property
@@ -131,9 +147,10 @@ class ClientBase:
         """The same enqueue as a new request, with a key that no other one has. From any thread."""
         return _calls.with_request_key(call, _calls.new_request_key(self._clock.now_ms()))
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self, enqueue_servers: ServerSource | None = None) -> Engine:
+        """For calls to `servers`, or to the servers for enqueues, which own no queues."""
         return Engine(
-            self._servers,
+            enqueue_servers or self._servers,
             self.source,
             timeout_s=self._timeout_s,
             connect=self._connect,
@@ -142,9 +159,14 @@ class ClientBase:
             wait_for_servers=self._wait_for_servers,
             monotonic=self._clock.monotonic,
             token=self._token,
-            follow_owners=self._follow_owners,
+            follow_owners=self._follow_owners if enqueue_servers is None else False,
             say_waiting=self._say_waiting,
         )
+
+
+def _choose(call: ClientCall[Any], usual: E, for_enqueues: E | None) -> E:
+    """Which of the two carries out a call. `for_enqueues`: None unless enqueues have servers of their own."""
+    return for_enqueues if for_enqueues is not None and call.is_enqueue else usual
 
 
 class _OpenClient:
@@ -152,6 +174,7 @@ class _OpenClient:
 
     def __init__(self) -> None:
         self.engine: Engine | None = None
+        self.enqueue_engine: Engine | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -167,14 +190,18 @@ class AsyncClientBase(ClientBase):
         """Makes the client ready for this event loop. Connects only with the first call."""
         if self._opened.engine is None:
             self._opened.engine = self._new_engine()
+            if self._enqueue_servers is not None:
+                self._opened.enqueue_engine = self._new_engine(self._enqueue_servers)
             self._opened.loop = asyncio.get_running_loop()
         return self
 
     async def close(self) -> None:
         """Closes every connection. May be called twice."""
-        engine, self._opened.engine = self._opened.engine, None
-        if engine is not None:
-            await engine.close()
+        engines = self._opened.engine, self._opened.enqueue_engine
+        self._opened.engine = self._opened.enqueue_engine = None
+        for engine in engines:
+            if engine is not None:
+                await engine.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -185,10 +212,11 @@ class AsyncClientBase(ClientBase):
         await self.close()
 
     async def _run(self, call: ClientCall[T]) -> T:
-        if self._opened.engine is None:
+        engine = _choose(call, self._opened.engine, self._opened.enqueue_engine)
+        if engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         try:
-            return await self._opened.engine.run(
+            return await engine.run(
                 call, polls=self._polls, wait_for_servers=self._wait_for_servers, token=self._token, alone=self._alone
             )
         except PinLaterError as error:
@@ -245,6 +273,7 @@ class AsyncClientBase(ClientBase):
         """Another client with the same options for one of the servers alone, not open yet. It does not wait for a server that is away."""
         other = self.unopened_copy()
         other._servers = FixedServers((address,))  # noqa: SLF001 - its own class
+        other._enqueue_servers = None  # noqa: SLF001 - its own class
         other._wait_for_servers = False  # noqa: SLF001 - its own class
         other._follow_owners = False  # noqa: SLF001 - its own class
         return other
@@ -260,16 +289,27 @@ class SyncClientBase(ClientBase):
     """Carries out calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
 
     def _prepare(self) -> None:
-        self._background = Background(self._new_engine, self._dial, self._clock.monotonic)
+        self._background = self._new_background()
+        self._enqueue_background = (
+            None if self._enqueue_servers is None else self._new_background(self._enqueue_servers)
+        )
+
+    def _new_background(self, enqueue_servers: ServerSource | None = None) -> Background:
+        return Background(partial(self._new_engine, enqueue_servers), self._dial, self._clock.monotonic)
+
+    def _backgrounds(self) -> Iterable[Background]:
+        return filter(None, (self._background, self._enqueue_background))
 
     def open(self) -> Self:
         """Makes the client ready, also once more after `close`. Connects only with the first call."""
-        self._background.open()
+        for background in self._backgrounds():
+            background.open()
         return self
 
     def close(self) -> None:
-        """Closes every connection and ends the client's thread; calls under way fail. May be called twice."""
-        self._background.close()
+        """Closes every connection and ends the client's threads; calls under way fail. May be called twice."""
+        for background in self._backgrounds():
+            background.close()
 
     def __enter__(self) -> Self:
         return self.open()
@@ -285,10 +325,10 @@ class SyncClientBase(ClientBase):
     def carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
         try:
-            return self._background.run(call, meanwhile)
+            return _choose(call, self._background, self._enqueue_background).run(call, meanwhile)
         except PinLaterError as error:
             raise short(error) from error.__cause__
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
         """Carries out a call without waiting for it."""
-        return self._background.submit(call)
+        return _choose(call, self._background, self._enqueue_background).submit(call)

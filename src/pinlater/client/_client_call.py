@@ -72,6 +72,10 @@ class ClientCall(NamedTuple, Generic[T]):
     all_or_nothing: bool = False
 
     @property
+    def is_enqueue(self) -> bool:
+        return self.method == _ENQUEUE
+
+    @property
     def shown(self) -> str:
         """The call that the user made and its queue, for messages."""
         if self.made_for:
@@ -88,7 +92,7 @@ class ClientCall(NamedTuple, Generic[T]):
         """The server's error; servers answer only that the name is invalid, or that there is no such queue. With the rule for names if no
         queue can be called so, else with a note, which tracebacks show, of how to create one. Of an enqueue with an unknown outcome, with
         what that means: the text says what broke."""
-        if isinstance(error, OutcomeUnknown | ConnectionLost | DeadlineExceeded) and self.method == _ENQUEUE:
+        if isinstance(error, OutcomeUnknown | ConnectionLost | DeadlineExceeded) and self.is_enqueue:
             return adding(error, "", before=_MAY_BE_STORED)
         if isinstance(error, QueueNameInvalid):
             return adding(error, f"; {QUEUE_NAME_RULE}")

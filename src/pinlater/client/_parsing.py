@@ -351,9 +351,17 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
         queue: values.PartitionNumber(each.number, each.automatic, each.since_ms)
         for queue, each in (status.partitions or {}).items()
     }
-    incomplete = bool(status.incomplete)
     return values.ClusterStatus(
-        status.address, servers, shards, forwarded, status.moves, status.answers_lost, incomplete, fronts, partitions
+        status.address,
+        servers,
+        shards,
+        forwarded,
+        status.moves,
+        status.answers_lost,
+        bool(status.incomplete),
+        fronts,
+        partitions,
+        status.coordinator_trouble or "",
     )
 
 

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv6Address
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ _log = logging.getLogger("pinlater.client")
 DEFAULT_PORT = 9010
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
 SERVERS_VARIABLE = "PINLATER_SERVERS"
+ENQUEUE_SERVERS_VARIABLE = "PINLATER_ENQUEUE_SERVERS"
 _MISSPELT = "PINLATER_SERVER"
 _FILE_PREFIX = "file:"
 _FILE_LOOK_S = 1.0
@@ -50,6 +52,13 @@ def servers_by_default() -> str:
     if not servers and _MISSPELT in os.environ:
         _log.warning("%s is not read; set %s. Using %s", _MISSPELT, SERVERS_VARIABLE, DEFAULT_SERVER)
     return servers or DEFAULT_SERVER
+
+
+def enqueue_servers_by_default(servers: object) -> str | None:
+    """The value of PINLATER_ENQUEUE_SERVERS for a client of these servers, None: those of the environment. It belongs to the servers of the
+    environment, so clients of other ones get none."""
+    of_environment = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+    return os.environ.get(ENQUEUE_SERVERS_VARIABLE) or None if servers in (None, of_environment) else None
 
 
 def parse_address(text: str) -> ServerAddress:
@@ -126,17 +135,45 @@ class ServerSource(Protocol):
         """The servers as of now, never empty."""
         ...
 
+    def is_spare(self, address: ServerAddress) -> bool:
+        """Whether this server is used only while all others are avoided."""
+        return False
 
-class FixedServers(NamedTuple):
+
+class FixedServers(ServerSource):
     """A list that stays."""
 
-    listed: tuple[ServerAddress, ...]
+    def __init__(self, listed: tuple[ServerAddress, ...]) -> None:
+        self.listed = listed
 
     def addresses(self) -> tuple[ServerAddress, ...]:
         return self.listed
 
 
-class ServerSetFile:
+class EnqueueServers(ServerSource):
+    """The servers for enqueues, and those for all other calls as spares."""
+
+    def __init__(self, first: ServerSource, spares: ServerSource) -> None:
+        self._first = first
+        self._spares = spares
+        self._parts = first.addresses(), spares.addresses()
+        self._listed = self._joined()
+
+    def addresses(self) -> tuple[ServerAddress, ...]:
+        parts = self._first.addresses(), self._spares.addresses()
+        if parts != self._parts:
+            self._parts = parts
+            self._listed = self._joined()
+        return self._listed
+
+    def _joined(self) -> tuple[ServerAddress, ...]:
+        return tuple(dict.fromkeys(chain(*self._parts)))
+
+    def is_spare(self, address: ServerAddress) -> bool:
+        return address not in self._first.addresses()
+
+
+class ServerSetFile(ServerSource):
     """A file with one `host:port` in each line (empty lines and `#` comments aside), looked at again at most once a second.
 
     One that can't be read or names no server keeps the last good list, and says so once. Raises ValueError if there is no good one yet.
@@ -227,11 +264,12 @@ class ServerChoice:
             away = {address: until for address, until in self._away_until.items() if until > now}
         start %= len(order)
         order = [*order[start:], *order[:start]]
-        return tuple(sorted(order, key=lambda address: away.get(address, 0.0)))
+        return tuple(sorted(order, key=lambda address: (away.get(address, 0.0), self._source.is_spare(address))))
 
     def stay_s(self, address: ServerAddress, start: int) -> float:
         """How long a connection to `address`, of those `candidates(start)`, may be kept."""
-        return _FIRST_CHOICE_S if address == self.candidates(start)[0] else _SECOND_CHOICE_S
+        is_first = address == self.candidates(start)[0] and not self._source.is_spare(address)
+        return _FIRST_CHOICE_S if is_first else _SECOND_CHOICE_S
 
     def is_listed(self, address: ServerAddress) -> bool:
         """Whether this server still is one of those to use."""

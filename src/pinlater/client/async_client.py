@@ -25,6 +25,8 @@ class AsyncClient(AsyncClientBase):
 
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
     when it changes; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010. Each client has an order of its own.
+    `enqueue_servers`: servers for enqueues alone, named as `servers` are, such as those with the role `enqueue`; while none of them can
+    be used, enqueues go to `servers`. Without them the environment's PINLATER_ENQUEUE_SERVERS, if `servers` are the environment's, too.
     `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`. If no
     server accepts connections, or the one that does is stopping or reaches no shard that the call needs, a call is tried until then,
     unless `wait_for_servers` is false.

@@ -180,7 +180,8 @@ class ClusterStatus(NamedTuple):
 
     `moves`: how often a slice got another owner, as this server has seen since its start. `answers_lost`: requests that it sent to
     other servers, and whose answer did not come. `incomplete`: there are more servers or shards than an answer holds. `partitions`: the
-    queues with several, of more than 200 those with the most.
+    queues with several, of more than 200 those with the most. `coordinator_trouble`: why nothing can change the owners of queues now, and
+    since when; '' if something can.
     """
 
     address: str
@@ -192,6 +193,7 @@ class ClusterStatus(NamedTuple):
     incomplete: bool = False
     front_processes: Sequence[FrontProcess] = ()
     partitions: Mapping[str, PartitionNumber] = {}
+    coordinator_trouble: str = ""
 
     @property
     def members(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, Job
 from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
+from pinlater.client._servers import ServerSource
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import AckBatch, AckResult, Dequeued, Enqueued
 from pinlater.simulation.cluster import STARTS_AT_S
@@ -41,9 +42,9 @@ class SimulatedClient(AsyncClient):
         self._timeline = timeline
         super().__init__(servers, clock=ClientClock(timeline), **more)
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self, enqueue_servers: ServerSource | None = None) -> Engine:
         engine = Engine(
-            self._servers,
+            enqueue_servers or self._servers,
             self.source,
             timeout_s=self._timeout_s,
             connect=self._connect,
@@ -53,7 +54,7 @@ class SimulatedClient(AsyncClient):
             monotonic=self._timeline.monotonic,
             loop_time=self._timeline.monotonic,
             random=self._dice,
-            follow_owners=self._follow_owners,
+            follow_owners=self._follow_owners if enqueue_servers is None else False,
         )
         if engine.owners is not None:
             engine.owners.ask_with_the_next_call()

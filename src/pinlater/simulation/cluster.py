@@ -13,13 +13,17 @@ from functools import partial
 from random import Random
 from typing import cast
 
-from pinlater.domain.clock import SystemClock
+from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Queue
+from pinlater.domain.servers import AboutServer, ServerRole
 from pinlater.server.access.settings import AccessSettings
+from pinlater.server.cluster.settings import ClusterSettings
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.main.app import App
+from pinlater.server.main.cluster import FindCoordinator
+from pinlater.server.main.coordinator import find_coordinator
 from pinlater.server.main.core import Core
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.shard_router import KeyedRequest
@@ -33,6 +37,7 @@ from pinlater.simulation.store import AGREED_WITHIN_MS, SimulatedStore, misleads
 from pinlater.simulation.store_session import Session
 from pinlater.wire.generated.structs import Job
 
+NewCoordinator = Callable[[ClusterSettings, Clock], FindCoordinator | None]
 PORT = 9010
 PEER_PORT = 9011
 PASSWORD = "open sesame"
@@ -65,8 +70,10 @@ class SimulatedApp(App):
         random: Random,
         stores: Sequence[SimulatedStore],
         agreed: Callable[[], None],
+        coordinator: NewCoordinator = find_coordinator,
     ) -> None:
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
+        self._coordinator = coordinator
         self._stores = stores
         self._agreed = agreed
         self._told_apart = True
@@ -109,7 +116,11 @@ class SimulatedApp(App):
         enqueuing._insert = enqueuing._router._insert = insert  # type: ignore[method-assign, assignment]
 
     def _desired(self) -> Sequence[DesiredShard]:
-        return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]
+        about = AboutServer(self.settings.cluster.coordinator, ServerRole(self.settings.role))
+        return [DesiredShard(store.name, partial(store.shard, about)) for store in self._stores]
+
+    def _find_coordinator(self) -> FindCoordinator | None:
+        return self._coordinator(self.settings.cluster, self.clock)
 
 
 @dataclass(eq=False)
@@ -129,6 +140,7 @@ class SimulatedServer:
     clocks: list[SystemClock] = field(default_factory=list)  # of all its lives that have taken the time of the shards
     agreed_errors_ms: list[int] = field(default_factory=list)  # of these clocks at that moment
     starts: int = 0
+    coordinator: NewCoordinator = find_coordinator
     stays_down: bool = False  # stopped by an operator, so that its supervisor does not restart it
     init: ProcessLoop = field(init=False)
 
@@ -175,7 +187,9 @@ class SimulatedServer:
         loop = new_process(self.timeline, f"{self.name}-{self.starts}", self.name, self.network)
         clock = SystemClock(lambda: STARTS_AT_S + self.timeline.now_s + self.ahead_s, self.timeline.monotonic)
         agreed = partial(self._note_agreed, clock)
-        self.app = SimulatedApp(self.settings, clock, Random(self.random.random()), self.stores, agreed)
+        self.app = SimulatedApp(
+            self.settings, clock, Random(self.random.random()), self.stores, agreed, self.coordinator
+        )
         self.loop = loop
         loop.create_task(self._serve(self.app, loop))
 

@@ -18,7 +18,9 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import JobState
+from pinlater.domain.servers import AboutServer
 from pinlater.server.storage.commands import CountJobs, ScanJobs
+from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.leases import each_once, is_alive, shard_time
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.sqlite.dialect import at_once
@@ -140,6 +142,12 @@ class SimulatedStore:
         """A new server's view."""
         return Session(self)
 
+    def shard(self, about: AboutServer) -> Shard:
+        """The same, for a server that says this of itself."""
+        session = self.session()
+        session.introduce(about)
+        return session.as_shard()
+
     # --- what goes wrong ----------------------------------------------------------------------------------------------------
 
     def stand_still(self) -> None:
@@ -248,6 +256,7 @@ class SimulatedStore:
                 lease.started_at_ms,
                 lease.seen_ms,
                 abs(now_ms - lease.seen_ms),
+                about=lease.session.about,
             )
             for slot, lease in self.leases.items()
             if self.alive(lease)

@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
+from pinlater.domain.servers import USUAL, AboutServer
 from pinlater.server.storage.commands import (
     AdvanceDue,
     Announce,
@@ -96,7 +97,11 @@ class Session(CommandTable):
         self._activity: dict[tuple[str, int], int] = {}
         self._tell_came_first: Callable[[str, int], None] = lambda _queue, _due_ms: None
         self.changes = 0
+        self.about = USUAL
         self._snapshots = Snapshots(self._look, lambda: self.changes, lambda: store.timeline.now_s)
+
+    def introduce(self, about: AboutServer) -> None:
+        self.about = about
 
     def follow(self, others: Callable[[], Hashable | None]) -> None:
         self._snapshots.others = others

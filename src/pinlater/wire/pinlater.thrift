@@ -1000,6 +1000,8 @@ struct ClusterStatus {
   8: optional list<FrontProcess> frontProcesses
   // Queues with several partitions, of more than 200 those with the most. Absent if there are none.
   9: optional map<string, PartitionNumber> partitions
+  // Why nothing can change the owners of queues now, and since when. Absent if something can.
+  10: optional string coordinatorTrouble
 }
 
 // What a server with access control lets the caller do.

@@ -25,6 +25,7 @@ from os import PathLike
 from typing import Any, Never, TypeVar, cast
 from zoneinfo import ZoneInfo
 
+from pinlater.client._servers import check_servers
 from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
@@ -88,7 +89,8 @@ _HOUR_S = 3600.0
 class Worker:
     """Registers tasks, enqueues their jobs and runs them.
 
-    `client` is addresses, or a client that the caller opens and closes. `tls` and `token` are for addresses, as for `AsyncClient`.
+    `client` is addresses, or a client that the caller opens and closes. `enqueue_servers`, `tls` and `token` are for addresses, as for
+    `AsyncClient`.
     `concurrency` is how many jobs run at once, of all queues together; it overrides `settings`. `codec` and `retry` apply to tasks without
     their own. `middleware` runs around every job, the first one outermost. `child_setup`, a function at the top of a module, runs first in
     every child process.
@@ -98,6 +100,7 @@ class Worker:
         self,
         client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
         *,
+        enqueue_servers: str | PathLike[str] | Sequence[str] | None = None,
         concurrency: int | None = None,
         settings: WorkerSettings | None = None,
         source: str | None = None,
@@ -115,9 +118,12 @@ class Worker:
             raise TypeError(f"Worker() has no argument {name!r}{worker_option_hint(name, own, settings_fields)}")
         check_client(client)
         if isinstance(client, AsyncClient) or callable(client):
-            for name, given in (("tls", tls), ("token", token)):
+            for name, given in (("enqueue_servers", enqueue_servers), ("tls", tls), ("token", token)):
                 if given is not None:
                     raise TypeError(f"Worker(): {name} is for addresses; a client has its own")
+        if enqueue_servers is not None:
+            check_servers(enqueue_servers)
+        self._enqueue_servers = enqueue_servers
         self._access = ServerAccess(tls, token)
         self._client: Servers | NewClient = client
         if settings is not None and not isinstance(settings, WorkerSettings):
@@ -136,7 +142,14 @@ class Worker:
         self._child_setup = child_setup
         self._clock = clock or WallClock()
         self._registry = Registry()
-        self._enqueuer = Enqueuer(client, source, self._clock, self._access, auto_create=self._settings.auto_create)
+        self._enqueuer = Enqueuer(
+            client,
+            source,
+            self._clock,
+            self._access,
+            enqueue_servers=enqueue_servers,
+            auto_create=self._settings.auto_create,
+        )
         self._run: WorkerRun | None = None
         self._stop_asked = False
         self.counts = WorkerCounts()
@@ -439,9 +452,10 @@ class Worker:
         child_setup: ChildSetup | None = None,
     ) -> WorkerRun:
         check_client(given)
-        source = self._client if given is None else given
-        client = await opened(stack, source, self._source, self._access)
-        if given is not None:
+        if given is None:
+            client = await opened(stack, self._client, self._source, self._access, self._enqueue_servers)
+        else:
+            client = await opened(stack, given, self._source, self._access)
             stack.enter_context(self._enqueuer.redirected(given))
         heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)
         return self._run_with(client, settings, heartbeater, chosen, child_setup, servers_of(given))

@@ -58,6 +58,18 @@ async def test_front_processes_are_shown_if_there_are_any(
         assert words in page.text
 
 
+async def test_the_trouble_of_a_server_with_its_coordinator_is_shown(
+    visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = AsyncClient.cluster
+
+    async def cluster(self: AsyncClient) -> ClusterStatus:
+        return (await plain(self))._replace(coordinator_trouble="ZooKeeper does not answer (since 9)")
+
+    monkeypatch.setattr(AsyncClient, "cluster", cluster)
+    assert "ZooKeeper does not answer (since 9)" in (await visitor.page("/servers")).text
+
+
 async def test_queues_with_several_partitions_are_shown_if_there_are_any(
     visitor: PageVisitor, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

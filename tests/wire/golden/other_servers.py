@@ -62,6 +62,7 @@ _STATUS = structs.ClusterStatus(
     2**40,
     3,
     True,
+    coordinator_trouble="ZooKeeper does not answer (since 2026-01-01T00:00:00Z)",
 )
 _FRONTS = [structs.FrontProcess(1, 2**40, 2, 3, 2**41), structs.FrontProcess(2, 0, 0, 0, 0)]
 _OWNERS = structs.QueueOwners(

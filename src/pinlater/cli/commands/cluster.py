@@ -49,8 +49,8 @@ def status(
     """Show which servers share the shards, and who owns what. Asks each server of --server which servers it knows, their versions and
     client connections, how many slices of which shards they own, how often slices moved, and how many requests it forwarded to each and
     took from each. Shows the due jobs that servers on MySQL remember, the front processes of a server with several processes on
-    SQLite, and the queues with several partitions. Warns if the servers do not agree, or if one can't send calls to another. Exit code 3
-    if a server does not answer.
+    SQLite, and the queues with several partitions. Warns if the servers do not agree, if one can't send calls to another, or if ZooKeeper
+    does not answer one. Exit code 3 if a server does not answer.
 
     Example: pinlater cluster status emails --server a:9010,b:9010
     """

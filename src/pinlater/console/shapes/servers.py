@@ -221,3 +221,7 @@ class ClusterAnswer(AnswerShape, frozen=True, kw_only=True):
         Mapping[str, PartitionNumberItem],
         Meta(description="Queues with several partitions; of more than 200, those with the most."),
     ]
+    coordinator_trouble: Annotated[
+        str,
+        Meta(description="Why nothing can change the owners of queues now, and since when; empty if something can."),
+    ]

@@ -18,6 +18,7 @@ OTHER_VARIABLES = frozenset(
     {
         "PINLATER_CONFIG",
         "PINLATER_SERVERS",
+        "PINLATER_ENQUEUE_SERVERS",
         "PINLATER_TOKEN",
         "PINLATER_TOKEN_FILE",
         "PINLATER_TLS",

@@ -34,7 +34,7 @@ from pinlater.server.front.messages import StoreState
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer
 from pinlater.server.http.status import OneServer, Readiness
 from pinlater.server.main.clock_watch import ClockWatch
-from pinlater.server.main.cluster import Cluster
+from pinlater.server.main.cluster import Cluster, FindCoordinator
 from pinlater.server.main.coordinator import find_coordinator
 from pinlater.server.main.core import Core
 from pinlater.server.main.file_changes import (
@@ -242,7 +242,7 @@ class App:
             self.clock.catch_up,
             self.certificate if self.settings.tls.between_servers else None,
             self._thread_cpu_s,
-            find_coordinator(self.settings.cluster, self.clock),
+            self._find_coordinator(),
             ServerRole(self.settings.role),
         )
         self.listener_files.show(metrics)
@@ -447,3 +447,6 @@ class App:
 
     def _desired(self) -> Sequence[DesiredShard]:
         return self._files.desired()
+
+    def _find_coordinator(self) -> FindCoordinator | None:
+        return find_coordinator(self.settings.cluster, self.clock)

@@ -57,6 +57,8 @@ FindCoordinator: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[Coord
 _INTEREST_S = 1.0
 # How often servers and owners are read while all other servers tell of their changes.
 _TOLD_LOOK_S = 60.0
+# How often the shards are asked which servers there are while the coordinator tells of them.
+_ASK_AGAIN_S = 3_600.0
 # Queues for which a server tells the others how many dequeues wait: those with the most.
 WAITED_FOR_MAX = 1_000
 # So long after the last sight of a server of the version before, unique keys are still placed as it does: one that stood still, or was cut
@@ -118,6 +120,7 @@ class Cluster:
         self._queue_changes = 0
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
+        self._asked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # looks that another server, or the coordinator, asked for
         self._look_wanted = False
         self._ends = False
@@ -177,7 +180,7 @@ class Cluster:
 
     async def look(self) -> None:
         """Reads from the shards which servers there are, and which of them owns each slice."""
-        self._looked_s = self._clock.monotonic()
+        self._looked_s = self._asked_s = self._clock.monotonic()
         if await self.members.look():
             self.members_changed()
         await self._meet()
@@ -282,9 +285,18 @@ class Cluster:
         `interval_s` ago: less than a minute ago, while all other servers tell what they change (`is_told`)."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
-        is_due = self._clock.monotonic() - self._looked_s >= interval_s
-        if is_due or not self.is_calm or self._has_unasked_shard():
+        now_s = self._clock.monotonic()
+        is_due = now_s - self._looked_s >= interval_s
+        if not self.is_calm or self._has_unasked_shard():
             await self.look()
+        elif is_due and self._is_told_of_servers() and now_s - self._asked_s < _ASK_AGAIN_S:
+            self._looked_s = now_s
+            await self._meet()
+        elif is_due:
+            await self.look()
+
+    def _is_told_of_servers(self) -> bool:
+        return self.is_told and self._coordinator is not None and self._coordinator.tells_of_servers
 
     def _has_unasked_shard(self) -> bool:
         """Whether a shard is in the map, or in reach, only since the last look."""
@@ -360,14 +372,16 @@ class Cluster:
         """The servers of the shards, and what each owns. Call it after `listen`."""
         if self.ownership is None or self.forwarding is None:
             raise RuntimeError("this server does not listen to others")
-        return status_of(
+        status = status_of(
             self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._was_heard_s
         )
+        status.coordinator_trouble = self.trouble or None
+        return status
 
     def owners(self) -> QueueOwners:
         """The servers that own queues, as clients know them: those that this server can send calls to, and itself."""
         if self.ownership is None or self.forwarding is None or self._role is ServerRole.ENQUEUE:
-            return QueueOwners()  # clients of a server for enqueues stay there
+            return QueueOwners((), ())  # clients of a server for enqueues stay there
         known = {self.ownership.address: KnownServer(self.for_clients, self._is_busy)}
         for address, link in self.forwarding.connections.items():
             if link.usable and link.told is not None:

@@ -1464,6 +1464,7 @@ class ClusterStatus(Struct, omit_defaults=True):
     incomplete: bool | None = None
     front_processes: Sequence[FrontProcess] | None = None
     partitions: Mapping[str, PartitionNumber] | None = None
+    coordinator_trouble: str | None = None
 
 
 SPECS[ClusterStatus] = _spec(
@@ -1476,6 +1477,7 @@ SPECS[ClusterStatus] = _spec(
     (7, BOOL, "incomplete", None, "incomplete"),
     (8, LIST, "front_processes", (STRUCT, [FrontProcess, SPECS[FrontProcess]], False), "frontProcesses"),
     (9, MAP, "partitions", (STRING, "UTF8", STRUCT, [PartitionNumber, SPECS[PartitionNumber]], False), "partitions"),
+    (10, STRING, "coordinator_trouble", "UTF8", "coordinatorTrouble"),
 )
 REQUIRED[ClusterStatus] = ('address', 'servers', 'shards', 'forwarded', 'moves', 'answers_lost')
 

@@ -15,7 +15,11 @@ NewClient = Callable[[], AsyncClient]
 
 
 async def opened(
-    stack: contextlib.AsyncExitStack, given: Servers | NewClient, source: str | None, access: ServerAccess
+    stack: contextlib.AsyncExitStack,
+    given: Servers | NewClient,
+    source: str | None,
+    access: ServerAccess,
+    enqueue_servers: str | PathLike[str] | Sequence[str] | None = None,
 ) -> AsyncClient:
     """An open client, which calls itself `source`. The stack closes one that is opened here.
 
@@ -25,7 +29,14 @@ async def opened(
         return given.sharing(wait_for_servers=False)  # the worker tries again itself, and says so
     if callable(given):
         return await stack.enter_async_context(given())
-    made = AsyncClient(given, source=source, wait_for_servers=False, tls=access.tls, token=access.token)
+    made = AsyncClient(
+        given,
+        enqueue_servers=enqueue_servers,
+        source=source,
+        wait_for_servers=False,
+        tls=access.tls,
+        token=access.token,
+    )
     return await stack.enter_async_context(made)
 
 

@@ -60,10 +60,12 @@ class Enqueuer:
         clock: Clock,
         access: ServerAccess = _BY_DEFAULT,
         *,
+        enqueue_servers: Servers = None,
         auto_create: bool = False,
     ) -> None:
         self._access = access
         self._servers = servers
+        self._enqueue_servers = enqueue_servers
         self._source = source
         self._clock = clock
         self._own: dict[str, Client] = {}
@@ -79,19 +81,27 @@ class Enqueuer:
         """Uses these servers, or this open client, from now on."""
         if servers != self._servers:
             self.close()
-            self._servers, self._keeps_headers, self._creation = servers, None, QueueCreation()
+            self._servers, self._enqueue_servers = servers, None
+            self._keeps_headers, self._creation = None, QueueCreation()
 
     @contextlib.contextmanager
     def redirected(self, servers: Servers | AsyncClient | Client, clock: Clock | None = None) -> Iterator[None]:
         """Uses these servers or this client meanwhile, and this clock if one is given."""
-        before = self._servers, self._clock, self._keeps_headers, self._own, self._creation
-        self._servers, self._clock, self._keeps_headers, self._own = servers, clock or self._clock, None, {}
-        self._creation = QueueCreation()
+        before = self._servers, self._enqueue_servers, self._clock, self._keeps_headers, self._own, self._creation
+        self._servers, self._enqueue_servers, self._clock = servers, None, clock or self._clock
+        self._keeps_headers, self._own, self._creation = None, {}, QueueCreation()
         try:
             yield
         finally:
             self.close()
-            self._servers, self._clock, self._keeps_headers, self._own, self._creation = before
+            (
+                self._servers,
+                self._enqueue_servers,
+                self._clock,
+                self._keeps_headers,
+                self._own,
+                self._creation,
+            ) = before
 
     def send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None) -> list[Placed]:
         """Enqueues jobs in order. Reads the jobs of the next request while one is under way.
@@ -269,7 +279,14 @@ class Enqueuer:
         own = self._own.get(_OWN)
         if own is None:  # two threads may come here at once: one client is kept, the other never connected
             tls, token = self._access
-            made = Client(self._servers, source=self._source, tls=tls, token=token, clock=self._clock)
+            made = Client(
+                self._servers,
+                enqueue_servers=self._enqueue_servers,
+                source=self._source,
+                tls=tls,
+                token=token,
+                clock=self._clock,
+            )
             own = self._own.setdefault(_OWN, made)
         return own
 

@@ -20,6 +20,11 @@ class Coordinator(Protocol):
         """Why it can't decide anything now, and since when; '' if it can."""
         return ""
 
+    @property
+    def tells_of_servers(self) -> bool:
+        """Whether it tells at once of each server that comes or goes, so that the shards are not asked for that."""
+        return False
+
     async def owners(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[ShardLanes, Owners]:
         """Reads the owners of the slices, by shard. Leaves out shards for which nothing can be read now.
 

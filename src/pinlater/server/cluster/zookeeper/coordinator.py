@@ -37,7 +37,13 @@ class ZooKeeperCoordinator(Coordinator):
     name = "zookeeper"
 
     def __init__(
-        self, settings: ClusterSettings, password: str, address: str, changed: Callable[[], None], clock: Clock
+        self,
+        settings: ClusterSettings,
+        password: str,
+        address: str,
+        changed: Callable[[], None],
+        clock: Clock,
+        make_session: Callable[..., ZooKeeperSession] = ZooKeeperSession,
     ) -> None:
         hosts, _, path = settings.zookeeper.partition("/")
         user = settings.zookeeper_user
@@ -47,7 +53,7 @@ class ZooKeeperCoordinator(Coordinator):
         self._clock = clock
         self._trouble = ""
         self._trouble_since_ms = 0
-        self._session = ZooKeeperSession(
+        self._session = make_session(
             partial(_make_client, settings, hosts, password),
             f"/{path}",
             address,
@@ -74,6 +80,10 @@ class ZooKeeperCoordinator(Coordinator):
         since = datetime.fromtimestamp(self._trouble_since_ms // 1000, UTC)
         return f"{self._trouble} (since {since:%Y-%m-%dT%H:%M:%SZ}; the owners of queues stay as they are)"
 
+    @property
+    def tells_of_servers(self) -> bool:
+        return self._session.seen.current
+
     async def close(self) -> None:
         await self._session.close()
 
@@ -93,8 +103,10 @@ class ZooKeeperCoordinator(Coordinator):
         return member.address in self._session.seen.members
 
     def leads(self, shard: ShardLanes, able: Sequence[Member], wrong_s: float) -> bool:
+        """The leader's, or that of the first able server where the leader is not able: it is for enqueues, or can't reach the shard."""
         seen = self._session.seen
-        return seen.current and seen.leader == self._address
+        addresses = [member.address for member in able]
+        return seen.current and self._address == (seen.leader if seen.leader in addresses else addresses[0])
 
     def sees_all(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
         return not missing

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import threading
 import time
@@ -31,7 +32,7 @@ from pinlater.server.storage.values import Owners
 logger = logging.getLogger(__name__)
 
 # How often the thread looks whether the client is connected, and reads all nodes even if nothing told it of a change.
-_TICK_S = 0.5
+TICK_S = 0.5
 _READ_AGAIN_S = 30.0
 # This many session time-outs without an answer are the end of a client.
 _TIMEOUTS_MAX = 3
@@ -80,16 +81,21 @@ class ZooKeeperSession:
         self._changes: SimpleQueue[Assignment] = SimpleQueue()
         self._first_answer: asyncio.Future[str] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
+        self._heard_s = math.inf  # when the client had an answer last; before the first one, when it began
+        self._read_s = -math.inf
         self.seen = NOTHING_SEEN
         self.shards: Mapping[str, str] = {}
 
     async def begin(self) -> str:
         """Starts the thread, and waits for the ensemble for the session time-out. Returns why it refuses this server; '' if it doesn't,
         or does not answer."""
-        self._thread.start()
+        self._start()
         with suppress(TimeoutError):
             return await asyncio.wait_for(asyncio.shield(self._first_answer), self._session_timeout_s)
         return ""
+
+    def _start(self) -> None:
+        self._thread.start()
 
     def look_again(self) -> None:
         """Wakes the thread."""
@@ -136,23 +142,32 @@ class ZooKeeperSession:
 
     def _follow(self, client: KazooClient, log: ClientLog) -> None:
         """Returns once another client is needed."""
-        nodes = ClusterNodes(client, self._root, self._address, self._instance, lambda _: self._woken.set())
-        heard_s, read_s = time.monotonic(), 0.0
+        nodes = self._nodes_of(client)
         while not self._ends:
-            told = self._woken.wait(_TICK_S)
+            told = self._woken.wait(TICK_S)
             self._woken.clear()
-            now_s = time.monotonic()
-            if client.connected and not told and self.seen.current and now_s - read_s < _READ_AGAIN_S:
-                heard_s = now_s
-            elif client.connected and self._look(nodes):
-                heard_s = read_s = now_s
-            else:
-                silent_s = now_s - heard_s
-                self._miss(silent_s, log.tls_refusal)
-                if silent_s > _TIMEOUTS_MAX * self._session_timeout_s:
-                    logger.debug("ZooKeeper did not answer for long: another client tries")
-                    return
-            self._carry_out(nodes)
+            if not self._turn(client, nodes, log.tls_refusal, told, time.monotonic()):
+                return
+
+    def _nodes_of(self, client: KazooClient) -> ClusterNodes:
+        self._heard_s, self._read_s = math.inf, -math.inf
+        return ClusterNodes(client, self._root, self._address, self._instance, lambda _: self._woken.set())
+
+    def _turn(self, client: KazooClient, nodes: ClusterNodes, tls_refusal: str, told: bool, now_s: float) -> bool:
+        """Reads the nodes if it is time, and carries out what waits. Returns whether the client is still good. `told`: of a change."""
+        self._heard_s = min(self._heard_s, now_s)
+        if client.connected and not told and self.seen.current and now_s - self._read_s < _READ_AGAIN_S:
+            self._heard_s = now_s
+        elif client.connected and self._look(nodes):
+            self._heard_s = self._read_s = now_s
+        else:
+            silent_s = now_s - self._heard_s
+            self._miss(silent_s, tls_refusal)
+            if silent_s > _TIMEOUTS_MAX * self._session_timeout_s:
+                logger.debug("ZooKeeper did not answer for long: another client tries")
+                return False
+        self._carry_out(nodes)
+        return True
 
     def _miss(self, silent_s: float, tls_refusal: str) -> None:
         trouble = self.seen.trouble

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 # How long after the drain timeout a thread ends a process that does not stop by itself.
 _EXTRA_S = 20.0
-FAILED, STUCK = 1, 70
+FAILED, STUCK, WRONG_SETTINGS = 1, 70, 78
 
 
 def run(descriptor: int) -> int:
@@ -74,14 +74,21 @@ async def _serve(plan: ProcessPlan, channel: socket.socket) -> int:
     reader, writer = await asyncio.open_unix_connection(sock=channel)
     try:
         await _ServerProcess(plan).serve(reader, writer)
-    except (PinLaterError, SettingsError, FileBroken, HashMalformed, OSError) as error:
-        writer.write(frame(Failed(str(error))))
-        with contextlib.suppress(OSError):
-            await writer.drain()
+    except SettingsError as error:
+        await _tell_failure(writer, "; ".join(error.problems))
+        return WRONG_SETTINGS
+    except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
+        await _tell_failure(writer, str(error))
         return FAILED
     finally:
         writer.close()
     return 0
+
+
+async def _tell_failure(writer: asyncio.StreamWriter, reason: str) -> None:
+    writer.write(frame(Failed(reason)))
+    with contextlib.suppress(OSError):
+        await writer.drain()
 
 
 class _ServerProcess:

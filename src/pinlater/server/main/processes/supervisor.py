@@ -15,11 +15,13 @@ import signal
 from collections.abc import Sequence
 
 from pinlater.domain.clock import SystemClock
+from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.server import HttpServer
 from pinlater.server.main.app import listening
 from pinlater.server.main.console_process import ConsoleProcess, this_program
 from pinlater.server.main.listener_files import ListenerFiles
+from pinlater.server.main.processes.child import WRONG_SETTINGS
 from pinlater.server.main.processes.combined_pages import Joined
 from pinlater.server.main.processes.control_channel import ProcessPlan, plan_frame
 from pinlater.server.main.processes.ports import reserved
@@ -69,7 +71,7 @@ class ServerSupervisor:
     async def run(self, *, stop_with_stdin: bool = False) -> int:
         """Runs until a signal comes, or the first process can't start. Returns the exit status.
 
-        Raises OSError if it can't listen, and with the first process's reason if that can't start.
+        Raises OSError if it can't listen; if the first process can't start, OSError or `SettingsError` with its reason.
         """
         thrift, http = self._settings.thrift, self._settings.http
         if stop_with_stdin:
@@ -87,7 +89,7 @@ class ServerSupervisor:
             finally:
                 await self._http.stop()
         if self._failure is not None:
-            raise OSError(self._failure)
+            raise SettingsError([self._failure]) if self._code == WRONG_SETTINGS else OSError(self._failure)
         logger.info("stopped")
         return self._code
 
