@@ -96,6 +96,8 @@ class QueueCache:
         """Makes dequeues look again: everywhere if jobs may be on a shard that is no partition any more."""
         if before.partitions.number != queue.partitions.number:
             self._shards.look_everywhere(queue.name)
+        if before.home.shard != queue.home.shard:
+            self._shards.home_moved(queue.name, before.home)
         self._dispatcher.wakeups.look_again(queue.name)
 
     def remove(self, name: str) -> None:
