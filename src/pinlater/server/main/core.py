@@ -12,7 +12,6 @@ from random import Random
 from typing import Self
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.queue import NO_HOME, Home
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.identity import Identity
@@ -161,15 +160,11 @@ class Core:
         self.shards.hooks.expired = self._count_expired
         self.shards.known_queues = lambda: self.service.queue_cache.queues.values()
         self.shards.partitions.number_of = self._partitions_of
-        self.shards.partitions.home_of = self._home_of
+        self.shards.partitions.home_of = self.service.queue_cache.homes.get
 
     def _partitions_of(self, queue: str) -> int:
         known = self.service.queue_cache.queues.get(queue)
         return 1 if known is None else known.config.partitions or known.auto_partitions
-
-    def _home_of(self, queue: str) -> Home:
-        known = self.service.queue_cache.queues.get(queue)
-        return NO_HOME if known is None else known.home
 
     def _shard_is_back(self) -> None:
         self.service.queue_cache.is_outdated = True

@@ -179,9 +179,9 @@ class OrderHomes:
 
     async def look(self) -> None:
         """Moves homes that have to, and ends the wait for former ones, of the queues that this server owns there."""
-        for queue in list(self._queue_cache.queues.values()):
-            home = queue.home
-            if not home.version:
+        for name, home in list(self._queue_cache.homes.items()):
+            queue = self._queue_cache.queues.get(name)
+            if queue is None:
                 continue
             try:
                 if not self._shards.is_usable(home):

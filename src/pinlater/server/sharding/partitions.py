@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from pinlater.domain.queue import NO_HOME, Home
+from pinlater.domain.queue import Home
 from pinlater.domain.rendezvous import rendezvous_order
 from pinlater.server.sharding.shard_lanes import ShardLanes
 
@@ -19,11 +19,11 @@ _QUEUES_MAX = 20_000
 
 class QueuePartitions:
     """The partitions of all queues. `number_of(queue)`: how many it is to have. `home_of(queue)`: its stored home, as far as this server
-    knows."""
+    knows; None before the first job with an ordering key."""
 
     def __init__(self) -> None:
         self.number_of: Callable[[str], int] = lambda _queue: 1
-        self.home_of: Callable[[str], Home] = lambda _queue: NO_HOME
+        self.home_of: Callable[[str], Home | None] = lambda _queue: None
         self._takers: dict[str, ShardLanes] = {}
         self._orders: dict[str, Sequence[ShardLanes]] = {}
 
@@ -40,7 +40,10 @@ class QueuePartitions:
                 self._orders.clear()
             names = rendezvous_order(queue, list(self._takers))
             found = self._orders[queue] = [self._takers[name] for name in names]
-        home = self._takers.get(self.home_of(queue).shard)
+        stored = self.home_of(queue)
+        if stored is None:  # most often so
+            return found
+        home = self._takers.get(stored.shard)
         if home is None or home is next(iter(found)):
             return found
         return [home, *(shard for shard in found if shard is not home)]

@@ -13,7 +13,7 @@ from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
 from pinlater.domain.job import HandedOutJob
-from pinlater.domain.queue import Home, Queue
+from pinlater.domain.queue import NO_HOME, Home, Queue
 from pinlater.domain.rendezvous import covered, rendezvous_home
 from pinlater.server.sharding.heads import Heads
 from pinlater.server.sharding.hooks import Hooks
@@ -129,7 +129,7 @@ class Shards:
         return found
 
     def _first_of(self, queue: str) -> str:
-        return self._first_with(queue, self.partitions.home_of(queue))
+        return self._first_with(queue, self.partitions.home_of(queue) or NO_HOME)
 
     def _first_with(self, queue: str, home: Home) -> str:
         """The name of the first shard of a queue with that home; '' if no shard takes enqueues."""
