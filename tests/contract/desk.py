@@ -11,10 +11,10 @@ from itertools import count
 from typing import TypedDict, Unpack, cast
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import OrderElsewhere, PinLaterError
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import HandedOutJob, Holder, JobState, UniqueKey, UniqueScope
-from pinlater.domain.queue import PriorityCounts
+from pinlater.domain.queue import NO_HOME, Home, PriorityCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.commands import (
     AdvanceDue,
@@ -27,6 +27,7 @@ from pinlater.server.storage.commands import (
     FinishJobs,
     InsertJobs,
     LookupJobs,
+    MoveHome,
     MoveJobs,
     PurgeJobs,
     ReleaseJobs,
@@ -88,6 +89,13 @@ class DeskJob:
         self.holder = holder
         self.key = JobKey(queue, job.priority, job.id)
         self.ref = ClaimRef(self.key, holder.token)
+
+
+class AboutHome(TypedDict, total=False):
+    """What can be said of a home besides its shard and version."""
+
+    former: str
+    lifted: bool
 
 
 class Desk:
@@ -159,9 +167,19 @@ class Desk:
         return result
 
     async def insert(self, *jobs: NewJob, queue: str = QUEUE) -> Inserted:
+        """As servers do, first makes the shard the home of the queue where jobs with ordering keys need it."""
         result = await self.request(InsertRequest(queue, jobs))
+        if isinstance(result, OrderElsewhere):
+            await self.become_home(queue)
+            result = await self.request(InsertRequest(queue, jobs))
         assert isinstance(result, Inserted), result
         return result
+
+    async def become_home(self, queue: str = QUEUE, known: Home = NO_HOME, **about: Unpack[AboutHome]) -> Home:
+        """The shard takes jobs with ordering keys from now on."""
+        home = Home(self.shard.name, known.version + 1, **about)
+        assert await self.shard.submit(MoveHome(queue, known, home)) == home
+        return home
 
     async def put(self, body: bytes = b"hello", *, queue: str = QUEUE, **about: Unpack[About]) -> JobKey:
         """Stores one job; `about` as in `job`."""

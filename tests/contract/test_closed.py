@@ -10,7 +10,7 @@ from msgspec.structs import fields
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState
-from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.domain.queue import NO_HOME, Home, Queue, QueueConfig
 from pinlater.server.storage import commands
 from pinlater.server.storage.commands import (
     AdvanceDue,
@@ -66,6 +66,7 @@ ARGUMENTS: dict[Any, object] = {
     CopiesOf: CopiesOf("run", 1),
     RestoreOrder: RestoreOrder(QUEUE, CopiesOf("run", 1)),
     QueueConfig | None: QueueConfig(),
+    Home: NO_HOME,
     Owners: NO_OWNERS,
     Page: Page(QUEUE, JobState.PENDING, [1], 10),
     Place: Place(QUEUE, 1, 0, 1, due_by_ms=0, limit=10),

@@ -107,6 +107,7 @@ async def test_several_of_a_key_in_one_request_run_in_the_order_of_the_list(desk
 
 async def test_several_requests_of_one_call_run_in_its_order(desk: Desk) -> None:
     requests = [InsertRequest(QUEUE, [desk.job(name, ordering_key="a")]) for name in (b"1", b"2", b"3")]
+    await desk.become_home()
     await desk.shard.submit(InsertJobs(requests, desk.now))
     assert await names(desk) == ["1"]
 

@@ -14,13 +14,14 @@ import pytest
 
 from pinlater.domain.errors import EnqueueRejected, PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.domain.queue import ALL_JOBS, Life, Queue, QueueConfig, Versions
+from pinlater.domain.queue import ALL_JOBS, Home, Life, Queue, QueueConfig, Versions
 from pinlater.server.storage.commands import (
     AdvanceDue,
     AskState,
     ClaimJobs,
     CollectGarbage,
     CountJobs,
+    CountOrdered,
     DeleteJobs,
     DeleteQueues,
     DeleteWithCopies,
@@ -29,6 +30,7 @@ from pinlater.server.storage.commands import (
     ListChangedQueues,
     ListQueues,
     MergeQueues,
+    MoveHome,
     PeekJobs,
     PurgeJobs,
     RestoreJobs,
@@ -54,6 +56,8 @@ from pinlater.server.storage.values import (
 )
 from tests.contract.desk import QUEUE, Desk, DeskJob
 from tests.contract.stores import SHARED, make_store, needs_server, never_old
+
+_SPREAD_S = 0.02
 
 
 @pytest.fixture(params=SHARED)
@@ -507,3 +511,29 @@ async def test_a_move_in_a_queue_that_was_made_again_finds_no_job_of_the_old_one
     assert (await other.move(key, 3)).outcome is Outcome.NOT_FOUND
     assert (await desk.counts(priority=3)).pending == 0
     await desk.assert_counters_exact()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_insert_is_stored_after_its_shard_has_ceased_to_be_the_home(
+    desk: Desk, other: Desk, seed: int
+) -> None:
+    """So what is counted then is all that will ever be there."""
+    random = Random(seed)
+    home = await desk.become_home()
+
+    async def insert(server: Desk) -> int:
+        stored = 0
+        await asyncio.sleep(random.random() * _SPREAD_S)
+        for _ in range(10):
+            job = server.job(ordering_key=random.choice("abc"))
+            stored += isinstance(await server.request(InsertRequest(QUEUE, [job])), Inserted)
+        return stored
+
+    async def close() -> int:
+        await asyncio.sleep(random.random() * 2 * _SPREAD_S)
+        moved = Home("2", home.version + 1, desk.shard.name)
+        assert await other.shard.submit(MoveHome(QUEUE, home, moved)) == moved
+        return await other.shard.submit(CountOrdered(QUEUE, 1_000))
+
+    counted, *stored = await asyncio.gather(close(), *(insert(random.choice([desk, other])) for _ in range(12)))
+    assert counted == sum(stored) == await desk.shard.submit(CountOrdered(QUEUE, 1_000))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.client.jobs import JobInfo
-from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts, not_due, reasons
+from pinlater.client.waiting import BehindFormer, JobsAhead, QueueFacts, ShardFacts, not_due, reasons
 from pinlater.domain.job import QUARANTINED, Attempt, JobState, quarantine_text
 
 NOW = 1_767_225_600_000  # 2026-01-01
@@ -371,3 +371,15 @@ def test_a_server_does_not_say_that_no_worker_asks_the_others() -> None:
     )
     [behind] = reasons(NOW, WAITING, JobsAhead(4), here.joined([here, here]), SHARD)
     assert behind.text.endswith("No worker asks now: the last one asked one of the 2 servers 20s ago.")
+
+
+def test_a_job_tells_how_many_on_the_former_shard_come_first() -> None:
+    queue = WORKED._replace(paused=True)
+    for jobs, said in (
+        (1, "It waits for 1 job on shard 2,"),
+        (10_000, "It waits for at least 10,000 jobs on shard 2,"),
+        (None, "It waits for those on shard 2,"),
+    ):
+        paused, behind = reasons(NOW, WAITING, None, queue, SHARD, BehindFormer("2", jobs))
+        assert (paused.code, behind.code) == ("paused", "behind_former")
+        assert behind.text.startswith(said)

@@ -197,8 +197,7 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
         # In threads: the proxies are on this loop.
         history = await asyncio.to_thread(read_history, lines)
         final = await _final_states(stage, history.seen())
-        # Faults change the map, and jobs of a key follow the first shard of their queue.
-        found = await asyncio.to_thread(check, history, final, moved=True)
+        found = await asyncio.to_thread(check, history, final)
         wrong = judged(found, history, stage.rollbacks, stage.deleted)
         stage.lost |= wrong.lost
         broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong.broken]

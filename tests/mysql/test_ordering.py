@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from pinlater.domain.errors import OrderElsewhere
 from pinlater.domain.job import Outcome
-from pinlater.domain.queue import QueueConfig
-from pinlater.server.storage.commands import ConfigureQueue, InsertJobs, UnblockKey
+from pinlater.domain.queue import Home, QueueConfig
+from pinlater.server.storage.commands import ConfigureQueue, InsertJobs, MoveHome, UnblockKey
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -104,4 +105,22 @@ async def test_a_job_that_stops_its_key_as_another_of_the_key_ends_keeps_it_stop
         await waits_for_locks(database, 2)
     assert [(await failing).outcome, (await ending).outcome] == [Outcome.APPLIED] * 2
     assert await other.claim(3, owned=False) == []
+    await database.assert_consistent()
+
+
+async def test_an_enqueue_that_waits_while_its_shard_ceases_to_be_the_home_stores_nothing(
+    database: ProxiedMysql,
+) -> None:
+    desk, other = await servers_of(database)
+    home = await desk.become_home()
+    await other.put(ordering_key="a")
+    moved = Home("2", home.version + 1, desk.shard.name)
+    async with locked(database, "queues"):
+        move = asyncio.ensure_future(desk.shard.submit(MoveHome(QUEUE, home, moved)))
+        await waits_for_locks(database, 1)
+        enqueue = asyncio.ensure_future(other.request(InsertRequest(QUEUE, [other.job(ordering_key="b")])))
+        await waits_for_locks(database, 2)
+    assert await move == moved
+    assert isinstance(await enqueue, OrderElsewhere)
+    assert (await desk.counts()).pending == 1
     await database.assert_consistent()

@@ -12,7 +12,7 @@ WHEN_MS = 1_000_000
 
 def cache_with_a_floor(clock: ManualClock) -> tuple[MysqlQueueCache, QueueEntry]:
     """Of a queue whose last claim took a job of `WHEN_MS`."""
-    queue_cache = MysqlQueueCache(clock.monotonic, 1, ReadyBytes(0))
+    queue_cache = MysqlQueueCache("1", clock.monotonic, 1, ReadyBytes(0))
     queue_cache.replace(queue_cache.begin_look(), [(1, Queue("emails"))])
     queue = queue_cache.by_id[1]
     clock.advance(ms=2_000)

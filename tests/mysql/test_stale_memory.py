@@ -34,7 +34,7 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
 
 def test_an_older_look_at_the_queues_changes_nothing_after_a_newer_one() -> None:
     """It would take a queue away that was made meanwhile."""
-    queue_cache = MysqlQueueCache(lambda: 0.0, 3, ReadyBytes(0))
+    queue_cache = MysqlQueueCache("1", lambda: 0.0, 3, ReadyBytes(0))
     older, newer = queue_cache.begin_look(), queue_cache.begin_look()
     queue_cache.replace(newer, [(1, Queue("made"))])
     queue_cache.replace(older, [])

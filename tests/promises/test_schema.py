@@ -123,7 +123,12 @@ ADDITIONS: dict[str, dict[int, str]] = {
         130: "bool bodyMasked",
         131: "string failureGroup",
     },
-    "JobExplanation": {100: "string behindJob", 101: "i64 aheadInKey"},
+    "JobExplanation": {
+        100: "string behindJob",
+        101: "i64 aheadInKey",
+        102: "string formerShard",
+        103: "i64 aheadOnFormer",
+    },
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody", 102: "string shard"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},

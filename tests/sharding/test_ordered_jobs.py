@@ -43,13 +43,24 @@ async def test_a_repeat_stores_nothing_anew(server: ShardedServer) -> None:
 @on_shards()
 async def test_while_that_shard_is_unreachable_they_are_refused_with_its_name(server: ShardedServer) -> None:
     home = first_of(server)
+    await server.enqueue(b"first", ordering_key="k")
     server.lanes(home).put_out_of_use("test")
     for key in (None, "r"):
         with pytest.raises(ShardConnectionFailed, match=f"only shard {home} takes jobs with the ordering key 'k'"):
             await server.enqueue(b"x", ordering_key="k", key=key)
     plain = await server.enqueue(b"x")
     assert home not in shards_of(plain)
-    assert sum([await server.jobs_on(name) for name in server.stores]) == 1
+    assert sum([await server.jobs_on(name) for name in server.stores]) == 2
+
+
+@on_shards()
+async def test_the_first_of_a_queue_is_refused_while_any_shard_is_unreachable(server: ShardedServer) -> None:
+    """Servers with other maps may ask that one."""
+    other = next(name for name in server.stores if name != first_of(server))
+    server.lanes(other).put_out_of_use("test")
+    with pytest.raises(ShardConnectionFailed, match=f"Shard {other} is unreachable, and all shards have to agree"):
+        await server.enqueue(b"x", ordering_key="k")
+    assert sum([await server.jobs_on(name) for name in server.stores]) == 0
 
 
 @on_shards()

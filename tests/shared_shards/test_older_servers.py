@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.errors import EnqueueRejected, SchemaRefused, ShardConnectionFailed, ShardRefused
-from pinlater.domain.queue import Life
-from pinlater.server.storage.commands import InsertJobs, ListMembers, ListQueues, create_queues
+from pinlater.domain.queue import Home, Life, Queue
+from pinlater.server.storage.commands import InsertJobs, ListMembers, ListQueues, MergeQueues, MoveHome, create_queues
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk
 from tests.shared_shards.conftest import AnyDatabase
@@ -14,8 +14,9 @@ from tests.shared_shards.proxied_database import stats_of
 
 
 async def beside_older(database: AnyDatabase) -> tuple[Desk, Desk]:
-    """A server, and one of the version before on the same shard."""
+    """A server, and one of the version before on the same shard, which takes the queue's jobs with ordering keys."""
     desk, older = await database.desk(), await database.desk(direct=True)
+    await desk.shard.submit(MergeQueues([Queue(QUEUE, home=Home(desk.shard.name, 1))], desk.now))
     await database.make_older(older.shard.slot)
     return desk, older
 
@@ -42,6 +43,20 @@ async def test_jobs_with_ordering_keys_are_refused_while_an_older_server_uses_th
 
     await older.shard.close()
     assert isinstance(await desk.request(ordered(desk)), Inserted)
+
+
+async def test_no_shard_becomes_the_home_of_jobs_with_ordering_keys_while_an_older_server_uses_it(
+    database: AnyDatabase,
+) -> None:
+    """It would drop what it does not know with the next change of the settings."""
+    desk, older = await beside_older(database)
+    [_, member] = await desk.shared.submit(ListMembers())
+    move = MoveHome(QUEUE, Home(desk.shard.name, 1), Home("2", 2, desk.shard.name))
+    refusal = await desk.shard.submit(move)
+    assert isinstance(refusal, EnqueueRejected)
+    assert member.name in str(refusal)
+    await older.shard.close()
+    assert await desk.shard.submit(move) == move.home
 
 
 async def test_no_ordered_queue_is_made_while_an_older_server_uses_the_shard_which_then_refuses_it(
@@ -71,6 +86,7 @@ async def test_a_server_of_the_version_before_that_starts_after_the_first_job_wi
         await (await database.open(direct=True)).close()
     await desk.shard.close()
     desk = await database.desk()
+    await desk.become_home()
     assert isinstance(await desk.request(ordered(desk)), Inserted)
     with monkeypatch.context() as older:
         database.become_older(older)
@@ -97,6 +113,7 @@ async def test_an_older_server_that_was_suspended_past_its_lease_changes_nothing
 
 async def test_a_server_looks_for_older_ones_once(database: AnyDatabase) -> None:
     desk = await database.desk()
+    await desk.become_home()
     assert isinstance(await desk.request(ordered(desk)), Inserted)
     await database.make_older(desk.shard.slot)
     before = await database.schema()

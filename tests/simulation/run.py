@@ -69,6 +69,7 @@ class SimulationPlan(NamedTuple):
     split: bool  # whether two servers do not reach each other for a while
     wide: bool  # whether the queue begins with as many partitions as there are shards
     grown: bool  # whether servers change the automatic number of partitions meanwhile
+    drained: bool  # whether shards drain meanwhile
     load: Workload
     settings: Settings
     lease_s: float
@@ -106,6 +107,7 @@ class Scale(NamedTuple):
     split: float = 0.3  # share of the runs in which two servers do not reach each other for a while
     wide: float = 0.5  # share of the runs whose queue begins with several partitions
     grown: float = 0.5  # share of the runs in which servers change the automatic number
+    drained: float = 0.5  # share of the runs without unique keys in which shards drain
     ordered: Sequence[float] = (0.0, 0.0, 0.5, 1.0)  # shares of the jobs that have an ordering key
     client_timeout_ms: Sequence[int] = (500, 2_000, 10_000)
     call_timeout_ms: Sequence[int] = (500, 5_000)
@@ -213,6 +215,8 @@ def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
         more.random() < scale.split,
         more.random() < scale.wide,
         more.random() < scale.grown,
+        not load.unique
+        and Random(f"{seed} drained").random() < scale.drained,  # servers with two maps may take a unique key twice
         load,
         settings,
         scale.lease_s,
@@ -324,7 +328,10 @@ class SimulationRun:
             producing.append(self._operator.start(self._operator.operate(QUEUE, _CHANGES, plan.busy_s / _CHANGES)))
         if plan.grown and plan.stores > 1:
             self._grow(Random(f"{plan.seed} growth"))
+        if plan.drained and plan.stores > 1:
+            self._drain_shards(Random(f"{plan.seed} drains"))
         await self._let_things_go_wrong()
+        self._take_enqueues()
         await self._until(lambda: all(_ended(task) for task in producing), 150.0)
         settled = await self._settle() if plan.operated else None
         await self._drain()
@@ -381,6 +388,32 @@ class SimulationRun:
 
         for _ in range(_CHANGES):
             self._driver.call_later(dice.uniform(0.0, self.plan.busy_s), begin)
+
+    def _drain_shards(self, dice: Random) -> None:
+        """One shard drains for a while, then another. Each server learns of it at another moment, and forgets it if it starts anew."""
+        names = dice.sample([store.name for store in self.cluster.stores], 2)
+        part_s = self.plan.busy_s / len(names)
+        for number, name in enumerate(names):
+            for server in self.cluster.servers:
+                for takes, from_s in ((False, number * part_s), (True, (number + 0.5) * part_s)):
+                    at_s = from_s + dice.uniform(0.0, part_s / 2)
+                    self._driver.call_later(at_s, self._change_enqueues, server, name, takes)
+
+    def _change_enqueues(self, server: SimulatedServer, name: str, takes: bool) -> None:
+        async def change() -> None:
+            core = getattr(server.app, "core", None)  # not before it has opened its shards
+            if core is not None and (shard := core.shards.get(name)) is not None:
+                self.trace.note(f"{server.name}: shard {name} {'takes enqueues' if takes else 'drains'}")
+                core.shards.change_enqueues(shard, takes=takes)
+
+        if server.loop is not None and server.loop.state is ProcessState.RUNNING:
+            server.loop.create_task(change())
+
+    def _take_enqueues(self) -> None:
+        """No shard drains any more, as far as all servers know."""
+        for server in self.cluster.servers:
+            for store in self.cluster.stores:
+                self._change_enqueues(server, store.name, takes=True)
 
     async def _let_things_go_wrong(self) -> None:
         """Faults begin and end; then all is well again, and every server is back."""

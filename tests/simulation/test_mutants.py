@@ -10,7 +10,7 @@ import pytest
 from pinlater.domain.clock import WallClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Holder, JobState, Outcome
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import Home, Queue
 from pinlater.server.cluster.forwarding.forward_lane import ForwardedCall, NotSent
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
@@ -271,13 +271,21 @@ def test_jobs_that_do_not_wait_behind_others_of_their_ordering_key_are_caught(mo
 
 
 def test_jobs_of_an_ordering_key_on_any_shard_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def home(self: ShardRouter, queue: Queue, jobs: Sequence[Job]) -> str:
+    async def home(self: ShardRouter, queue: Queue, jobs: Sequence[Job]) -> str:
         del queue
         shards = list(self._shards)
         return shards[len(jobs) % len(shards)].name
 
     monkeypatch.setattr(ShardRouter, "_home_of_order", home)
+    monkeypatch.setattr(Home, "is_at", lambda *_: True)
     assert "DISORDERED" in caught_in_order()
+
+
+def test_jobs_on_a_new_home_that_do_not_wait_for_those_on_the_former_one_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Home, "waits", False)
+    assert "DISORDERED" in caught(lambda seed: simulate(seed, ORDERED._replace(drained=1.0)))
 
 
 def test_dequeues_that_are_not_woken_for_the_next_job_of_an_ordering_key_are_caught(

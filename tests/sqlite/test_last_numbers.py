@@ -7,7 +7,8 @@ import sqlite3
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.storage.commands import CancelJobs, InsertJobs
+from pinlater.domain.queue import NO_HOME, Home
+from pinlater.server.storage.commands import CancelJobs, InsertJobs, MoveHome
 from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite import last_numbers
 from pinlater.server.storage.values import Inserted, InsertRequest, JobKey
@@ -19,6 +20,7 @@ async def put(bench: Bench, *keys: str) -> list[JobKey]:
     """Stores jobs with these ordering keys by one request."""
     options = [Options(ordering_key=key) for key in keys]
     jobs = [job._replace(options=one) for job, one in zip(bench.jobs(len(keys)), options, strict=True)]
+    await bench.shard.submit(MoveHome(QUEUE, NO_HOME, Home(bench.shard.name, 1)))
     [result] = await bench.shard.submit(InsertJobs([InsertRequest(QUEUE, jobs)], NOW))
     assert isinstance(result, Inserted), result
     return [JobKey(QUEUE, 1, job.id) for job in jobs]

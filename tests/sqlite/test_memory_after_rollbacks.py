@@ -189,7 +189,7 @@ async def test_memory_is_what_the_file_has_after_each_transaction(desk: Desk, se
     for _ in range(STEPS):
         before = failing.failed
         await load.step()
-        in_file = SqliteQueueCache()
+        in_file = SqliteQueueCache("1")
         in_file.reload(opened.connection.execute)
         now = picture(opened.queue_cache)
         expected = picture(in_file)

@@ -35,6 +35,7 @@ ALLOWED_SCANS = {
     ("list_uncounted", "waiting"): "a row for each queue and priority, at the start and after a change by hand",
     ("list_uncounted", "found"): "these rows and the jobs in progress",
     ("list_uncounted", "claims"): "as above",
+    ("next_ordering_keys", "found"): "the keys found so far, a seek for each",
     ("list_unique_queues", "unique_keys"): "on a reader, and only where there are several shards",
     ("select_first_expiry", "expiries"): "the first row of the key and no more",
     ("select_first_key_times", "request_keys"): "the first row of the index and no more",

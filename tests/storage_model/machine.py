@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pinlater.domain.job import Holder, JobState, Outcome
-from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Versions
+from pinlater.domain.queue import NO_HOME, Home, Life, Queue, QueueConfig, QueueCounts, Versions
 from pinlater.server.storage.commands import (
     AdvanceDue,
     CancelJobs,
@@ -23,15 +23,18 @@ from pinlater.server.storage.commands import (
     CollectGarbage,
     ConfigureQueue,
     CountJobs,
+    CountOrdered,
     DeleteJobs,
     DeleteQueues,
     ExpireJobs,
     ExtendClaims,
     FinishJobs,
     InsertJobs,
+    LiftBarrier,
     ListQueues,
     LookupJobs,
     MergeQueues,
+    MoveHome,
     MoveJobs,
     PeekJobs,
     PurgeJobs,
@@ -60,6 +63,7 @@ from pinlater.server.storage.values import (
 )
 from tests.storage_model import drawn
 from tests.storage_model.drawn import QUEUES, TIMEOUT_MS, JobAbout, Token
+from tests.storage_model.model.queue import SHARD
 from tests.storage_model.pair import ALL, Pair
 
 # Of a claim. Redis counts more bytes of a job than it hands out, so bounds that matter have contract tests and none here.
@@ -160,6 +164,35 @@ class ShardMachine(RuleBasedStateMachine):
         self.claim(queue, [100], "w")
         self.finish([0], succeeded=False, token=Token("right"), status="", delay_ms=delay_ms, final=final, error="")
 
+    def takes_order(self, queue: str) -> None:
+        """Where no shard takes jobs with ordering keys yet, this one does from now on."""
+        self.move_home(queue, NO_HOME, Home(SHARD, 1))
+
+    def move_home(self, queue: str, known: Home, home: Home) -> None:
+        self.pair.both(lambda shard: shard.submit(MoveHome(queue, known, home)))
+
+    @rule(
+        queue=drawn.queues, jobs=st.lists(drawn.ordered_jobs, min_size=1, max_size=4), limit=st.sampled_from([1, 100])
+    )
+    def home_moves(self, queue: str, jobs: list[JobAbout], limit: int) -> None:
+        """The shard was the home of the queue until now, or is it from now on, once those on the former one have ended."""
+        homes = {known.name: known.home for known in self.pair.both(lambda shard: shard.submit(ListQueues()))}
+        home = homes.get(queue, NO_HOME)
+        left = self.pair.both(lambda shard: shard.submit(CountOrdered(queue, ALL)))
+        if home.waits:
+            lifted = home._replace(version=home.version + 1, lifted=True)
+            self.move_home(queue, home, lifted)
+            after: str | None = ""
+            while after is not None:
+                lift = LiftBarrier(queue, after, limit, self.now)
+                after = self.pair.both(lambda shard, lift=lift: shard.submit(lift))  # type: ignore[misc]
+            self.move_home(queue, lifted, Home(SHARD, lifted.version + 1))
+        elif home.is_at(SHARD):
+            self.move_home(queue, home, Home("2", home.version + 1, SHARD))
+        elif not left:
+            self.move_home(queue, home, Home(SHARD, home.version + 1, "2"))
+            self.insert(queue, jobs, None, b"", None)
+
     # --- the three hot paths --------------------------------------------------------------------------------------------
 
     @rule(
@@ -172,11 +205,14 @@ class ShardMachine(RuleBasedStateMachine):
     def insert(
         self, queue: str, jobs: list[JobAbout], request_key: str | None, fingerprint: bytes, max_backlog: int | None
     ) -> None:
+        self.takes_order(queue)
         request = InsertRequest(queue, self.new_jobs(queue, jobs), request_key, fingerprint, max_backlog)
         self.pair.both(lambda shard: shard.submit(InsertJobs([request], self.now)))
 
     @rule(queues=st.lists(drawn.queues, min_size=2, max_size=3), jobs=drawn.jobs)
     def insert_for_many(self, queues: list[str], jobs: list[JobAbout]) -> None:
+        for queue in queues:
+            self.takes_order(queue)
         requests = [InsertRequest(queue, self.new_jobs(queue, jobs)) for queue in queues]
         self.pair.both(lambda shard: shard.submit(InsertJobs(requests, self.now)))
 

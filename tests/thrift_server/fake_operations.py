@@ -175,6 +175,8 @@ ANSWERS: dict[str, Any] = {
         structs.JobsAhead(2**40, at_least=True, incomplete=True),
         "emails:s1:p1:11",
         2**41,
+        "2",
+        2**42,
     ),
     "queue_history": structs.QueueHistoryResponse(
         [

@@ -458,6 +458,8 @@ ANSWERED: dict[str, Any] = {
         "jobs_ahead": {"jobs": 2**40, "at_least": True, "incomplete": True},
         "behind_job": "emails:s1:p1:11",
         "ahead_in_key": 2**41,
+        "former_shard": "2",
+        "ahead_on_former": 2**42,
     },
     "getWaitingDequeues": [{"queue": "emails", "source": "w-1", "number": 2}],
     "getWorkers": [

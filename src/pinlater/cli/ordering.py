@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.client import AckResult, AsyncClient, MovedJob, Outcome
+from pinlater.client import AckResult, AsyncClient, BehindKey, MovedJob, Outcome
 from pinlater.client.errors import PinLaterError
 
 
@@ -19,6 +19,8 @@ async def behind_others(
                 behind = (await client.explain_job(queue, result.descriptor)).behind
             except PinLaterError:  # the caller must still learn what was changed
                 return found
-            if behind is not None:
+            if isinstance(behind, BehindKey):
                 found[result.descriptor] = f"waits behind {behind.first} of its ordering key"
+            elif behind is not None:
+                found[result.descriptor] = f"waits for jobs on shard {behind.shard}"
     return found

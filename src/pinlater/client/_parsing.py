@@ -194,8 +194,14 @@ def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
             partition_number=_partition_number(queue.partition_number),
         ),
         None if ahead is None else values.JobsAhead(ahead.jobs, ahead.at_least, ahead.incomplete),
-        None if found.behind_job is None else values.BehindKey(found.behind_job, found.ahead_in_key or 0),
+        _behind(found),
     )
+
+
+def _behind(found: types.JobExplanation) -> values.BehindKey | values.BehindFormer | None:
+    if found.former_shard is not None:
+        return values.BehindFormer(found.former_shard, found.ahead_on_former)
+    return None if found.behind_job is None else values.BehindKey(found.behind_job, found.ahead_in_key or 0)
 
 
 def bulk_run(run: types.BulkRun) -> values.BulkRun:

@@ -47,6 +47,7 @@ from pinlater.client.jobs import MovedJob as MovedJob
 from pinlater.client.jobs import Scanned as Scanned
 from pinlater.client.queues import QueueStats as QueueStats
 from pinlater.client.queues import SettingsInForce as SettingsInForce
+from pinlater.client.waiting import BehindFormer as BehindFormer
 from pinlater.client.waiting import BehindKey as BehindKey
 from pinlater.client.waiting import JobExplanation as JobExplanation
 from pinlater.client.waiting import JobsAhead as JobsAhead

@@ -61,6 +61,14 @@ class BehindKey(NamedTuple):
     jobs: int
 
 
+class BehindFormer(NamedTuple):
+    """Jobs with ordering keys on the shard that had those of the queue before, for whose end all on the job's shard wait. `jobs`: how many,
+    counted up to 10,000; None if that shard can't be asked."""
+
+    shard: str
+    jobs: int | None
+
+
 class QueueFacts(NamedTuple):
     """What holds for the jobs of a queue, as the server that answers knows it.
 
@@ -108,7 +116,7 @@ class JobExplanation(NamedTuple):
     """What tells why a job waits, as the server that answers knows it; `reasons` tells it. `now_ms`: the server's clock.
 
     `job` is None if its shard is not in reach (`shard.in_reach`); else there is no such job. `ahead`: for a waiting job; `behind`: for
-    one that waits behind others of its ordering key.
+    one that waits behind others of its ordering key, or for those on the former shard.
     """
 
     descriptor: str
@@ -117,7 +125,7 @@ class JobExplanation(NamedTuple):
     shard: ShardFacts
     queue: QueueFacts
     ahead: JobsAhead | None = None
-    behind: BehindKey | None = None
+    behind: BehindKey | BehindFormer | None = None
 
     @property
     def missing(self) -> bool:
@@ -137,7 +145,7 @@ def reasons(
     ahead: JobsAhead | None,
     queue: QueueFacts,
     shard: ShardFacts,
-    behind: BehindKey | None = None,
+    behind: BehindKey | BehindFormer | None = None,
 ) -> list[Reason]:
     """What the job waits for, what an operator has to change first; or how it ended, or who runs it. Never empty.
 
@@ -156,7 +164,7 @@ def _reasons(
     ahead: JobsAhead | None,
     queue: QueueFacts,
     shard: ShardFacts,
-    behind: BehindKey | None,
+    behind: BehindKey | BehindFormer | None,
 ) -> Iterator[Reason]:
     if job is None:
         text = f"Its shard {shard.name} is unreachable, and nothing more is known of the job."
@@ -165,7 +173,7 @@ def _reasons(
             yield _paused(queue, now_ms)
     elif job.state is JobState.PENDING and behind is not None:
         yield from [_paused(queue, now_ms)] if queue.paused else []
-        yield _behind_key(job, behind)
+        yield _behind_key(job, behind) if isinstance(behind, BehindKey) else _behind_former(behind)
     elif job.state is JobState.PENDING:
         yield from _waiting(now_ms, job, ahead, queue)
     elif job.state is JobState.IN_PROGRESS:
@@ -356,6 +364,20 @@ def _behind_key(job: JobInfo, behind: BehindKey) -> Reason:
     )
     figures: dict[str, Figure] = {"first": behind.first, "jobs_ahead": behind.jobs, "at_least": at_least}
     return Reason("behind_key", text, f"behind {many} of its ordering key", figures)
+
+
+def _behind_former(behind: BehindFormer) -> Reason:
+    """Nothing else counts until that shard has none left."""
+    where = f"shard {behind.shard}, where the jobs with ordering keys of its queue went before"
+    figures: dict[str, Figure] = {"shard": behind.shard}
+    if behind.jobs is None:
+        text = f"It waits for those on {where}; that shard can't be asked how many it still has."
+        return Reason("behind_former", text, f"behind jobs on shard {behind.shard}", figures)
+    at_least = behind.jobs >= _AHEAD_IN_KEY_MAX
+    many = f"{'at least ' if at_least else ''}{counted(behind.jobs, 'job')}"
+    figures |= {"jobs_ahead": behind.jobs, "at_least": at_least}
+    text = f"It waits for {many} on {where}. It is due once these have ended."
+    return Reason("behind_former", text, f"behind {many} on shard {behind.shard}", figures)
 
 
 class _Pace(NamedTuple):

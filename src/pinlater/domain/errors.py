@@ -322,6 +322,18 @@ class QueueFull(EnqueueRejected):
         )
 
 
+class OrderElsewhere(EnqueueRejected):
+    """The shard is not where the jobs with ordering keys of the queue are stored. Nothing was stored."""
+
+    @classmethod
+    def of(cls, queue: str, shard: str) -> Self:
+        return cls(
+            f"Shard {shard} does not take the jobs with ordering keys of queue {queue}: another shard does, or is about to. "
+            "Nothing was stored",
+            retry_after_ms=1000,
+        )
+
+
 class TooManyWaiting(WorldError):
     """As many calls or jobs wait as may, in the server or in a batcher of this process, or the server has as many connections as it takes.
 

@@ -102,6 +102,40 @@ class Life(NamedTuple):
 LIFE_UNKNOWN = Life()
 
 
+class Home(NamedTuple):
+    """Where the jobs with ordering keys of a queue are stored, as one shard knows it. It changes from version to version, each by one
+    transaction of the shard that `Home.shard` named before.
+
+    `shard`: the home; '' before the first such job.
+    `version`: the greater one is newer; 0 before the first such job.
+    `former`: the shard that was the home before; '' once its jobs no longer come first.
+    `lifted`: the former one has no such jobs any more, and the first jobs of the keys are let go.
+    `claim`: the shard that is to be the home after this one, if all shards say so. No other shard is told.
+    """
+
+    shard: str = ""
+    version: int = 0
+    former: str = ""
+    lifted: bool = False
+    claim: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether all jobs with ordering keys there wait for those on the former home."""
+        return bool(self.former) and not self.lifted
+
+    def is_at(self, shard: str) -> bool:
+        """Whether that shard takes the jobs with ordering keys, as its own row says."""
+        return self.version > 0 and self.shard == shard
+
+    def newer_than(self, other: Home) -> bool:
+        """Whether it comes after the other. If a lost shard was not lost, two may have one version; then all servers prefer the same."""
+        return (self.version, not self.former, self.shard) > (other.version, not other.former, other.shard)
+
+
+NO_HOME = Home()
+
+
 class PartitionNumber(NamedTuple):
     """How many partitions a queue is to have.
 
@@ -129,6 +163,7 @@ class Queue(NamedTuple):
     `paused_by`: the source of the caller that paused it; '' if it is not known, or not paused.
     `auto_partitions`: how many partitions it is to have, as the servers have chosen; in force while its settings say no number.
     `asks_order`: it is to be ordered where there is no such queue yet, and elsewhere as it is. Never stored.
+    `home`: where its jobs with ordering keys are.
     """
 
     name: str
@@ -139,6 +174,7 @@ class Queue(NamedTuple):
     paused_by: str = ""
     auto_partitions: int = 1
     asks_order: bool = False
+    home: Home = NO_HOME
 
     @property
     def in_order(self) -> bool:
@@ -207,12 +243,16 @@ class Queue(NamedTuple):
         if other.versions.auto_partitions > queue.versions.auto_partitions:
             version = other.versions.auto_partitions
             queue = queue.changed(None, None, version, auto_partitions=other.auto_partitions)
+        if other.home.newer_than(queue.home):
+            queue = queue._replace(home=other.home._replace(claim=""))
         return queue
 
     def with_life(self, life: Life) -> Queue:
         """With another life, which is not earlier. What was set before a later deletion is not set any more."""
         queue = self._replace(life=life)
         if life.deleted_ms > self.life.deleted_ms:
+            if self.life.made_ms <= life.deleted_ms:
+                queue = queue._replace(home=NO_HOME)
             if _ms(queue.versions.config) <= life.deleted_ms:
                 queue = queue._replace(config=_NOTHING_SET, versions=queue.versions._replace(config=""))
             if _ms(queue.versions.paused) <= life.deleted_ms:
@@ -224,7 +264,8 @@ class Queue(NamedTuple):
     def made_after(self, deleted_ms: int) -> Queue:
         """As a shard makes it that deleted a queue of this name at `deleted_ms` (0: never). If its life is `over`, it makes none."""
         life = self.life._replace(ordered_ms=self.life.made_ms) if self.asks_order else self.life
-        return self.with_life(life.joined(Life(0, deleted_ms)))._replace(asks_order=False)
+        home = self.home._replace(claim="")
+        return self._replace(home=home).with_life(life.joined(Life(0, deleted_ms)))._replace(asks_order=False)
 
 
 def queue_of(name: str, text: str, paused: bool) -> Queue:
@@ -241,7 +282,8 @@ def queue_of(name: str, text: str, paused: bool) -> Queue:
     versions = Versions(*found.get(_VERSIONS_KEY, ())[: len(Versions._fields)])
     life = Life(*found.get(_LIFE_KEY, ())[: len(Life._fields)])
     by = str(found.get(_PAUSED_BY_KEY, "")) if paused else ""
-    return Queue(name, config, paused, versions, life, by, found.get(_AUTO_PARTITIONS_KEY, 1))
+    home = Home(*found.get(_HOME_KEY, ())[: len(Home._fields)])
+    return Queue(name, config, paused, versions, life, by, found.get(_AUTO_PARTITIONS_KEY, 1), home=home)
 
 
 def settings_text(queue: Queue) -> str:
@@ -257,11 +299,14 @@ def settings_text(queue: Queue) -> str:
         settings[_PAUSED_BY_KEY] = queue.paused_by
     if queue.versions.auto_partitions:
         settings[_AUTO_PARTITIONS_KEY] = queue.auto_partitions
+    if queue.home != NO_HOME:
+        settings[_HOME_KEY] = list(queue.home)
     return json.dumps(settings)
 
 
 _NO_VERSIONS = Versions()
 _VERSIONS_KEY, _LIFE_KEY, _PAUSED_BY_KEY, _AUTO_PARTITIONS_KEY = "versions", "life", "paused_by", "auto_partitions"
+_HOME_KEY = "home"
 _UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)(?:, ([0-9]+))?\]\}')
 
 

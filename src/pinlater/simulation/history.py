@@ -180,13 +180,11 @@ def check(
     *,
     failures_allowed: bool = False,
     slack_ns: int = 0,
-    moved: bool = False,
 ) -> list[Violation]:
     """Every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
 
     Run it after everything was drained: a job that still waits counts as stuck. `slack_ns`: by how much the servers' clocks may have
-    differed, so that a claim may have ended so much sooner. `moved`: the shard map has changed, so that jobs of an ordering key may be on
-    two shards, and are in order on each.
+    differed, so that a claim may have ended so much sooner.
     """
     return [
         *_check_final(history, final, failures_allowed),
@@ -194,7 +192,7 @@ def check(
         *_check_exclusive(history, slack_ns),
         *_check_stale_acks(history),
         *_check_bodies(history),
-        *_check_order(history, final, moved),
+        *_check_order(history, final),
     ]
 
 
@@ -323,19 +321,17 @@ class _OrderedJob(NamedTuple):
     ended_ns: float
 
 
-def _check_order(history: History, final: Mapping[str, int], moved: bool) -> Iterable[Violation]:
+def _check_order(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
     """Jobs of a key run one after the other, from the first hand-out of each to its end, and not before one that was enqueued before.
 
     Jobs that are not there at the end do not count.
     """
-    for jobs in _by_ordering_key(history, final, moved).values():
+    for jobs in _by_ordering_key(history, final).values():
         yield from _out_of_turn(jobs)
         yield from _side_by_side(jobs)
 
 
-def _by_ordering_key(
-    history: History, final: Mapping[str, int], moved: bool
-) -> dict[tuple[str, str], list[_OrderedJob]]:
+def _by_ordering_key(history: History, final: Mapping[str, int]) -> dict[tuple[str, str], list[_OrderedJob]]:
     """Returns the jobs of each key, those of one request in the order of its list."""
     places = {claim.body: claim.descriptor for claim in history.claims}
     places |= {body: descriptor for descriptor, body in history.acknowledged().items()}
@@ -354,8 +350,7 @@ def _by_ordering_key(
                 job = _OrderedJob(
                     descriptor, enqueue, begun_ns.get(descriptor, math.inf), ended_ns.get(descriptor, math.inf)
                 )
-                place = descriptor.split(":")[: 1 + moved]  # queue, shard
-                found[":".join(place), key].append(job)
+                found[descriptor.partition(":")[0], key].append(job)
     return found
 
 

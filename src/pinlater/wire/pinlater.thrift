@@ -1072,6 +1072,10 @@ struct JobExplanation {
   // The first job of its ordering key, behind which it waits, and how many come before it under the key: 10,000 stand for that or more.
   100: optional string behindJob
   101: optional i64 aheadInKey
+  // The shard that had the jobs with ordering keys of the queue before. All such jobs on the job's shard wait until it has none left: how
+  // many it has, of which 10,000 stand for that or more; absent if it can't be asked.
+  102: optional string formerShard
+  103: optional i64 aheadOnFormer
 }
 
 struct ServerInfo {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
+from pinlater.domain.errors import OrderElsewhere, PinLaterError, QueueFull, RequestKeyConflict
 from pinlater.domain.job import JobState
 from pinlater.domain.request_keys import REQUEST_KEY_KEPT_MS
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, has_order
 from tests.storage_model.model.job import ModelJob
-from tests.storage_model.model.queue import ModelQueue, RequestSeen
+from tests.storage_model.model.queue import SHARD, ModelQueue, RequestSeen
 
 
 def insert(queue: ModelQueue, request: InsertRequest, now_ms: int) -> Inserted | PinLaterError:
@@ -17,6 +17,8 @@ def insert(queue: ModelQueue, request: InsertRequest, now_ms: int) -> Inserted |
         if seen.fingerprint != request.fingerprint:
             return RequestKeyConflict.of(request.request_key or "")
         return seen.answer._replace(repeated=True)
+    if not queue.takes_order and has_order(request.jobs):
+        return OrderElsewhere.of(request.queue, SHARD)
     answer = _plan(queue, request, now_ms)
     growth = len(request.jobs) - len(answer.existing)
     pending = sum(job.state is JobState.PENDING for job in queue.jobs.values())

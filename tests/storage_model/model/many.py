@@ -60,10 +60,11 @@ def peek(queue: ModelQueue, limit: int, now_ms: int) -> list[HandedOutJob]:
 
 
 def requeue_failed(queue: ModelQueue, order: Requeue, now_ms: int) -> Requeued:
-    """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
+    """Oldest finish first. A job whose key another job or shard has taken is passed over and doesn't count against the limit."""
     done = 0
     for job in queue.in_state(JobState.FAILED, order.priority):
-        if done < order.limit and not job.expired(now_ms) and queue.retake_key(job, now_ms):
+        may = done < order.limit and not job.expired(now_ms) and queue.may_wait_again(job)
+        if may and queue.retake_key(job, now_ms):
             with queue.changing(job):
                 events.requeue(job, order.attempts, order.run_after_ms, now_ms)
             done += 1

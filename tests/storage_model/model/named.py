@@ -61,15 +61,17 @@ def cancel(queue: ModelQueue, job: ModelJob, now_ms: int) -> Acked:
 
 
 def run(queue: ModelQueue, job: ModelJob, order: RunOrder, now_ms: int) -> Acked:
-    """A waiting job becomes due, a failed one goes back to the queue unless its expiry has passed or another job has its key."""
+    """A waiting job becomes due, a failed one goes back to the queue unless its expiry has passed, or another job or shard has its key."""
     if job.claim is not None:
         return _held(job, job.claim)
     if job.is_behind:
         return _answer(Outcome.STALE_CLAIM, job)
     if job.state is JobState.SUCCEEDED:
         return _answer(Outcome.ALREADY_FINAL, job)
-    if job.state is JobState.FAILED and (job.expired(now_ms) or not queue.retake_key(job, now_ms)):
-        return _answer(Outcome.ALREADY_FINAL, job)
+    if job.state is JobState.FAILED:
+        may = not job.expired(now_ms) and queue.may_wait_again(job)
+        if not may or not queue.retake_key(job, now_ms):
+            return _answer(Outcome.ALREADY_FINAL, job)
     attempts = order.attempts if job.state is JobState.FAILED else job.attempts_remaining
     with queue.changing(job):
         events.requeue(job, attempts, order.run_after_ms, now_ms)

@@ -14,6 +14,8 @@ from pinlater.server.storage.values import Inserted, JobKey, NewJob
 from tests.storage_model.model.job import ModelJob
 
 Place = tuple[int, int]
+SHARD = "1"
+"""The name of the model's shard, and of the one under test."""
 
 
 @dataclass(slots=True)
@@ -135,14 +137,35 @@ class ModelQueue:
                     keys.add(job.ordering_key or "")
                 job.is_behind = False
         for key in keys:
-            for job in self.lines[key][: self._most_in_hand]:
-                if job.finished_at_ms is not None:
-                    break
-                job.is_behind = False
+            self._let_go(key)
+
+    def _let_go(self, key: str) -> None:
+        for job in self.lines[key][: self._most_in_hand]:
+            if job.finished_at_ms is not None:
+                break
+            job.is_behind = False
+
+    def lift_barrier(self, after: str, limit: int) -> str | None:
+        """The first jobs of the next keys go."""
+        keys = sorted([key for key, line in self.lines.items() if line and key > after])[:limit]
+        for key in keys:
+            self._let_go(key)
+        return keys[-1] if len(keys) == limit else None
 
     @property
     def _most_in_hand(self) -> int:
+        if self.settings.home.waits and self.takes_order:
+            return 0
         return self.settings.config.max_in_hand_per_key or 1
+
+    @property
+    def takes_order(self) -> bool:
+        """Whether jobs with ordering keys are stored here."""
+        return self.settings.home.is_at(SHARD)
+
+    def may_wait_again(self, job: ModelJob) -> bool:
+        """Whether an ended job has a place under its ordering key, or can take one."""
+        return job.ordering_key is None or self.takes_order or job in self.lines.get(job.ordering_key, ())
 
     def join_line(self, job: ModelJob) -> None:
         """A job with an ordering key that is new, or that waits again after its end, takes the last place."""

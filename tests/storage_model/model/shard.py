@@ -7,7 +7,7 @@ from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import Home, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.commands import (
     AdvanceDue,
@@ -18,15 +18,18 @@ from pinlater.server.storage.commands import (
     Command,
     ConfigureQueue,
     CountJobs,
+    CountOrdered,
     DeleteJobs,
     DeleteQueues,
     ExpireJobs,
     ExtendClaims,
     FinishJobs,
     InsertJobs,
+    LiftBarrier,
     ListQueues,
     LookupJobs,
     MergeQueues,
+    MoveHome,
     MoveJobs,
     PeekJobs,
     PurgeJobs,
@@ -61,7 +64,7 @@ from pinlater.server.storage.values import (
 from pinlater.wire.generated.structs import JobInfo
 from tests.storage_model.model import inserting, many, named
 from tests.storage_model.model.job import ModelJob
-from tests.storage_model.model.queue import ModelQueue
+from tests.storage_model.model.queue import SHARD, ModelQueue
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -72,7 +75,7 @@ class ModelShard(CommandTable):
 
     def __init__(self, status_rule: StatusRule) -> None:
         """`status_rule`: that of the store under test, as stores differ in it."""
-        self.name = "1"
+        self.name = SHARD
         self._status_rule = status_rule
         self._queues: dict[str, ModelQueue] = {}
         self._deleted: dict[str, int] = {}
@@ -123,6 +126,22 @@ class ModelShard(CommandTable):
     ) -> None:
         queue = self._queues[name]
         queue.settings = queue.settings.changed(config, paused, version, by)
+
+    async def _move_home(self, queue: str, known: Home, home: Home) -> Home | PinLaterError:
+        found = self._queues.get(queue)
+        if found is None:
+            return QueueNotFound.of(queue)
+        if found.settings.home == known:
+            found.settings = found.settings._replace(home=home)
+        return found.settings.home
+
+    async def _lift_barrier(self, queue: str, after: str, limit: int, now_ms: int) -> str | PinLaterError | None:
+        found = self._queues.get(queue)
+        return found.lift_barrier(after, limit) if found else QueueNotFound.of(queue)
+
+    async def _count_ordered(self, queue: str, limit: int) -> int:
+        found = self._queues.get(queue)
+        return min(limit, sum(map(len, found.lines.values()))) if found else 0
 
     # --- jobs that are named --------------------------------------------------------------------------------------------
 
@@ -247,6 +266,9 @@ class ModelShard(CommandTable):
         [
             entry_of(MergeQueues)(_merge_queues),
             entry_of(DeleteQueues)(_delete_queues),
+            entry_of(MoveHome)(_move_home),
+            entry_of(LiftBarrier)(_lift_barrier),
+            entry_of(CountOrdered)(_count_ordered),
             entry_of(ListQueues)(_list_queues),
             entry_of(FinishJobs)(_finish_jobs),
             entry_of(CheckpointJobs)(_checkpoint_jobs),

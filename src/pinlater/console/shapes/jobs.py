@@ -215,6 +215,7 @@ class ReasonItem(AnswerShape, frozen=True, kw_only=True):
             "no_worker",
             "behind",
             "behind_key",
+            "behind_former",
             "next",
             "claimed",
             "succeeded",

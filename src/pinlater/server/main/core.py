@@ -160,6 +160,7 @@ class Core:
         self.shards.hooks.expired = self._count_expired
         self.shards.known_queues = lambda: self.service.queue_cache.queues.values()
         self.shards.partitions.number_of = self._partitions_of
+        self.shards.partitions.home_of = self.service.queue_cache.homes.get
 
     def _partitions_of(self, queue: str) -> int:
         known = self.service.queue_cache.queues.get(queue)

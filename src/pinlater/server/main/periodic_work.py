@@ -28,6 +28,7 @@ _HEARTBEAT_MS = 1_000
 # How often the queues are looked at while all other servers tell when they change some; and how often that is decided.
 _TOLD_LOOK_S = 30.0
 _LOOK_MS = 500
+_HOMES_MS = 1_000
 
 
 @dataclass(eq=False)
@@ -63,6 +64,7 @@ class PeriodicWork:
             Periodic("metrics", round(TICK_S * 1000), self._tick),
             Periodic("others", every.others_interval_ms, ChangePoller(core.shards, core.dispatcher).look),
             Periodic("store", every.refresh_interval_ms, self._look_at_store),
+            Periodic("homes", _HOMES_MS, core.service.order_homes.look),
             Periodic("clock", every.file_interval_ms, self.clock_watch.look),
         ]
         if not all(shard.trusted for shard in core.shards):

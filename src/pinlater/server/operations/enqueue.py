@@ -19,6 +19,7 @@ from pinlater.domain.errors import (
     BodyTooLarge,
     EnqueueRejected,
     InvalidArgument,
+    OrderElsewhere,
     PinLaterError,
     PriorityNotSupported,
     RequestTooOld,
@@ -55,7 +56,7 @@ class Enqueue:
         self._settings = service.settings
         self._body_limit = service.body_limit
         self._standstill = service.standstill
-        self._router = ShardRouter(service.shards, service.clock, self._insert, self._finish)
+        self._router = ShardRouter(service.shards, service.order_homes, service.clock, self._insert, self._finish)
 
     async def enqueue(self, asked: EnqueueRequest, arrived_s: float | None = None) -> Enqueued:
         """Stores the jobs; descriptors come back in their order once all of them are committed.
@@ -87,12 +88,16 @@ class Enqueue:
                 await asyncio.sleep(0)
         try:
             plain = request is None and not have_home
-            if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
+            # One that has all the jobs recognises keys by itself, but has to be told that it is the home of ordering keys.
+            is_new_home = have_home and not known.home.version and any(job.ordering_key is not None for job in jobs)
+            if is_new_home or (not plain and len(self._shards) > 1):
                 return await self._router.enqueue(known, jobs, now_ms, request, have_home=have_home)
             shard = self._shards.for_enqueue(queue)
             try:
                 inserted = await self._insert(shard, known, jobs, now_ms, request_key, request)
             except PinLaterError as error:
+                if isinstance(error, OrderElsewhere):
+                    return await self._router.enqueue(known, jobs, now_ms, request, have_home=True)
                 if not plain:
                     raise
                 return await self._router.elsewhere(known, jobs, now_ms, shard, error)

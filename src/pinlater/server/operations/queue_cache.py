@@ -15,11 +15,11 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import NoHealthyShards, QueueNotFound, Unavailable
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import Home, Queue
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.sharding.shard_monitor import is_behind
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -47,6 +47,8 @@ class QueueCache:
         self._shared = any(shard.unguarded.capabilities.shared for shard in shards)
         self.queues: dict[str, Queue] = {}
         """All queues by name, as of the last read of the store and what this server did since. Only to be read from outside."""
+        self.homes: dict[str, Home] = {}
+        """The homes of those of these queues that have one. Only to be read from outside."""
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
         self._next_look: asyncio.Task[None] | None = None
@@ -88,6 +90,8 @@ class QueueCache:
         self._note(queue.name, queue)
         before = self.queues.get(queue.name)
         self.queues[queue.name] = queue
+        self.homes.pop(queue.name, None)
+        self.homes.update(_homes_of([queue]))
         self._dispatcher.limits.add(queue)
         if before is not None and before != queue:
             self._changed(before, queue)
@@ -96,12 +100,15 @@ class QueueCache:
         """Makes dequeues look again: everywhere if jobs may be on a shard that is no partition any more."""
         if before.partitions.number != queue.partitions.number:
             self._shards.look_everywhere(queue.name)
+        if before.home.shard != queue.home.shard:
+            self._shards.home_moved(queue.name, before.home)
         self._dispatcher.wakeups.look_again(queue.name)
 
     def remove(self, name: str) -> None:
         """Notes that the queue is no longer in the store."""
         self._note(name, None)
         self.queues.pop(name, None)
+        self.homes.pop(name, None)
         self._dispatcher.limits.remove(name)
         self._dispatcher.wakeups.queue_gone(name)
 
@@ -192,6 +199,8 @@ class QueueCache:
             if not self._readers:
                 self._noted.clear()
         before, self.queues = self.queues, known
+        self.homes.clear()
+        self.homes.update(_homes_of(known.values()))
         self.limits_changed()
         for name in [name for name in before if name not in known]:
             self._dispatcher.wakeups.queue_gone(name)
@@ -261,6 +270,10 @@ class QueueCache:
     def limits_changed(self) -> None:
         """The limits' files may have changed: the dispatcher takes over what holds now."""
         self._dispatcher.limits.refresh(self.queues)
+
+
+def _homes_of(queues: Iterable[Queue]) -> dict[str, Home]:
+    return {queue.name: queue.home for queue in queues if queue.home.version}
 
 
 def _retrieve(look: asyncio.Task[None]) -> None:

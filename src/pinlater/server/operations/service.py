@@ -17,6 +17,7 @@ from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.order_homes import OrderHomes
 from pinlater.server.operations.parts import Parts
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
@@ -57,6 +58,7 @@ class Service(Parts):
         self.rates = rates
         self.standstill = standstill
         self.queue_cache = QueueCache(shards, dispatcher, clock, settings.max_queues)
+        self.order_homes = OrderHomes(shards, self.queue_cache, clock)
         self.body_limit = BodyLimit(shards, settings.max_body_bytes)
         self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
 

@@ -7,7 +7,7 @@
   change of the map have been asked. If another shard holds one of them, and while servers of the version before are in the cluster (whose
   keys have homes of their own), the request is stored in pieces: with a request key each under a key of its own, so that a repeat finds
   each wherever it was put, and whatever else has been stored.
-- A request with ordering keys is stored whole on the first partition of its queue, and nowhere else.
+- A request with ordering keys is stored whole on the stored home of its queue (`order_homes.py`), and nowhere else.
 
 A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
 repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
@@ -26,6 +26,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     Draining,
     EnqueueRejected,
+    OrderElsewhere,
     OutcomeUnknown,
     PinLaterError,
     QueueFull,
@@ -39,6 +40,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.queue import Queue
 from pinlater.domain.wording import counted
+from pinlater.server.operations.order_homes import OrderHomes
 from pinlater.server.operations.unsettled_requests import UnsettledRequests
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -46,6 +48,7 @@ from pinlater.server.storage.commands import FindRequests, FindUnique
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, RequestRef, UniqueRef
 from pinlater.wire.generated.structs import Enqueued, Job
 
+_HOMES_TRIED = 5
 _KEY_SHOWN = 64  # characters of a unique key in an error
 
 
@@ -82,8 +85,9 @@ class StoredPart(NamedTuple):
 class ShardRouter:
     """Enqueues over several shards. `insert` and `finish` do it on one."""
 
-    def __init__(self, shards: Shards, clock: Clock, insert: Insert, finish: Finish) -> None:
+    def __init__(self, shards: Shards, homes: OrderHomes, clock: Clock, insert: Insert, finish: Finish) -> None:
         self._shards = shards
+        self._homes = homes
         self._clock = clock
         self._insert = insert
         self._finish = finish
@@ -201,10 +205,21 @@ class ShardRouter:
     async def _enqueue_at_home(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, found: list[StoredPart]
     ) -> Enqueued:
-        """Stores the jobs that are not `found`. From here on the request goes by the map as it is now, whatever becomes of it."""
+        """Stores the jobs that are not `found`. If the shard is no longer the one for their ordering keys, it has stored nothing."""
+        for _ in range(_HOMES_TRIED):
+            try:
+                return await self._enqueue_there(queue, jobs, now_ms, request, found)
+            except OrderElsewhere:
+                queue = queue._replace(home=await self._homes.settle(queue.name))
+        return await self._enqueue_there(queue, jobs, now_ms, request, found)
+
+    async def _enqueue_there(
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, found: list[StoredPart]
+    ) -> Enqueued:
+        """From here on the request goes by the map as it is now, whatever becomes of it."""
         request_key = None if request is None else request.key
         known = {index for stored in found for index in stored.part.indices}
-        order_home = self._home_of_order(queue, jobs)
+        order_home = await self._home_of_order(queue, jobs)
         if order_home is not None and not any(job.unique_key for job in jobs):
             parts = _whole(jobs, request_key, order_home, known, {})
             return await self._store_all(queue, jobs, now_ms, parts, request, found)
@@ -240,15 +255,15 @@ class ShardRouter:
         finally:
             places.end(epoch)
 
-    def _home_of_order(self, queue: Queue, jobs: Sequence[Job]) -> str | None:
-        """The shard of jobs with ordering keys; None if there are none. Raises `EnqueueRejected`."""
+    async def _home_of_order(self, queue: Queue, jobs: Sequence[Job]) -> str | None:
+        """The shard of jobs with ordering keys; None if there are none. Raises as `OrderHomes.settle`."""
         if all(job.ordering_key is None for job in jobs):
             return None
         if not self._shards.unique.by_queue:
             raise EnqueueRejected(
                 "Jobs with an ordering key are refused while a server of the version before is in the cluster, which places them elsewhere"
             )
-        return self._shards.first_of(queue.name).name
+        return await self._homes.shard_of(queue)
 
     async def _held_elsewhere(
         self, queue: Queue, key_of: Mapping[int, str], homes: Mapping[str, str]

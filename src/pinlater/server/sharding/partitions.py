@@ -1,14 +1,16 @@
 """Which shards a queue is stored on: its partitions.
 
-Each queue has an order of the shards that take enqueues, by its name alone, so all servers with the same map have the same one. The
-partitions of a queue are the first `n` of it, one unless its settings say otherwise. Nothing else is stored, and no change moves a job:
-jobs on other shards are strays (`strays.py`), which are handed out where they are.
+Each queue has an order of the shards that take enqueues, by its name alone, so all servers with the same map have the same one. A queue
+with ordering keys has a stored home, which is the first of its order while it takes enqueues. The partitions of a queue are the first `n`
+of the order, one unless its settings say otherwise. Nothing else is stored, and no change moves a job: jobs on other shards are strays
+(`strays.py`), which are handed out where they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from pinlater.domain.queue import Home
 from pinlater.domain.rendezvous import rendezvous_order
 from pinlater.server.sharding.shard_lanes import ShardLanes
 
@@ -16,10 +18,12 @@ _QUEUES_MAX = 20_000
 
 
 class QueuePartitions:
-    """The partitions of all queues. `number_of(queue)`: how many it is to have."""
+    """The partitions of all queues. `number_of(queue)`: how many it is to have. `home_of(queue)`: its stored home, as far as this server
+    knows; None before the first job with an ordering key."""
 
     def __init__(self) -> None:
         self.number_of: Callable[[str], int] = lambda _queue: 1
+        self.home_of: Callable[[str], Home | None] = lambda _queue: None
         self._takers: dict[str, ShardLanes] = {}
         self._orders: dict[str, Sequence[ShardLanes]] = {}
 
@@ -36,7 +40,13 @@ class QueuePartitions:
                 self._orders.clear()
             names = rendezvous_order(queue, list(self._takers))
             found = self._orders[queue] = [self._takers[name] for name in names]
-        return found
+        stored = self.home_of(queue)
+        if stored is None:  # most often so
+            return found
+        home = self._takers.get(stored.shard)
+        if home is None or home is next(iter(found)):
+            return found
+        return [home, *(shard for shard in found if shard is not home)]
 
     def of(self, queue: str) -> Sequence[ShardLanes]:
         """Returns the partitions, reachable or not: all shards that take enqueues if the queue is to have more, none if none does."""

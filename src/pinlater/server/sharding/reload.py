@@ -254,6 +254,8 @@ class Reload:
             return f"it holds {keys}; its jobs would be taken as new without it (`pinlater shards remove --lose-keys`)"
         if len(self._shards) == 1:
             return "it is the only one"
+        if any(queue.home.is_at(shard.name) for queue in self._shards.known_queues()):
+            return "jobs with ordering keys of some queues still go there; within seconds they go to another shard"
         grace_s = self._shards.settings.removal_grace_ms / 1000
         if not shard.closed_to_enqueues_for(grace_s):
             return f"it is empty, and goes once it has had no enqueue for {grace_s:g} s"

@@ -172,7 +172,7 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
 
 def is_behind(has: Queue, known: Queue) -> bool:
     """Whether a shard that has a queue so lacks what is known of it."""
-    return has.versions != known.versions or has.life != known.life
+    return has.versions != known.versions or has.life != known.life or known.home.newer_than(has.home)
 
 
 async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:

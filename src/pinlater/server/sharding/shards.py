@@ -13,7 +13,7 @@ from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
 from pinlater.domain.job import HandedOutJob
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import NO_HOME, Home, Queue
 from pinlater.domain.rendezvous import covered, rendezvous_home
 from pinlater.server.sharding.heads import Heads
 from pinlater.server.sharding.hooks import Hooks
@@ -111,8 +111,8 @@ class Shards:
         return self._kept_in_mind(queue, self._by_name[rendezvous_home(key, leading)])
 
     def home_of(self, queue: str, key: str) -> ShardLanes:
-        """The shard of a unique key, in reach or not: the first partition of its queue. While there are servers of the version before,
-        the first in the key's own order. Raises `EnqueueRejected`."""
+        """The shard of a unique key, in reach or not: that of its queue. While there are servers of the version before, the first in the
+        key's own order. Raises `EnqueueRejected`."""
         if self.unique.by_queue:
             return self.first_of(queue)
         order = self.partitions.order(queue)
@@ -121,14 +121,32 @@ class Shards:
         return self._by_name[rendezvous_home(key, [shard.name for shard in order])]
 
     def first_of(self, queue: str) -> ShardLanes:
-        """The shard of jobs with ordering keys, in reach or not: the first partition of their queue. Raises `EnqueueRejected`."""
-        order = self.partitions.order(queue)
-        if not order:
+        """The shard of the queue's unique keys and jobs with ordering keys, in reach or not: its first partition, or a home that can't move
+        yet. Raises `EnqueueRejected`."""
+        found = self.get(self._first_of(queue))
+        if found is None:
             raise _all_draining()
-        return next(iter(order))
+        return found
 
     def _first_of(self, queue: str) -> str:
+        return self._first_with(queue, self.partitions.home_of(queue) or NO_HOME)
+
+    def _first_with(self, queue: str, home: Home) -> str:
+        """The name of the first shard of a queue with that home; '' if no shard takes enqueues."""
+        if self.is_usable(home):
+            return home.shard
         return next((shard.name for shard in self.partitions.order(queue)), "")
+
+    def is_usable(self, home: Home) -> bool:
+        """Whether jobs with ordering keys are stored there: on a shard that takes enqueues, or that has to wait for the former home."""
+        shard = self.get(home.shard)
+        return shard is not None and home.version > 0 and (shard.takes_enqueues or bool(home.former))
+
+    def home_moved(self, queue: str, before: Home) -> None:
+        """The home of the queue is another now than `before`."""
+        self.look_everywhere(queue)
+        if self._first_with(queue, before) != self._first_of(queue):
+            self._takers_changed()
 
     def is_partition(self, queue: str, shard: str) -> bool:
         return any(partition.name == shard for partition in self.partitions.of(queue))

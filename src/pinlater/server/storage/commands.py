@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Home, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Acked,
     AheadInKey,
@@ -197,6 +197,16 @@ class UnblockKey(WriteCommand[int | PinLaterError]):
     now_ms: int
 
 
+class LiftBarrier(WriteCommand[str | None | PinLaterError]):
+    """The first jobs of the next ordering keys of a queue go, of `limit` keys at most: those behind `after`, '' for the first. Returns the
+    last of them; None if there are no more. A key whose first job goes already stays as it is."""
+
+    queue: str
+    after: str
+    limit: int
+    now_ms: int
+
+
 class PurgeJobs(WriteCommand[int | PinLaterError]):
     """How many were deleted, by state."""
 
@@ -282,6 +292,14 @@ class FindAheadInKey(ReadCommand[AheadInKey | None]):
     limit: int
 
 
+class CountOrdered(ReadCommand[int]):
+    """How many jobs with ordering keys of a queue have a place; those that have stopped their keys, too. Counts no further than `limit`; 0
+    if there is no such queue."""
+
+    queue: str
+    limit: int
+
+
 class CountJobs(ReadCommand[Sequence[QueueCounts]]):
     """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
 
@@ -335,6 +353,19 @@ class ConfigureQueue(WriteCommand[None]):
     paused: bool | None = None
     version: str = ""
     by: str = ""
+
+
+class MoveHome(WriteCommand[Home | PinLaterError]):
+    """Where the jobs with ordering keys of a queue are from now on, if it is `known` here. Returns what holds then.
+
+    No insert that went by what was known is committed afterwards. The value `EnqueueRejected`: a server of the version before uses the
+    shard. Asks for no more than that if nothing is to change.
+    """
+
+    time_limit = CommandLimit.WORK
+    queue: str
+    known: Home
+    home: Home
 
 
 # --- keys: asked only if there are several shards, so that a key counts on all of them ----------------------------------------

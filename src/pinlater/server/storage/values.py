@@ -396,9 +396,9 @@ class RestoreOrder(NamedTuple):
 class Restored(NamedTuple):
     """What one call brought back. `after`: where the next call begins; None if there is nothing more.
 
-    `key_taken`: jobs whose unique key another job has by now. `queue_gone`: jobs of a queue that was deleted. Both keep their copies.
-    `freed_bytes`: what the copies took that are gone. `due`: of the restored jobs, those that are due; `next_due_ms`: when the first of the
-    others is.
+    `key_taken`: jobs whose unique key another job has by now, or whose ordering key another shard takes. `queue_gone`: jobs of a queue that
+    was deleted. Both keep their copies. `freed_bytes`: what the copies took that are gone. `due`: of the restored jobs, those that are due;
+    `next_due_ms`: when the first of the others is.
     """
 
     after: str | None

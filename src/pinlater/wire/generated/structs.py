@@ -1569,6 +1569,8 @@ class JobExplanation(Struct, omit_defaults=True):
     jobs_ahead: JobsAhead | None = None
     behind_job: str | None = None
     ahead_in_key: int | None = None
+    former_shard: str | None = None
+    ahead_on_former: int | None = None
 
 
 SPECS[JobExplanation] = _spec(
@@ -1580,6 +1582,8 @@ SPECS[JobExplanation] = _spec(
     (6, STRUCT, "jobs_ahead", [JobsAhead, SPECS[JobsAhead]], "jobsAhead"),
     (100, STRING, "behind_job", "UTF8", "behindJob"),
     (101, I64, "ahead_in_key", None, "aheadInKey"),
+    (102, STRING, "former_shard", "UTF8", "formerShard"),
+    (103, I64, "ahead_on_former", None, "aheadOnFormer"),
 )
 REQUIRED[JobExplanation] = ('descriptor', 'now_ms', 'shard', 'queue')
 

@@ -95,6 +95,22 @@ async def partitions(to: ScenarioRecorder) -> None:
 
 
 @scenario("on two shards")
+async def a_shard_with_ordering_keys_drains(to: ScenarioRecorder) -> None:
+    async def enqueue(note: str) -> str:
+        request = types.PinLaterEnqueueRequest("mail", [types.PinLaterJob(b"x", orderingKey="k")])
+        return str((await to.call("enqueueJobs", note, request=request)).jobDescriptors[0])
+
+    await to.call("createQueue", name="mail")
+    await to.do("only 1")
+    await enqueue("on the shard that drains then")
+    await to.do("only 2")
+    name = await enqueue("on the next one")
+    await to.call("explainJob", "of a job that waits for another shard", queueName="mail", jobDescriptor=name)
+    await to.do("lose 1")
+    await to.call("explainJob", "a shard that can't be asked", queueName="mail", jobDescriptor=name)
+
+
+@scenario("on two shards")
 async def all_shards_fail(to: ScenarioRecorder) -> None:
     await to.call("createQueue", name="mail")
     await to.do("break 1")

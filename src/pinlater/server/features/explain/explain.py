@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.errors import Unavailable
+from pinlater.domain.errors import PinLaterError, Unavailable
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue
 from pinlater.domain.rate_limit import lower_limit
@@ -34,6 +34,7 @@ class Explain:
     def __init__(self, service: Service) -> None:
         self._shards = service.shards
         self._queue_cache = service.queue_cache
+        self._homes = service.order_homes
         self._dispatcher = service.dispatcher
         self._identity = service.identity
         self._metrics = service.metrics
@@ -60,7 +61,10 @@ class Explain:
         explained = JobExplanation(descriptor, job, self._clock.now_ms(), facts, self._of_queue(queue, 0))
         if job is not None and job.state == JobState.PENDING:
             before = await self._before_in_key(job, part)
-            if before is None:
+            if job.ordering_key is not None and queue.home.waits and queue.home.shard == lanes.name:
+                explained.former_shard = queue.home.former
+                explained.ahead_on_former = await self._before_on_former(queue)
+            elif before is None:
                 explained.queue.in_progress, explained.jobs_ahead = await self._count(job, part)
             else:
                 explained.behind_job = before.first.on(lanes.name)
@@ -75,6 +79,13 @@ class Explain:
         try:
             return await part.shard.store.submit(FindAheadInKey(key, AHEAD_MAX))
         except Unavailable:
+            return None
+
+    async def _before_on_former(self, queue: Queue) -> int | None:
+        """Jobs with ordering keys on the former home of the queue; None if it can't be asked."""
+        try:
+            return await self._homes.before(queue, AHEAD_MAX)
+        except PinLaterError:
             return None
 
     async def _count(self, job: JobInfo, part: OnShard) -> tuple[int, JobsAhead]:

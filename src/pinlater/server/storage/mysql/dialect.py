@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-from pinlater.domain.queue import QueueConfig, queue_of
+from pinlater.domain.queue import Queue, queue_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.counters import Counter
 from pinlater.server.storage.mysql.partitions import kept_before
@@ -49,9 +49,10 @@ _KEEP_MOVED_JOBS = sql("keep_moved_jobs")
 _DELETE_UNIQUE_KEY = sql("delete_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _LOCK_ORDERING_KEYS = sql("lock_ordering_keys")
+_LAST_NUMBERS = sql("last_numbers")
 _FORGET_ORDERING_KEYS = sql("forget_ordering_keys")
 _FIRST_PLACES = sql("first_places")
-_SELECT_CONFIGS = sql("select_configs")
+_SELECT_CONFIGS, _HOLD_CONFIGS = sql("select_configs"), sql("hold_configs")
 _BODY, _NO_BODY = Sql(b"coalesce(progress.body, jobs.body)"), Sql(b"NULL")
 
 
@@ -111,7 +112,7 @@ def _packed(value: object) -> object:
 class MysqlDialect:
     """One transaction."""
 
-    __slots__ = ("_locked", "_transaction", "given_keys")
+    __slots__ = ("_locked", "_transaction", "given_keys", "shard")
 
     job_tables = ("progress", "jobs", "kept_jobs")
 
@@ -119,6 +120,7 @@ class MysqlDialect:
         self.given_keys: set[int] = set()
         self._locked: set[OrderingKey] = set()
         self._transaction = transaction
+        self.shard = transaction.queue_cache.shard
 
     def queue_table(self) -> MysqlQueueTable:
         return MysqlQueueTable(self._transaction)
@@ -228,11 +230,9 @@ class MysqlDialect:
         for some in self._conditions(keys):
             self._transaction.change(_FORGET_ORDERING_KEYS(keys=some))
 
-    async def last_numbers(
-        self, keys: Collection[OrderingKey]
-    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
-        found, configs = await self.select_keys("last_numbers", keys)
-        return {(queue_id, key.decode()): number for queue_id, key, number in found if number is not None}, configs
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> tuple[dict[OrderingKey, int], Mapping[int, Queue]]:
+        found, queues = await self._select_keys(_LAST_NUMBERS, keys, _HOLD_CONFIGS)
+        return {(queue_id, key.decode()): number for queue_id, key, number in found if number is not None}, queues
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
         self.insert("insert_ordered", rows)
@@ -240,13 +240,16 @@ class MysqlDialect:
     def delete_ordered(self, ids: Sequence[int]) -> None:
         self.delete("ordered", ids)
 
-    async def select_keys(
-        self, name: str, keys: Collection[OrderingKey]
-    ) -> tuple[list[Row], Mapping[int, QueueConfig]]:
-        statement, queue_ids = sql(name), {queue_id for queue_id, _ in keys}
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> tuple[list[Row], Mapping[int, Queue]]:
+        return await self._select_keys(sql(name), keys, _SELECT_CONFIGS)
+
+    async def _select_keys(
+        self, statement: Template, keys: Collection[OrderingKey], of_queues: Template
+    ) -> tuple[list[Row], Mapping[int, Queue]]:
+        queue_ids = {queue_id for queue_id, _ in keys}
         looks = [statement(keys=some) for some in self._conditions(keys)]
-        *found, configs = await self._transaction.select(*looks, _SELECT_CONFIGS(ids=sorted(queue_ids)))
-        return [row for part in found for row in part.rows], _configs(queue_ids, configs.rows)
+        *found, configs = await self._transaction.select(*looks, of_queues(ids=sorted(queue_ids)))
+        return [row for part in found for row in part.rows], _queues(queue_ids, configs.rows)
 
     async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> list[Row]:
         if not keys:
@@ -254,9 +257,13 @@ class MysqlDialect:
         looks = [_FIRST_PLACES(queue_id=queue_id, key=key.encode(), limit=limit) for (queue_id, key), limit in keys]
         return [row for part in await self._transaction.select(*looks) for row in part.rows]
 
-    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+    async def stored_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
         [found] = await self._transaction.select(_SELECT_CONFIGS(ids=sorted(queue_ids)))
-        return _configs(queue_ids, found.rows)
+        return _queues(queue_ids, found.rows)
+
+    async def held_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
+        [found] = await self._transaction.select(_HOLD_CONFIGS(ids=sorted(queue_ids)))
+        return _queues(queue_ids, found.rows)
 
     def _conditions(self, keys: Collection[OrderingKey]) -> list[Sql]:
         named = [(queue_id, key.encode()) for queue_id, key in keys]
@@ -274,9 +281,9 @@ class MysqlDialect:
         transaction.after_commit.append(partial(transaction.queue_cache.lost.count, jobs, str(transaction.endpoint)))
 
 
-def _configs(queue_ids: Collection[int], rows: Sequence[Row]) -> dict[int, QueueConfig]:
-    found = {queue_id: queue_of("", config, paused=False).config for queue_id, config in rows}
-    return {queue_id: found.get(queue_id, QueueConfig()) for queue_id in queue_ids}
+def _queues(queue_ids: Collection[int], rows: Sequence[Row]) -> dict[int, Queue]:
+    found = {queue_id: queue_of("", config, paused=False) for queue_id, config in rows}
+    return {queue_id: found.get(queue_id, Queue("")) for queue_id in queue_ids}
 
 
 def _ready_row(job: JobRecord) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.errors import OrderElsewhere, PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.server.storage.leases import SlotLost
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS, MysqlDialect
@@ -140,9 +140,13 @@ class _Batch:
             self._order_refused = await self._membership.admit_order(self._transaction)
         if ordering_keys and self._order_refused is None:  # all requests together: one round trip
             self._places = await last_places(self._dialect, ordering_keys)
+        away = self._places.away if self._places is not None else ()
         if self._transaction.careful or any(
-            request.max_backlog is not None
-            and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_backlog
+            queue.queue_id in away
+            or (
+                request.max_backlog is not None
+                and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_backlog
+            )
             for queue, request in known
         ):
             await self._recall(known)  # what was answered before is answered again, also by a queue that is full now
@@ -191,8 +195,6 @@ class _Batch:
             return SlotLost(self._transaction.endpoint, slot_of(request.jobs[0].id))
         if queue.ordered and (unknown := out_of_order(request)) is not None:
             return unknown
-        if self._order_refused is not None and has_order(request.jobs):
-            return self._order_refused
         key = request.request_key
         if key is not None:
             kept = self._answers.get((queue.queue_id, key))
@@ -200,6 +202,11 @@ class _Batch:
             if answered is not None:
                 return answered
         jobs = request.jobs
+        if (self._order_refused is not None or self._places is not None) and has_order(jobs):
+            if self._order_refused is not None:
+                return self._order_refused
+            if self._places is not None and queue.queue_id in self._places.away:
+                return OrderElsewhere.of(queue.name, self._dialect.shard)
         if jobs and 4 * max([len(job.body) for job in jobs]) > self._row_bytes_max:
             for index, job in enumerate(jobs):
                 size_bytes = len(escaped(job.body)) + len(literal(options_text(job.options)))

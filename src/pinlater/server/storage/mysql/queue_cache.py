@@ -95,7 +95,10 @@ class QueueEntry:
 class MysqlQueueCache:
     """The queues of one shard as they were when it was last read. `monotonic` in seconds. `ready_bytes`: of all shards of the server."""
 
-    def __init__(self, monotonic: Callable[[], float], priority_levels: int, ready_bytes: ReadyBytes) -> None:
+    def __init__(
+        self, shard: str, monotonic: Callable[[], float], priority_levels: int, ready_bytes: ReadyBytes
+    ) -> None:
+        self.shard = shard
         self._monotonic = monotonic
         self.ready_memory = ReadyMemory(ready_bytes)
         self._levels = range(1, priority_levels + 1)

@@ -18,7 +18,7 @@ from asyncmy import errors as driver
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardRefused
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import HandedOutJob
-from pinlater.domain.queue import Queue, QueueCounts, queue_of
+from pinlater.domain.queue import Home, Queue, QueueCounts, queue_of
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage import commands
 from pinlater.server.storage.connections import WRITERS, Connections, DatabaseConnectionLost
@@ -102,7 +102,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
         self._queue_cache = MysqlQueueCache(
-            monotonic, self._settings.priority_levels, ready_bytes or ReadyBytes(self._settings.ready_bytes_max)
+            name, monotonic, self._settings.priority_levels, ready_bytes or ReadyBytes(self._settings.ready_bytes_max)
         )
         self._membership = Membership(self._settings.lease_ms, WRITERS)
         connections = Connections(
@@ -248,11 +248,19 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
     # --- queues -----------------------------------------------------------------------------------------------------------
 
     async def _merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        if not self._membership.keeps_order and any(queue.in_order for queue in queues):
-            refusal = await self._opened.other.carry_out(self._membership.admit_order)
-            if refusal is not None:
-                raise ShardRefused(refusal.message)
+        if any(queue.in_order for queue in queues) and (refusal := await self._admit_order()) is not None:
+            raise ShardRefused(refusal.message)
         return await self._change(queue_rules.merge, queues, now_ms)
+
+    async def _admit_order(self) -> PinLaterError | None:
+        """The refusal of a queue with ordering keys, if there is one."""
+        if self._membership.keeps_order:
+            return None
+        return await self._opened.other.carry_out(self._membership.admit_order)
+
+    async def _move_home(self, queue: str, known: Home, home: Home) -> Home | PinLaterError:
+        refusal = await self._admit_order()
+        return await self._change(queue_rules.move_home, queue, known, home) if refusal is None else refusal
 
     async def _delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
         newest_ms = await self._change(queue_rules.delete, names, deleted_ms, now_ms)
@@ -403,6 +411,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
                 entry_of(commands.PeekJobs)(_peek),
                 entry_of(commands.CountJobs)(_count),
                 entry_of(commands.MergeQueues)(_merge_queues),
+                entry_of(commands.MoveHome)(_move_home),
                 entry_of(commands.DeleteQueues)(_delete_queues),
                 entry_of(commands.ListQueues)(_list_queues),
                 entry_of(commands.AdvanceDue)(_advance_due),

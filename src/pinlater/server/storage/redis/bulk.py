@@ -17,15 +17,18 @@ from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import TRIES, Access, conflict
+from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, PRIORITY_MAX, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
+from pinlater.server.storage.redis.queues import takes_order
 from pinlater.server.storage.redis.reading import is_held
 from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Purge, Requeue, Requeued, RunOrder
 
 logger = logging.getLogger(__name__)
 
 _READ_MAX = 1_000
+_STOPPED = 2  # what `find_behind.lua` answers of a job that has stopped its key
 _READ_LEAST = 250  # also for a smaller limit, once it has passed over a job
 
 
@@ -63,7 +66,8 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
         await changes.find_behind(access.readers)
         failed = outcomes.failed_of(changes, orders)
         await _load_keys(access, changes, failed)
-        barred = {job.id for job in failed if not _retake_key(changes, job, now_ms)}
+        barred = await _away(access, changes, failed)
+        barred |= {job.id for job in failed if job.id not in barred and not _retake_key(changes, job, now_ms)}
         answers = outcomes.run(changes, orders, barred)
         if await access.write(changes, now_ms, queues) == [0]:
             return answers
@@ -81,6 +85,17 @@ async def unblock(access: Access, queue: str, ordering_key: str, now_ms: int) ->
     return int(unblocked)
 
 
+async def lift_barrier(access: Access, queue: str, after: str, limit: int, now_ms: int) -> str | PinLaterError | None:
+    """A seek in an index for each key, however many jobs it has."""
+    del now_ms  # a job that goes is due when its record says
+    queue_id = access.queues.get(queue)
+    if queue_id is None:
+        return QueueNotFound.of(queue)
+    last, came = await access.writer.run("lift_barrier", queue, queue_id, after, limit)
+    access.tell_came_first(came)
+    return last.decode() or None
+
+
 async def _requeue_some(
     access: Access, order: Requeue, queue: bytes, passed: int, most: int, now_ms: int
 ) -> tuple[int, int]:
@@ -94,9 +109,10 @@ async def _requeue_some(
         loaded = await changes.load(access.readers, [line + job_id for job_id in ids], queues)
         failed = [job for job in loaded if job.state is JobState.FAILED and not stays_failed(order, job, now_ms)]
         await _load_keys(access, changes, failed)
+        away = await _away(access, changes, failed)
         requeued = 0
         for job in failed:
-            if requeued < most and _retake_key(changes, job, now_ms):
+            if requeued < most and job.id not in away and _retake_key(changes, job, now_ms):
                 requeued += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
         if await access.write(changes, now_ms, queues) == [0]:
             return len(ids), requeued
@@ -113,6 +129,22 @@ async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]
     if keys:
         _, held = await load_jobs(access.readers, (), keys=list(keys))
         changes.held_keys.update(zip(keys, held, strict=True))
+
+
+async def _away(access: Access, changes: Changes, failed: Sequence[JobRecord]) -> set[int]:
+    """Returns the ids of those of these jobs that can't take a place again: another shard takes the jobs with ordering keys of their queue
+    now. One that has stopped its key still has its place."""
+    keyed = [job for job in failed if job.options.ordering_key is not None]
+    if not keyed:
+        return set()
+    names = {changes.queue_of(job) for job in keyed}
+    taken = {name for name in names if await takes_order(access.readers, access.shard, name)}
+    places = await access.readers.run("find_behind", encode([changes.found(job).ref for job in keyed]))
+    return {
+        job.id
+        for job, place in zip(keyed, places, strict=True)
+        if place != _STOPPED and changes.queue_of(job) not in taken
+    }
 
 
 def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:

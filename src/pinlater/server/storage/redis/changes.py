@@ -142,7 +142,7 @@ class Changes(changes.Changes):
         if waiting:
             answer = await readers.run("find_behind", encode([found.ref for found in waiting]))
             for found, behind in zip(waiting, answer, strict=True):
-                if behind:
+                if behind == 1:
                     job = found.record
                     self.add(replace(job, run_after_ms=BEHIND_MS + 1), self.queue_of(job))
 

@@ -32,6 +32,7 @@ from pinlater.server.storage.redis.keys import (
 )
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.packing import HAS_PAST, pack_finished, pack_job, pack_past
+from pinlater.server.storage.redis.queues import takes_order
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.reading import is_held
 from pinlater.server.storage.values import (
@@ -105,7 +106,7 @@ async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
             return Restored(place)
         if queue is None or int.from_bytes(queue, "big") != copies[0].job.queue_id:
             return Restored(place, queue_gone=len(copies))
-        back, kept = await _decide(access, changes, queue, copies)
+        back, kept = await _decide(access, changes, order.queue, queue, copies)
         if len(kept) == len(copies):
             return Restored(place, key_taken=len(kept))
         left = pack_copies(kept) if kept else b""
@@ -121,18 +122,21 @@ async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
 
 
 async def _decide(
-    access: Access, changes: Changes, queue: bytes, copies: Sequence[JobCopy]
+    access: Access, changes: Changes, name: str, queue: bytes, copies: Sequence[JobCopy]
 ) -> tuple[list[JobCopy], list[JobCopy]]:
-    """The jobs that come back, and those whose key another job has. One that is there already is neither."""
+    """The jobs that come back, and those whose key another job or another shard has. One that is there already is neither."""
     refs = [ref_of(queue, job.priority, job.id) for job, _ in copies]
     wanted = [(queue, unique.key) for copy in copies if (unique := copy.key_to_take) is not None]
     there, held = await load_jobs(access.readers, refs, keys=wanted)
     changes.held_keys.update(zip(wanted, held, strict=True))
+    keyed = any(job.options.ordering_key is not None for job, _ in copies)
+    takes = not keyed or await takes_order(access.readers, access.shard, name)
     back: list[JobCopy] = []
     kept: list[JobCopy] = []
     for at, copy in enumerate(copies):
         if not there[4 * at]:
-            (back if _is_free(changes, queue, copy.key_to_take) else kept).append(copy)
+            has_place = takes or copy.job.finished or copy.job.options.ordering_key is None
+            (back if has_place and _is_free(changes, queue, copy.key_to_take) else kept).append(copy)
     return back, kept
 
 

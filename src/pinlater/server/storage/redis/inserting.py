@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
+from pinlater.domain.errors import OrderElsewhere, PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import UniqueScope
 from pinlater.server.storage.leases import SlotLost
@@ -43,7 +43,7 @@ _PLAIN = Struct(">IBIqq")  # the length of a record, and its fixed fields
 _JOBS_A_TURN = 1_000
 
 # Answers of the script, see there.
-_STORED, _REPEATED, _FULL, _CONFLICT = range(4)
+_STORED, _REPEATED, _FULL, _CONFLICT, _ELSEWHERE = range(5)
 
 
 async def insert(
@@ -68,18 +68,19 @@ async def insert(
             results.append(unknown)
         else:
             keyed = have_keys(request.jobs)
-            if keyed and not membership.keeps_order and has_order(request.jobs):
+            in_order = keyed and has_order(request.jobs)
+            if in_order and not membership.keeps_order:
                 refusal = refusal or await membership.admit_order(access.readers.run, access.readers.endpoint)
                 if refusal is not None:
                     results.append(refusal)
                     continue
-            results.append(batch.add(request, unique=keyed and have_unique_keys(request.jobs)))
+            results.append(batch.add(request, unique=keyed and have_unique_keys(request.jobs), in_order=in_order))
             if len(request.jobs) > _JOBS_A_TURN:
                 await asyncio.sleep(0)
     age.check(requests)
     answers = await batch.store()
     return [
-        _answer(request, answers[result] if answers else 0) if isinstance(result, int) else result
+        _answer(access.shard, request, answers[result] if answers else 0) if isinstance(result, int) else result
         for request, result in zip(requests, results, strict=True)
     ]
 
@@ -93,25 +94,25 @@ class _Batch:
         self._now_ms = now_ms
         self._queues = access.ids_of(queues)
         self._place_of = {name: place + 1 for place, (name, _) in enumerate(self._queues)}
-        self._requests: list[tuple[str, list[NewJob]] | tuple[Any, ...]] = []
-        self._open: dict[str, int] = {}  # requests that others may still join
+        self._requests: list[tuple[str, list[NewJob], bool] | tuple[Any, ...]] = []
+        self._open: dict[tuple[str, bool], int] = {}  # requests that others may still join
         self._top = 0
 
-    def add(self, request: InsertRequest, *, unique: bool) -> int:
-        """Where its answer will be. `unique`: what `have_unique_keys` says of its jobs."""
+    def add(self, request: InsertRequest, *, unique: bool, in_order: bool) -> int:
+        """Where its answer will be. `unique`, `in_order`: what `have_unique_keys` and `has_order` say of its jobs."""
         name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job.id for job in jobs]))
         if key is None and most is None and not unique:
-            at = self._open.get(name)
+            at = self._open.get((name, in_order))
             if at is not None:
                 self._requests[at][1].extend(jobs)
                 return at
-            self._open[name] = len(self._requests)
-            self._requests.append((name, list(jobs)))
+            self._open[name, in_order] = len(self._requests)
+            self._requests.append((name, list(jobs), in_order))
         else:
             self._open.clear()
-            self._requests.append(self._with_conditions(request, unique=unique))
+            self._requests.append(self._with_conditions(request, unique=unique, in_order=in_order))
         return len(self._requests) - 1
 
     async def store(self) -> list[Any]:
@@ -122,24 +123,25 @@ class _Batch:
         if not self._requests:
             await self._access.writer.settle()
             return []
-        packed = [one if len(one) > 2 else self._plain_request(*one) for one in self._requests]
+        packed = [one if len(one) > 3 else self._plain_request(*one) for one in self._requests]
         top = packed_id(self._top) if self._top else b""
         arguments = encode(([name for name, _ in self._queues], [queue for _, queue in self._queues], packed, top))
         answers: list[Any] = await self._access.writer.run("insert_jobs", self._now_ms, arguments, under_any_slot=False)
         return answers
 
-    def _plain_request(self, name: str, jobs: Sequence[NewJob]) -> tuple[Any, ...]:
+    def _plain_request(self, name: str, jobs: Sequence[NewJob], in_order: bool) -> tuple[Any, ...]:
         parts = _plain(self._front, self._access.queues[name], jobs, self._now_ms)
-        return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs)
+        return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs), in_order
 
-    def _with_conditions(self, request: InsertRequest, *, unique: bool) -> tuple[Any, ...]:
+    def _with_conditions(self, request: InsertRequest, *, unique: bool, in_order: bool) -> tuple[Any, ...]:
         jobs, queue = request.jobs, self._access.queues[request.queue]
         about = (self._front, queue, jobs, self._now_ms)
         parts: tuple[Any, ...] = (_careful(*about), (), b"", b"") if unique else _plain(*about)
         own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
         most = -1 if request.max_backlog is None else request.max_backlog
         key = False if request.request_key is None else request.request_key
-        return self._place_of[request.queue], not unique, *parts, key, request.fingerprint, own, most, len(jobs)
+        place, number = self._place_of[request.queue], len(jobs)
+        return place, not unique, *parts, key, request.fingerprint, own, most, number, in_order
 
 
 def _plain(
@@ -214,7 +216,7 @@ def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) ->
     return packed
 
 
-def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
+def _answer(shard: str, request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     jobs = request.jobs
     if answer == 0:
         return tuple.__new__(Inserted, ([job.id for job in jobs], {}, False))  # quicker than the class's own call
@@ -222,6 +224,8 @@ def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
         return QueueFull.of(request.queue, answer[1], request.max_backlog or 0, answer[2])
     if answer[0] == _CONFLICT:
         return RequestKeyConflict.of(request.request_key or "")
+    if answer[0] == _ELSEWHERE:
+        return OrderElsewhere.of(request.queue, shard)
     if answer[0] == _REPEATED:
         return repeated(answer[1], answer[2])
     existing = existing_of(answer[1])

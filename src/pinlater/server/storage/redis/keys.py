@@ -7,7 +7,7 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
                     and the schema of its program, which servers of schema 1 do not write
     q        HASH   queue's name -> queue
     qn       HASH   queue -> its name
-    qc       HASH   queue -> paused ('0' or '1') and settings; nothing if nothing is set
+    qc       HASH   queue -> paused ('0' or '1') and settings, at its home with `order`; nothing if nothing is set
     qd       ZSET   deleted queues, by when, for a day: name
     pr       HASH   queue -> its priorities, a byte each; and '' -> '', from which its loss is seen
     z        SET    deleted queues whose rows are still to be freed

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 
 from pinlater.domain.errors import QueueNotFound
-from pinlater.domain.queue import Queue, QueueConfig, queue_of, settings_text
+from pinlater.domain.queue import Home, Queue, QueueConfig, queue_of, settings_text
 from pinlater.server.storage.redis.access import conflict
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.queue_cache import RedisQueueCache
@@ -24,21 +24,23 @@ _QUEUES_A_CALL = 200
 _FIRST_NUMBER_MAX, _ORDERED = 2**30, 2**31
 
 
-async def merge(writer: Writer, readers: Readers, cache: RedisQueueCache, queues: Sequence[Queue]) -> list[Queue]:
+async def merge(
+    writer: Writer, readers: Readers, cache: RedisQueueCache, shard: str, queues: Sequence[Queue]
+) -> list[Queue]:
     """Carries out `MergeQueues`."""
     merged: list[Queue] = []
     for start in range(0, len(queues), _QUEUES_A_CALL):
         some = queues[start : start + _QUEUES_A_CALL]
-        merged += await _merge(writer, readers, some)
+        merged += await _merge(writer, readers, shard, some)
         names = [queue.name for queue in some]
         cache.learn(zip(names, await readers.run("find_queues", encode(names)), strict=True))
     return merged
 
 
-async def _merge(writer: Writer, readers: Readers, queues: Sequence[Queue]) -> list[Queue]:
+async def _merge(writer: Writer, readers: Readers, shard: str, queues: Sequence[Queue]) -> list[Queue]:
     for _ in range(_TRIES):
         states = await readers.run("find_states", encode([queue.name for queue in queues]))
-        decided = [_merged(queue, state) for queue, state in zip(queues, states, strict=True)]
+        decided = [_merged(shard, queue, state) for queue, state in zip(queues, states, strict=True)]
         changes = [change for _, change in decided if change is not None]
         if not changes:
             return [queue for queue, _ in decided]
@@ -48,7 +50,7 @@ async def _merge(writer: Writer, readers: Readers, queues: Sequence[Queue]) -> l
     raise conflict()
 
 
-def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str | int, ...] | None]:
+def _merged(shard: str, given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str | int, ...] | None]:
     """What becomes of a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
     known, kept, deleted_ms = state
     if known:
@@ -59,7 +61,7 @@ def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | 
         queue = given.made_after(int(deleted_ms or 0))
         unchanged = queue.life.over
     first = _ORDERED if queue.life.ordered else 0
-    return queue, None if unchanged else (given.name, known, kept, deleted_ms, _packed(queue), first)
+    return queue, None if unchanged else (given.name, known, kept, deleted_ms, _packed(queue, shard), first)
 
 
 async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
@@ -73,7 +75,14 @@ async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: 
 
 
 async def configure(
-    writer: Writer, readers: Readers, name: str, config: QueueConfig | None, paused: bool | None, version: str, by: str
+    writer: Writer,
+    readers: Readers,
+    shard: str,
+    name: str,
+    config: QueueConfig | None,
+    paused: bool | None,
+    version: str,
+    by: str,
 ) -> None:
     """Does what `QueueStore.configure_queue` says."""
     for _ in range(_TRIES):
@@ -81,11 +90,34 @@ async def configure(
         if not answer:
             raise QueueNotFound.of(name)
         queue = unpacked(name, answer[0]).changed(config, paused, version, by)
-        [done] = await writer.run("configure_queue", name, answer[0], _settings(queue))
+        [done] = await writer.run("configure_queue", name, answer[0], _settings(queue, shard))
         if done == _CONFIGURED:
             return
         if done == _NO_QUEUE:
             raise QueueNotFound.of(name)
+    raise conflict()
+
+
+async def takes_order(readers: Readers, shard: str, name: str) -> bool:
+    """Whether the shard takes the jobs with ordering keys of a queue."""
+    answer = await readers.run("find_settings", name)
+    return bool(answer) and unpacked(name, answer[0]).home.is_at(shard)
+
+
+async def move_home(
+    writer: Writer, readers: Readers, shard: str, name: str, known: Home, home: Home
+) -> Home | QueueNotFound:
+    """Carries out `MoveHome`."""
+    for _ in range(_TRIES):
+        answer = await readers.run("find_settings", name)
+        if not answer:
+            return QueueNotFound.of(name)
+        queue = unpacked(name, answer[0])
+        if queue.home != known:
+            return queue.home
+        [done] = await writer.run("configure_queue", name, answer[0], _settings(queue._replace(home=home), shard))
+        if done == _CONFIGURED:
+            return home
     raise conflict()
 
 
@@ -99,9 +131,13 @@ def unpacked(name: str, settings: bytes) -> Queue:
     return queue_of(name, settings[1:].decode() if settings else "{}", settings[:1] == b"1")
 
 
-def _packed(queue: Queue) -> bytes:
-    return b"" if queue == Queue(queue.name) else _settings(queue)
+def _packed(queue: Queue, shard: str) -> bytes:
+    return b"" if queue == Queue(queue.name) else _settings(queue, shard)
 
 
-def _settings(queue: Queue) -> bytes:
-    return b"%d" % queue.paused + settings_text(queue).encode()
+def _settings(queue: Queue, shard: str) -> bytes:
+    """At its home they also say `order`: scripts do not know the name of the shard."""
+    text = settings_text(queue)
+    if queue.home.is_at(shard):
+        text = f'{text[:-1]}, "order": "{"waits" if queue.home.waits else "takes"}"}}'
+    return b"%d" % queue.paused + text.encode()

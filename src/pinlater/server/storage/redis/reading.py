@@ -231,6 +231,12 @@ async def find_ahead_in_key(access: Access, key: JobKey, limit: int) -> AheadInK
     return AheadInKey(JobKey(key.queue, priority, job_id), min(int(jobs), limit))
 
 
+async def count_ordered(readers: Readers, queue: str, limit: int) -> int:
+    """The size of an index."""
+    [jobs] = await readers.run("count_ordered", queue)
+    return min(int(jobs), limit)
+
+
 async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
     """What `count_jobs.lua` says of these queues, or of all."""
     names = list(await walking.queues(readers)) if queues is None else queues

@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 # These begin and end jobs, which may have ordering keys.
 _OF_ORDER = frozenset(
-    {"change_jobs", "claim_jobs", "collect_finished", "finish_jobs", "insert_jobs", "repair_jobs", "unblock_key"}
+    {
+        "change_jobs",
+        "claim_jobs",
+        "collect_finished",
+        "finish_jobs",
+        "insert_jobs",
+        "lift_barrier",
+        "repair_jobs",
+        "unblock_key",
+    }
 )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardRefused, StoreFull
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import Home, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage import commands
 from pinlater.server.storage.connections import WRITERS, Connections
@@ -275,12 +275,25 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
     # --- queues -----------------------------------------------------------------------------------------------------------
 
     async def _merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        if not self._membership.keeps_order and any(queue.in_order for queue in queues):
-            refusal = await self._membership.admit_order(self._opened.readers.run, self._opened.readers.endpoint)
-            if refusal is not None:
-                raise ShardRefused(refusal.message)
+        if any(queue.in_order for queue in queues) and (refusal := await self._admit_order()) is not None:
+            raise ShardRefused(refusal.message)
         with self._nothing_due.change([queue.name for queue in queues]):
-            return await queue_rows.merge(self._opened.other, self._opened.readers, self._queue_cache, queues)
+            return await queue_rows.merge(
+                self._opened.other, self._opened.readers, self._queue_cache, self.name, queues
+            )
+
+    async def _admit_order(self) -> PinLaterError | None:
+        """The refusal of a queue with ordering keys, if there is one."""
+        if self._membership.keeps_order:
+            return None
+        return await self._membership.admit_order(self._opened.readers.run, self._opened.readers.endpoint)
+
+    async def _move_home(self, queue: str, known: Home, home: Home) -> Home | PinLaterError:
+        refusal = await self._admit_order()
+        if refusal is not None:
+            return refusal
+        opened = self._opened
+        return await queue_rows.move_home(opened.other, opened.readers, self.name, queue, known, home)
 
     async def _delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
         with self._nothing_due.change(names):
@@ -297,7 +310,9 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         self, name: str, config: QueueConfig | None = None, paused: bool | None = None, version: str = "", by: str = ""
     ) -> None:
         with self._nothing_due.change([name]):
-            await queue_rows.configure(self._opened.other, self._opened.readers, name, config, paused, version, by)
+            await queue_rows.configure(
+                self._opened.other, self._opened.readers, self.name, name, config, paused, version, by
+            )
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
@@ -486,6 +501,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             entry_of(commands.MoveJobs)(_on(_of_jobs, moving.move)),
             entry_of(commands.RequeueFailedJobs)(_on(_of_queue, bulk.requeue, wakes=True)),
             entry_of(commands.UnblockKey)(_on(_of_queue, bulk.unblock, wakes=True)),
+            entry_of(commands.LiftBarrier)(_on(_of_queue, bulk.lift_barrier, wakes=True)),
             entry_of(commands.PurgeJobs)(_on(_of_queue, bulk.purge)),
             entry_of(commands.DeleteJobs)(_on(_of_jobs, bulk.delete_named)),
             entry_of(commands.DeleteWithCopies)(_on(_of_jobs, copies.delete)),
@@ -494,6 +510,8 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
             entry_of(commands.ScanJobs)(_on(_of_queue, reading.scan)),
             entry_of(commands.CountAhead)(_on(_of_queue, reading.count_ahead)),
             entry_of(commands.FindAheadInKey)(_on(_of_queue, reading.find_ahead_in_key)),
+            entry_of(commands.CountOrdered)(_reads(reading.count_ordered)),
+            entry_of(commands.MoveHome)(_move_home),
             entry_of(commands.SaveSamples)(_reads(sample_rows.save)),
             entry_of(commands.ListSamples)(_reads(sample_rows.find)),
             entry_of(commands.MergeQueues)(_merge_queues),

@@ -16,7 +16,7 @@ from pinlater.server.storage.relational import ordering
 from pinlater.server.storage.relational.changes import free_key, write
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.loading import load
-from pinlater.server.storage.relational.rows import STATES, Row, StateRow, key_of_job, state_of
+from pinlater.server.storage.relational.rows import STATES, Row, StateRow, key_of_job, state_of, text_of
 from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Position, Purge, Requeue, Requeued, RunOrder
 
 _READ_MAX = 1_000
@@ -36,7 +36,8 @@ async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> Requeued | P
         limit = max(_READ_LEAST if passed else 0, min(order.limit, _READ_MAX))
         found = await finished(dialect, queue.queue_id, JobState.FAILED, order.priority, limit, after=stopped_at)
         jobs, _ = await load(dialect, changes, [job_id for _, job_id in found])
-        by_id = {job.id: job for job in jobs}
+        away = await ordering.away(dialect, jobs)
+        by_id = {job.id: job for job in jobs if job.id not in away}
         for place in found:
             if done == order.limit:
                 break
@@ -58,7 +59,8 @@ async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list
     changes = Changes(now_ms)
     await load(dialect, changes, [order.key.id for order in orders])
     failed = outcomes.failed_of(changes, orders)
-    barred = {job.id for job in failed if not await _retake_key(dialect, job, now_ms)}
+    barred = await ordering.away(dialect, failed)
+    barred |= {job.id for job in failed if job.id not in barred and not await _retake_key(dialect, job, now_ms)}
     answers = outcomes.run(changes, orders, barred)
     await write(dialect, changes)
     return answers
@@ -95,6 +97,19 @@ async def unblock(dialect: Dialect, queue: str, ordering_key: str, now_ms: int) 
     unblocked = await ordering.unblock(dialect, changes, (found.queue_id, ordering_key))
     await write(dialect, changes)
     return unblocked
+
+
+async def lift_barrier(dialect: Dialect, queue: str, after: str, limit: int, now_ms: int) -> str | PinLaterError | None:
+    """A seek in an index for each key, however many jobs it has."""
+    found = (await dialect.queues_named([queue])).get(queue)
+    if found is None:
+        return QueueNotFound.of(queue)
+    rows = await dialect.select("next_ordering_keys", queue_id=found.queue_id, after=after, limit=limit)
+    keys = [text_of(key) for (key,) in rows]
+    changes = Changes(now_ms)
+    await ordering.let_go(dialect, changes, [(found.queue_id, key) for key in keys])
+    await write(dialect, changes)
+    return keys[-1] if len(keys) == limit else None
 
 
 async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:

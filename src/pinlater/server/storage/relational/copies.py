@@ -119,13 +119,16 @@ async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | Non
 
 
 async def _decide(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
-    """The jobs that come back, with their keys taken, and those whose key another job has. One that is there already is neither."""
+    """The jobs that come back, with their keys taken, and those whose key another job or another shard has. One that is there already is
+    neither."""
     there = {row[0] for row in await dialect.select_jobs("load_states", sorted(job.id for job, _ in copies))}
+    away = await ordering.away(dialect, [job for job, _ in copies if not job.finished])
     back: list[JobCopy] = []
     kept: list[JobCopy] = []
     for copy in copies:
         if copy.job.id not in there:
-            (back if await _take_key(dialect, copy, now_ms) else kept).append(copy)
+            comes_back = copy.job.id not in away and await _take_key(dialect, copy, now_ms)
+            (back if comes_back else kept).append(copy)
     return back, kept
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.domain.job import JobState
-from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.domain.queue import Queue
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.rows import Row
@@ -123,8 +123,11 @@ class QueueTable(Protocol):
 
 
 class Dialect(Protocol):
-    """One transaction. `job_tables` hold rows of a job in every state; `given_keys` are the jobs that got a unique key in it."""
+    """One transaction on the shard `shard`. `job_tables` hold rows of a job in every state; `given_keys` are the jobs that got a unique key
+    in it."""
 
+    @property
+    def shard(self) -> str: ...
     @property
     def job_tables(self) -> Sequence[str]: ...
     @property
@@ -202,11 +205,9 @@ class Dialect(Protocol):
         """No job has these ordering keys, which are locked."""
         ...
 
-    async def last_numbers(
-        self, keys: Collection[OrderingKey]
-    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
-        """The highest numbers of those of these ordering keys, which are locked, that have jobs. And the settings of the queues of these
-        keys, as the store has them."""
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> tuple[dict[OrderingKey, int], Mapping[int, Queue]]:
+        """The highest numbers of those of these ordering keys, which are locked, that have jobs. And the queues of these keys by id, as
+        `held_queues`."""
         ...
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
@@ -217,19 +218,21 @@ class Dialect(Protocol):
         """Jobs leave their places."""
         ...
 
-    async def select_keys(
-        self, name: str, keys: Collection[OrderingKey]
-    ) -> tuple[Sequence[Row], Mapping[int, QueueConfig]]:
-        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds. And the settings of the
-        queues of these keys."""
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> tuple[Sequence[Row], Mapping[int, Queue]]:
+        """The rows of a statement on a list of ordering keys, which are locked: queue id, key, and what it finds. And the queues of these
+        keys, as `stored_queues`."""
         ...
 
     async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> Sequence[Row]:
         """The first rows of `ordered` of each key, at most that number: queue id, key, job id, due time."""
         ...
 
-    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
-        """The settings of these queues, as the store has them; those of a deleted queue have no values."""
+    async def stored_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
+        """These queues by id, without their names, with the settings and homes that the store has; a deleted one has none."""
+        ...
+
+    async def held_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
+        """Does what `stored_queues` does; the rows do not change before the transaction ends."""
         ...
 
     def came_first(self, queue_id: int, due_ms: int) -> None:

@@ -9,7 +9,9 @@ A queue may let several jobs of a key go: then the first ones of the key are whe
 each is marked as let go in its row, so that code that lets the next one go need not lock the rows of those in hand. A job that failed
 finally may stop its key: its row stays, marked so, and no job behind it goes.
 
-The transaction reads the settings of the queues in the store, behind the lock of the keys. So servers need not agree about them.
+The transaction reads the rows of the queues in the store, behind the lock of the keys. So servers need not agree about their settings and
+homes. A transaction in which jobs take places keeps the row from changing until it ends (`MoveHome`). While the jobs on a former home come
+first, none goes, whatever ends.
 
 Two transactions that change which job of a key is first wait for each other (`Dialect.lock_keys`): they take keys in order, after the rows
 of the jobs that they were asked about, and before the rows of jobs behind. One that ends only jobs behind needs no key.
@@ -25,7 +27,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pinlater.domain.queue import IN_HAND_PER_KEY_MAX, STOP, TO_BACK, QueueConfig
+from pinlater.domain.queue import IN_HAND_PER_KEY_MAX, STOP, TO_BACK, Queue
 from pinlater.domain.transitions import FAILED
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.options import BEHIND_MS, LET_GO_MS, STOPPED_MS, is_behind, options_of
@@ -62,11 +64,17 @@ class _OrderedRow(NamedTuple):
 class LastPlaces:
     """The last places of keys that the transaction has locked: as the store has them, and then as the jobs that it enters change them."""
 
-    __slots__ = ("_free", "_last", "_most")
+    __slots__ = ("_free", "_last", "_most", "away")
 
     def __init__(
-        self, last: dict[OrderingKey, int], most: Mapping[OrderingKey, int], free: dict[OrderingKey, int]
+        self,
+        last: dict[OrderingKey, int],
+        most: Mapping[OrderingKey, int],
+        free: dict[OrderingKey, int],
+        away: Collection[int],
     ) -> None:
+        self.away = away
+        """The queues whose jobs with ordering keys this shard does not take, by their ids."""
         self._last = last  # the highest number of each key that has jobs
         self._most = most  # how many of a key may be in hand at a time
         self._free = free  # how many more of a key may go at once
@@ -93,9 +101,21 @@ class LastPlaces:
 async def last_places(dialect: Dialect, keys: Collection[OrderingKey]) -> LastPlaces:
     """Locks keys and reads their last places."""
     dialect.lock_keys(keys)
-    last, configs = await dialect.last_numbers(keys)
-    most = _most_in_hand(keys, configs)
-    return LastPlaces(last, most, await _free_places(dialect, most, {*last}))
+    last, queues = await dialect.last_numbers(keys)
+    most = _most_in_hand(keys, queues, dialect.shard)
+    away = [queue_id for queue_id, queue in queues.items() if not queue.home.is_at(dialect.shard)]
+    return LastPlaces(last, most, await _free_places(dialect, most, {*last}), away)
+
+
+async def away(dialect: Dialect, jobs: Iterable[JobRecord]) -> set[int]:
+    """Returns the ids of those of these jobs that can't take a place again: another shard takes the jobs with ordering keys of their queue
+    now. One that has stopped its key still has its place."""
+    keyed = [job for job in jobs if job.options.ordering_key is not None]
+    if not keyed:
+        return set()
+    queues = await dialect.held_queues({job.queue_id for job in keyed})
+    found = {job.id for job in keyed if not queues[job.queue_id].home.is_at(dialect.shard)}
+    return found - await _stopped(dialect, found)
 
 
 async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]:
@@ -106,9 +126,13 @@ async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]
     return run_after_ms
 
 
-def _most_in_hand(keys: Iterable[OrderingKey], configs: Mapping[int, QueueConfig]) -> dict[OrderingKey, int]:
-    """How many jobs of each key may be in hand at a time."""
-    return {(queue_id, key): configs[queue_id].max_in_hand_per_key or 1 for queue_id, key in keys}
+def _most_in_hand(keys: Iterable[OrderingKey], queues: Mapping[int, Queue], shard: str) -> dict[OrderingKey, int]:
+    """How many jobs of each key may be in hand at a time: none while those on the former home come first."""
+    most = {
+        queue_id: 0 if queue.home.waits and queue.home.is_at(shard) else queue.config.max_in_hand_per_key or 1
+        for queue_id, queue in queues.items()
+    }
+    return {(queue_id, key): most[queue_id] for queue_id, key in keys}
 
 
 async def _free_places(
@@ -119,7 +143,7 @@ async def _free_places(
     None while a job waits, since a later one must not go before it. The first one of a key does not, but may have stopped the key.
     """
     places = await dialect.first_places([(key, number) for key, number in most.items() if number > 1 and key in last])
-    free = {key: 0 if key in last and number == 1 else number for key, number in most.items()}
+    free = {key: 0 if key in last and number <= 1 else number for key, number in most.items()}
     seen: set[OrderingKey] = set()
     for queue_id, text, _, due_ms in places:
         key = (queue_id, text_of(text))
@@ -162,9 +186,9 @@ async def _failed(
     retried = [job for job in jobs if changes.will_retry(job)]
     if not finally_failed and not retried:
         return [], []
-    configs = await dialect.configs_of({job.queue_id for job in [*finally_failed, *retried]})
-    stopping = [job for job in finally_failed if configs[job.queue_id].after_failure == STOP]
-    return stopping, [job for job in retried if configs[job.queue_id].retry_place == TO_BACK]
+    queues = await dialect.stored_queues({job.queue_id for job in [*finally_failed, *retried]})
+    stopping = [job for job in finally_failed if queues[job.queue_id].config.after_failure == STOP]
+    return stopping, [job for job in retried if queues[job.queue_id].config.retry_place == TO_BACK]
 
 
 async def _stopped(dialect: Dialect, ids: Collection[int]) -> set[int]:
@@ -224,13 +248,13 @@ async def unblock(dialect: Dialect, changes: Changes, key: OrderingKey) -> int:
 
 async def _first(dialect: Dialect, keys: Sequence[OrderingKey]) -> dict[OrderingKey, list[_OrderedRow]]:
     """The jobs of each key that may be in hand at a time."""
-    found, configs = await dialect.select_keys("first_of_keys", keys)
+    found, queues = await dialect.select_keys("first_of_keys", keys)
     first: dict[OrderingKey, list[_OrderedRow]] = {(queue_id, text_of(key)): [] for queue_id, key, _, _ in found}
-    most = _most_in_hand(first, configs)
+    most = _most_in_hand(first, queues, dialect.shard)
     for queue_id, text, job_id, due_ms in found:
         key = (queue_id, text_of(text))
-        if job_id is not None and most[key] == 1:
-            first[key].append(_OrderedRow(job_id, due_ms, marks=False))
+        if job_id is not None and most[key] <= 1:
+            first[key].append(_OrderedRow(job_id, due_ms if most[key] else STOPPED_MS, marks=False))
     several = [(key, number) for key, number in most.items() if number > 1]
     for queue_id, text, job_id, due_ms in await dialect.first_places(several):
         first[queue_id, text_of(text)].append(_OrderedRow(job_id, due_ms, marks=True))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.queue import Home, Queue, QueueConfig
 from pinlater.server.storage.relational.dialect import Dialect, QueueLook, QueueTable
 from pinlater.server.storage.values import DELETION_KEPT_MS
 
@@ -65,3 +66,15 @@ async def configure(
         return False
     table.save(found.queue_id, found.queue.changed(config, paused, version, by))
     return True
+
+
+async def move_home(dialect: Dialect, queue: str, known: Home, home: Home) -> Home | PinLaterError:
+    """Carries out `MoveHome`. Waits for the inserts that have read the row of the queue."""
+    table = dialect.queue_table()
+    found = await table.lock(queue)
+    if found is None:
+        return QueueNotFound.of(queue)
+    if found.queue.home != known:
+        return found.queue.home
+    table.save(found.queue_id, found.queue._replace(home=home))
+    return home

@@ -143,6 +143,12 @@ async def find_ahead_in_key(reader: Reader, key: JobKey, limit: int) -> AheadInK
     return AheadInKey(names[first_id], jobs) if names.get(key.id) == key and first_id in names else None
 
 
+async def count_ordered(reader: Reader, queue: str, limit: int) -> int:
+    """Entries of an index, no more than `limit`."""
+    [(jobs,)] = await reader.select("count_ordered", queue=queue, limit=limit)
+    return int(jobs)
+
+
 async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
     """All that is known of each; None where queue, priority or id is of no job."""
     ids = sorted({key.id for key in keys})

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Map
 from contextlib import closing
 from typing import Any, TypeVar
 
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.queue import Queue
 from pinlater.server.storage.record import JobRecord, record_of
 from pinlater.server.storage.relational.dialect import Keys, OrderedRow, OrderingKey
 from pinlater.server.storage.relational.reading import BoundStatement
@@ -76,7 +76,7 @@ def _packed(name: str, values: Mapping[str, object]) -> list[object]:
 class SqliteDialect:
     """One transaction of the writer."""
 
-    __slots__ = ("_execute", "_queue_cache", "_transaction", "given_keys")
+    __slots__ = ("_execute", "_queue_cache", "_transaction", "given_keys", "shard")
 
     job_tables = ("progress", "jobs")
 
@@ -85,6 +85,7 @@ class SqliteDialect:
         self._transaction = transaction
         self._execute = transaction.execute
         self._queue_cache = transaction.queue_cache
+        self.shard = transaction.queue_cache.shard
 
     def queue_table(self) -> SqliteQueueTable:
         return SqliteQueueTable(self._transaction)
@@ -158,16 +159,14 @@ class SqliteDialect:
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
         """Nothing is kept of keys but their jobs."""
 
-    async def last_numbers(
-        self, keys: Collection[OrderingKey]
-    ) -> tuple[dict[OrderingKey, int], Mapping[int, QueueConfig]]:
+    async def last_numbers(self, keys: Collection[OrderingKey]) -> tuple[dict[OrderingKey, int], Mapping[int, Queue]]:
         last = self._queue_cache.last_numbers.of(keys)
         if len(last) < len(keys):
             unknown = [value for key in keys if key not in last for value in key]
             last.update(
                 {(queue_id, key): number for queue_id, key, number in _LAST_NUMBERS.run(self._execute, unknown)}
             )
-        return last, self._configs_of_keys(keys)
+        return last, self._queues_of_keys(keys)
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
         self.insert("insert_ordered", rows)
@@ -177,24 +176,24 @@ class SqliteDialect:
         self.delete("ordered", ids)
         self._queue_cache.last_numbers.leave(ids)
 
-    async def select_keys(
-        self, name: str, keys: Collection[OrderingKey]
-    ) -> tuple[list[Row], Mapping[int, QueueConfig]]:
+    async def select_keys(self, name: str, keys: Collection[OrderingKey]) -> tuple[list[Row], Mapping[int, Queue]]:
         found = _PAIRS[name].run(self._execute, [value for key in keys for value in key])
-        return found, self._configs_of_keys(keys)
+        return found, self._queues_of_keys(keys)
 
-    def _configs_of_keys(self, keys: Collection[OrderingKey]) -> Mapping[int, QueueConfig]:
-        return self._configs({queue_id for queue_id, _ in keys})
+    def _queues_of_keys(self, keys: Collection[OrderingKey]) -> Mapping[int, Queue]:
+        return self._queues({queue_id for queue_id, _ in keys})
 
     async def first_places(self, keys: Sequence[tuple[OrderingKey, int]]) -> list[Row]:
         return [row for key, limit in keys for row in self._execute(_FIRST_PLACES, (*key, limit)).fetchall()]
 
-    async def configs_of(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
-        return self._configs(queue_ids)
+    async def stored_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
+        return self._queues(queue_ids)
 
-    def _configs(self, queue_ids: Collection[int]) -> Mapping[int, QueueConfig]:
+    held_queues = stored_queues  # there is one writer
+
+    def _queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
         known = self._queue_cache.by_id
-        return {id_: known[id_].settings.config if id_ in known else QueueConfig() for id_ in queue_ids}
+        return {id_: known[id_].settings if id_ in known else Queue("") for id_ in queue_ids}
 
     def came_first(self, queue_id: int, due_ms: int) -> None:
         self._queue_cache.came_first(self._queue_cache.by_id[queue_id].name, due_ms)

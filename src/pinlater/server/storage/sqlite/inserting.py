@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 
-from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.errors import OrderElsewhere, PinLaterError, QueueNotFound
 from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.relational.ordering import EnteringJob, enter
@@ -22,7 +22,15 @@ from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCa
 from pinlater.server.storage.sqlite.statements import OfIds, PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Work, in_steps
-from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, NewJob, have_keys, out_of_order
+from pinlater.server.storage.values import (
+    Inserted,
+    InsertRequest,
+    KeyHolder,
+    NewJob,
+    has_order,
+    have_keys,
+    out_of_order,
+)
 
 # A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
@@ -133,6 +141,8 @@ class _Batch:
         existing: dict[int, KeyHolder] = {}
         any_keys = any(map(_OPTIONS, jobs)) and have_keys(jobs)
         if any_keys:
+            if self._is_away(queue, jobs):
+                return OrderElsewhere.of(queue.name, self._queue_cache.shard)
             self._look_for_keys(queue, jobs, existing, {})
             jobs = new_jobs(jobs, existing)
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
@@ -158,6 +168,8 @@ class _Batch:
         existing: dict[int, KeyHolder] = {}
         any_keys = have_keys(request.jobs)
         if any_keys:
+            if self._is_away(queue, request.jobs):
+                return OrderElsewhere.of(queue.name, self._queue_cache.shard)
             taken: dict[str, KeyHolder] = {}
             first = 0
             for part in _steps(request.jobs):
@@ -171,6 +183,10 @@ class _Batch:
             self._store_part()
             yield
         return self._answer(queue, request, existing)
+
+    def _is_away(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> bool:
+        """Whether some have ordering keys, and another shard takes these."""
+        return not queue.settings.home.is_at(self._queue_cache.shard) and has_order(jobs)
 
     def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, KeyHolder]) -> Inserted:
         answer = answer_of(request.jobs, existing)

@@ -24,12 +24,12 @@ from pinlater.wire.generated.structs import ShardSize
 class _OpenMemory:
     """What an open shard has, on a new database with one connection."""
 
-    def __init__(self, settings: SqliteSettings) -> None:
+    def __init__(self, shard: str, settings: SqliteSettings) -> None:
         self.connection = connect(IN_MEMORY, settings)
         with closing(sqlite3.connect(IN_MEMORY)) as empty:
             empty.deserialize(_empty_database())  # alone it would have a bound of 1 GB
             empty.backup(self.connection)
-        self.queue_cache = SqliteQueueCache()
+        self.queue_cache = SqliteQueueCache(shard)
         self.queue_cache.reload(self.connection.execute)
         self.writer = InlineWriter(self.connection, self.queue_cache)
         self.readers = InlineReaders(self.connection)
@@ -50,7 +50,7 @@ class MemoryShard(SqliteShard):
 
     def __init__(self, name: str = "1") -> None:
         super().__init__(IN_MEMORY, name=name)
-        opened = _OpenMemory(self._settings)
+        opened = _OpenMemory(name, self._settings)
         self._opened = cast("_OpenShard", opened)  # operations use what both have
         finalize(self, opened.connection.close)
 

@@ -141,7 +141,8 @@ class SqliteQueueCache:
     `claims`: of one queue each, for any number of calls, that memory alone has answered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shard: str) -> None:
+        self.shard = shard
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
         self.dropped: dict[int, list[Counter]] = {}

@@ -58,12 +58,14 @@ _SAMPLES_A_TRANSACTION = 200
 class _OpenShard:
     """What an open shard has."""
 
-    def __init__(self, path: Path, lock: Path, settings: SqliteSettings, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, shard: str, path: Path, lock: Path, settings: SqliteSettings, monotonic: Callable[[], float]
+    ) -> None:
         self.connection = connect(path, settings)
         try:
             migration.migrate(self.connection, path)
             reserve_log(path, settings)
-            self.queue_cache = SqliteQueueCache()
+            self.queue_cache = SqliteQueueCache(shard)
             self.connection.execute("BEGIN IMMEDIATE")
             self.queue_cache.reload(self.connection.execute)
             self.queue_cache.write(self.connection.execute)
@@ -155,7 +157,7 @@ class SqliteShard(RelationalShard):
             raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
         self._lock.take()
         try:
-            self._opened = _OpenShard(self.path, self._lock.path, self._settings, self._monotonic)
+            self._opened = _OpenShard(self.name, self.path, self._lock.path, self._settings, self._monotonic)
         except sqlite3.Error as error:
             self._lock.drop()
             raise translate(error, self.path) from error

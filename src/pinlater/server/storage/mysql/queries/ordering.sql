@@ -40,6 +40,10 @@ SET ordered.due_ms = marked.due_ms;
 -- name: select_configs(ids)
 SELECT queue_id, config FROM queues WHERE queue_id IN (:ids);
 
+-- name: hold_configs(ids)
+-- As `select_configs`; the rows stay as they are until the transaction has ended.
+SELECT queue_id, config FROM queues WHERE queue_id IN (:ids) LOCK IN SHARE MODE;
+
 -- name: load_ordered(ids)
 SELECT id, queue_id, ordering_key, due_ms FROM ordered FORCE INDEX (PRIMARY) WHERE id IN (:ids);
 
@@ -54,6 +58,16 @@ SELECT (
 ), COUNT(*) FROM (
   SELECT 1 FROM ordered FORCE INDEX (ordered_by_key) WHERE queue_id = :queue_id AND ordering_key = :key AND number < :number LIMIT :limit
 ) AS before_it;
+
+-- name: count_ordered(queue, limit)
+SELECT COUNT(*) FROM (
+  SELECT 1 FROM ordered FORCE INDEX (ordered_by_key) WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) LIMIT :limit
+) AS some;
+
+-- name: next_ordering_keys(queue_id, after, limit)
+-- The keys that have jobs, behind one. There is a row of each, but for moments.
+SELECT ordering_key FROM ordering_keys FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue_id AND ordering_key > :after ORDER BY queue_id, ordering_key LIMIT :limit;
 
 -- name: insert_ordered(rows)
 INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms) VALUES :rows;

@@ -58,6 +58,12 @@ end
 if not unchanged() then
     return { 2 }
 end
+for _, command in ipairs(commands) do
+    if command[1] == 'ENTER' and not rules_of(command[2]).takes
+        and call('HEXISTS', T .. 'dn' .. command[2], command[3][1]) == 0 then
+        return { 2 }
+    end
+end
 local odd, ended
 if plain then
     odd, ended = finish_plain(refs_of(plain[1]), strings(plain[2]), ARGV[3], ARGV[4])

@@ -1,14 +1,16 @@
 -- Stores jobs, request by request.
 --   ARGV[3] now, in ms
 --   ARGV[4] {names of the queues, their ids, requests, highest new id}
---   request {queue's place, plain, jobs, lines, expiries, ordered, request key or false, fingerprint, ids, max_backlog or -1, count}
+--   request {queue's place, plain, jobs, lines, expiries, ordered, request key or false, fingerprint, ids, max_backlog or -1, count,
+--           whether some have ordering keys}
 --     plain  true: `jobs` is the list key, record, ...; `lines` {{priority, list of score, id, ...}, ...}; `expiries` the list of
 --            score, ref, ...; `ordered`, of jobs with ordering keys, which are not in `lines`, that of place, ordering key, when it is
 --            due, ... (lists as `strings` in `shared.lua` reads them)
 --            false, where jobs have unique keys: `jobs` is {{key, record, priority, score, id, expiry or false,
 --            unique key or false, what to store under it, when it ends, ordering key or false}, ...}
 -- Answers nothing where all were stored and nothing is to be said; else for each request 0 (stored) or a list:
---   {0, existing} stored but for those, {1, ids, existing} answered so before, {2, waiting, growth} full, {3} another request has the key
+--   {0, existing} stored but for those, {1, ids, existing} answered so before, {2, waiting, growth} full, {3} another request has the key,
+--   {4} another shard takes the jobs with ordering keys
 --   existing {place, id, priority, ...}
 local again = before()
 if again then
@@ -187,7 +189,7 @@ end
 
 local answers, plainly = {}, true
 for place, request in ipairs(requests) do
-    local at, plain, jobs, lines, expiries, ordered, key, fingerprint, own, most, count = unpack(request)
+    local at, plain, jobs, lines, expiries, ordered, key, fingerprint, own, most, count, in_order = unpack(request)
     local queue = ids[at]
     local answer = 0
     local kept = key and call('HGET', T .. 'k' .. queue, key)
@@ -196,6 +198,9 @@ for place, request in ipairs(requests) do
         if seen + KEPT_MS >= now_ms then
             answer = print == fingerprint and { 1, old_ids, old_existing } or { 3 }
         end
+    end
+    if answer == 0 and in_order and not rules_of(queue).takes then
+        answer = { 4 }
     end
     if answer == 0 then
         local existing = plain and {} or duplicates_of(queue, jobs)

@@ -23,8 +23,11 @@ local function rules_of(queue)
     if not rules then
         local settings = sub(call('HGET', T .. 'qc', queue) or '', 2)
         local kept = settings ~= '' and cjson.decode(settings) or {}
+        -- `order`: at the home of the queue alone. Jobs there may wait for those on the former home.
         rules = {
-            in_hand = kept['max_in_hand_per_key'] or 1,
+            takes = kept['order'] ~= nil,
+            waits = kept['order'] == 'waits',
+            in_hand = kept['order'] == 'waits' and 0 or kept['max_in_hand_per_key'] or 1,
             to_back = kept['retry_place'] == 'to_back',
             stop = kept['after_failure'] == 'stop',
         }
@@ -67,14 +70,15 @@ end
 -- Gives jobs the last places of their keys, in this order: a list of place, key, when it is due by itself, ... Returns their scores among
 -- the waiting jobs.
 local function enter_keys(queue, jobs)
-    local several = rules_of(queue).in_hand > 1
+    local rules = rules_of(queue)
+    local several = rules.in_hand > 1
     local numbers, members, abouts, scores = {}, {}, {}, {}
     local count = 0
     for i = 1, #jobs, 3 do
         local place, key, due = jobs[i], jobs[i + 1], jobs[i + 2]
         local front = front_of(key)
         local last = numbers[key] or last_number(queue, front)
-        local behind = last > 0 and not (several and has_free_place(queue, front))
+        local behind = rules.waits or (last > 0 and not (several and has_free_place(queue, front)))
         local number8 = pack('>i8', last + 1)
         numbers[key] = last + 1
         members[count + 1], members[count + 2] = 0, front .. number8 .. place

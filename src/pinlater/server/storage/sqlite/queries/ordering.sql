@@ -38,6 +38,21 @@ SELECT (
   SELECT 1 FROM ordered WHERE queue_id = :queue_id AND ordering_key = :key AND number < :number LIMIT :limit
 );
 
+-- name: count_ordered(queue, limit)
+SELECT COUNT(*) FROM (
+  SELECT 1 FROM ordered WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) LIMIT :limit
+);
+
+-- name: next_ordering_keys(queue_id, after, limit)
+-- The keys that have jobs, behind one; a seek for each.
+WITH RECURSIVE found (ordering_key, place) AS (
+  SELECT MIN(ordering_key), 1 FROM ordered WHERE queue_id = :queue_id AND ordering_key > :after
+  UNION ALL
+  SELECT (SELECT MIN(ordering_key) FROM ordered WHERE queue_id = :queue_id AND ordering_key > found.ordering_key), place + 1
+  FROM found WHERE ordering_key IS NOT NULL AND place < :limit
+)
+SELECT ordering_key FROM found WHERE ordering_key IS NOT NULL;
+
 -- name: insert_ordered(id, queue_id, ordering_key, number, due_ms)
 INSERT INTO ordered (id, queue_id, ordering_key, number, due_ms)
 VALUES (:id, :queue_id, :ordering_key, :number, :due_ms);

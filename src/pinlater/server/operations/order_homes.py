@@ -1,0 +1,235 @@
+"""Decides where the jobs with ordering keys of a queue are stored, and moves that place when its shard drains or is lost.
+
+Each shard keeps with a queue where these jobs are, as far as it knows (`Home`), and takes such jobs only if it is the home by its own row.
+So order does not depend on what servers know: one that is wrong is refused, asks all shards, and tries again.
+
+- The first home is one that all shards of the map agree upon. Each of them, in the order of their names, takes note of the same shard, and
+  only then one is told that it is the home. If two servers want different ones, the choice of the shard with the last name counts. As long
+  as one shard is in the maps of all servers, they come to the same choice.
+- When a home drains, it first closes itself, and names the next one. There the jobs wait until the former home has no more of them
+  (`Home.waits`). Then the first jobs of all keys are let go.
+- A lost home can't close itself: the others agree upon the next one as upon the first. No job waits for those on a lost shard.
+
+A home whose jobs wait for those on a former one does not move, also if it drains: so there is no chain of former ones.
+
+Weakness: what was enqueued before a shard was lost, and what a server that does not know yet stores on it, has no order any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping
+from functools import reduce
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import EnqueueRejected, PinLaterError, QueueNotFound, ShardRefused, adding
+from pinlater.domain.queue import Home, Queue
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.sharding.guarded import shard_unreachable
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.commands import CountOrdered, LiftBarrier, MergeQueues, MoveHome
+from pinlater.server.storage.values import raise_error
+
+logger = logging.getLogger(__name__)
+
+_TRIES = 20  # while other servers decide at the same time
+_KEYS_A_CALL = 500
+
+
+class OrderHomes:
+    """The homes of all queues with ordering keys, for one server."""
+
+    def __init__(self, shards: Shards, queue_cache: QueueCache, clock: Clock) -> None:
+        self._shards = shards
+        self._queue_cache = queue_cache
+        self._clock = clock
+        self._settling: dict[str, asyncio.Task[Home]] = {}
+
+    async def shard_of(self, queue: Queue) -> str:
+        """The shard for the queue's jobs with ordering keys, which is its home or becomes it now. Raises as `settle`."""
+        home = queue.home if self._shards.is_usable(queue.home) else await self.settle(queue.name)
+        return home.shard
+
+    async def settle(self, name: str) -> Home:
+        """Asks all shards for the home of a queue; decides upon one if there is none, or if it has to move. Its shard knows of it then.
+
+        Raises `EnqueueRejected` if no shard takes enqueues or a server of the version before uses one, and `ShardConnectionFailed` if a
+        shard is unreachable without which that can't be decided.
+        """
+        task = self._settling.get(name)
+        if task is None:
+            task = self._settling[name] = asyncio.create_task(self._settle(name), name=f"settle {name}")
+            task.add_done_callback(lambda done: self._settled(name, done))
+        return await asyncio.shield(task)
+
+    def _settled(self, name: str, task: asyncio.Task[Home]) -> None:
+        del self._settling[name]
+        if not task.cancelled():
+            task.exception()  # the callers have it, and all of them may be gone by now
+
+    async def _settle(self, name: str) -> Home:
+        for _ in range(_TRIES):
+            queue, said = await self._ask(await self._queue_cache.require(name))
+            home = queue.home
+            if self._shards.is_usable(home):
+                return home
+            if home.version and self._shards.get(home.shard) is None and not await self._is_gone(home.shard):
+                continue  # this server knows it by now
+            if home.version == 0 or self._shards.get(home.shard) is None:
+                moved = await self._decide(queue, said)
+            else:
+                first = self._shards.first_of(name).name
+                moved = await self._move(queue, Home(first, home.version + 1, former=home.shard), said.get(home.shard))
+            if moved is not None:
+                self._note(queue._replace(home=moved))
+        raise ShardRefused(
+            f"Servers keep deciding upon the home of queue {name}; nothing was stored", retry_after_ms=1000
+        )
+
+    async def _ask(self, queue: Queue) -> tuple[Queue, Mapping[str, Home]]:
+        """What all shards in reach know together, and what each of them says, once it has been told. A queue that was deleted stays so."""
+        told: Queue | None = None
+        said: dict[str, Home] = {}
+        while told is None or any(queue.home.newer_than(home) for home in said.values()):
+            told = queue
+            shards = self._shards.in_reach()
+            answers = await asyncio.gather(
+                *(shard.store.submit(MergeQueues([told], self._clock.now_ms())) for shard in shards),
+                return_exceptions=True,
+            )
+            rows: dict[str, Queue] = {}
+            for shard, answer in zip(shards, answers, strict=True):
+                if isinstance(answer, PinLaterError):
+                    continue
+                if isinstance(answer, BaseException):
+                    raise answer
+                [rows[shard.name]] = answer
+            if not rows or any(row.life.over for row in rows.values()):
+                raise QueueNotFound.of(queue.name)
+            queue = reduce(Queue.newest, rows.values(), told)
+            said = {shard: row.home for shard, row in rows.items()}
+        self._note(queue)
+        return queue, said
+
+    def _note(self, queue: Queue) -> None:
+        known = self._queue_cache.queues.get(queue.name)
+        if known is not None and queue.home.newer_than(known.home):
+            self._queue_cache.add(known._replace(home=queue.home))
+            self._queue_cache.changed_here()
+
+    async def _is_gone(self, shard: str) -> bool:
+        """Whether a shard is lost, or was removed. Raises `EnqueueRejected` for one that other servers may know."""
+        if self._shards.get(shard) is not None:
+            return False
+        reader = self._shards.reader
+        is_known = shard in self._shards.gone or all(each.trusted for each in self._shards)
+        if not is_known and (reader is None or not await reader.look()):
+            raise EnqueueRejected(
+                f"Jobs with ordering keys of this queue are on shard {shard}, which this server does not know",
+                retry_after_ms=1000,
+            )
+        return self._shards.get(shard) is None
+
+    async def _move(self, queue: Queue, home: Home, known: Home | None) -> Home | None:
+        """Has the shard `home.former` close itself; None if it was otherwise by then."""
+        former = self._shards.get(home.former)
+        if known is None or former is None:
+            raise shard_unreachable(home.former)
+        moved = await self._change(former, queue.name, known, home)
+        if moved is not None:
+            logger.info("jobs with ordering keys go to another shard", extra=_about(queue.name, home))
+        return moved
+
+    async def _change(self, shard: ShardLanes, queue: str, known: Home, home: Home) -> Home | None:
+        """Changes what a shard says, if it says what is known; None if it does not."""
+        said = raise_error(await shard.store.submit(MoveHome(queue, known, home)))
+        return home if said == home else None
+
+    async def _decide(self, queue: Queue, said: Mapping[str, Home]) -> Home | None:
+        """Has all shards agree upon the next home without the last one. None: they were otherwise by then."""
+        shards = sorted(self._shards, key=lambda shard: shard.name)
+        for shard in shards:
+            if shard.name not in said:
+                raise adding(
+                    shard_unreachable(shard.name),
+                    f", and all shards have to agree where the jobs with ordering keys of queue {queue.name} go",
+                )
+        claims = [said[shard.name].claim for shard in shards if said[shard.name].claim]
+        claim = claims[-1] if claims else self._shards.first_of(queue.name).name
+        for shard in shards:
+            known = said[shard.name]
+            if await self._change(shard, queue.name, known, known._replace(claim=claim)) is None:
+                return None
+        before = queue.home
+        if before.version:
+            self._say_gone(queue.name, before.shard)
+        return Home(claim, before.version + 1, before.former if before.waits and before.former != claim else "")
+
+    def _say_gone(self, queue: str, shard: str) -> None:
+        """A shard that was removed had no jobs."""
+        if self._shards.gone.get(shard, math.inf) == math.inf:
+            logger.warning(
+                "jobs with ordering keys may be out of order: those on a lost shard no longer come first",
+                extra={"queue": queue, "shard": shard},
+            )
+
+    # --- former homes -----------------------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Moves homes that have to, and ends the wait for former ones, of the queues that this server owns there."""
+        for name, home in list(self._queue_cache.homes.items()):
+            queue = self._queue_cache.queues.get(name)
+            if queue is None:
+                continue
+            try:
+                if not self._shards.is_usable(home):
+                    if self._shards.first_of(queue.name).owns(queue.name):
+                        await self.settle(queue.name)
+                elif home.former and (shard := self._shards.get(home.shard)) is not None and shard.owns(queue.name):
+                    await self._end_wait(queue, shard)
+            except PinLaterError as error:
+                logger.debug("the home of a queue stays as it is: %s", error.message, extra={"queue": queue.name})
+
+    async def _end_wait(self, queue: Queue, shard: ShardLanes) -> None:
+        """Lets the jobs on the home go, if the former one has none left."""
+        if queue.home.waits and await self.before(queue, limit=1):
+            return
+        queue, said = await self._ask(queue)
+        home: Home | None = said.get(shard.name)
+        if home is None or not home.former or home.shard != shard.name:
+            return
+        if home.waits:
+            if self._shards.get(home.former) is None:
+                self._say_gone(queue.name, home.former)
+            lifted = Home(home.shard, home.version + 1, home.former, lifted=True)
+            home = await self._change(shard, queue.name, home, lifted)
+        after: str | None = ""
+        while home is not None and after is not None:
+            after = raise_error(
+                await shard.store.submit(LiftBarrier(queue.name, after, _KEYS_A_CALL, self._clock.now_ms()))
+            )
+        if home is not None:
+            home = await self._change(shard, queue.name, home, Home(home.shard, home.version + 1))
+        if home is not None:
+            self._note(queue._replace(home=home))
+            logger.info(
+                "jobs with ordering keys no longer wait for those on their former shard", extra=_about(queue.name, home)
+            )
+
+    async def before(self, queue: Queue, limit: int) -> int:
+        """How many jobs on the former home those on the home wait for; counted no further than `limit`. Raises if that can't be said."""
+        former = queue.home.former
+        if not queue.home.waits:
+            return 0
+        if await self._is_gone(former):
+            return 0
+        shard = self._shards.get(former)
+        if shard is None or not shard.healthy:
+            raise shard_unreachable(former)
+        return await shard.store.submit(CountOrdered(queue.name, limit))
+
+
+def _about(queue: str, home: Home) -> dict[str, str]:
+    return {"queue": queue, "home": home.shard, "former": home.former}
