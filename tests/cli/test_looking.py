@@ -327,8 +327,9 @@ def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: P
         ["setting", "in force", "from"],
         ["paused", "no", "queue"],
         ["max_jobs_per_second", "-", "not set"],
-        ["claim_timeout", "5m", "queue"],
+        ["burst", "those of a second", "not set"],
     ]
+    assert ["claim_timeout", "5m", "queue"] in rows
     assert ["failed_ttl", "7d", "server (jobs.failed_ttl_ms)"] in rows
     found = pinlater.ok("queue", "config", queue, "--json").json
     assert (found["claim_timeout_ms"], found["failed_ttl_ms"]) == (300_000, None)

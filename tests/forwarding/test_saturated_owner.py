@@ -39,7 +39,7 @@ async def test_plain_enqueues_go_past_a_saturated_server_until_it_has_time_again
     assert [item.jobs[0].id for _, _, [item] in owner.asked] == [0, 10, 11, 10, 11, 10, 11, 3, 10, 11, 4, 10, 11]
 
 
-async def test_an_enqueue_goes_to_a_saturated_server_where_the_shard_is_out_of_reach(
+async def test_an_enqueue_goes_to_a_saturated_server_if_this_server_cannot_use_the_shard(
     asker: Asker, owner: Owner
 ) -> None:
     owner.listener.told = lambda: Told((), {}, 0, loop=0.95)

@@ -19,7 +19,7 @@ from tests.house.conftest import REPOSITORY
 PAGES = [
     *sorted(path for path in (REPOSITORY / "docs").rglob("*.md") if "_build" not in path.parts),
     REPOSITORY / "README.md",
-    *sorted((REPOSITORY / "deploy").iterdir()),
+    *sorted(path for path in (REPOSITORY / "deploy").iterdir() if path.is_file()),
 ]
 MARKER = re.compile(r"<!-- missing: ([\w -]+) -->")
 # Phrases that say what is to come, or what is only true for a while.

@@ -6,10 +6,13 @@ import base64
 import json
 import os
 import shutil
+from contextlib import closing
 from http import HTTPStatus
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Self
+from urllib.parse import SplitResult, urlsplit
 
 from tests.databases.ports import free_port
 from tests.kubernetes.cluster import Cluster, eventually
@@ -23,21 +26,23 @@ _GROUP = "external.metrics.k8s.io"
 class Demand:
     """Answers each GET as a server answers `/demand`: with `slots`, or with `status` if that is another than 200; not at all if it is 0.
 
+    `server`: a real one that answers instead, on this port.
     `asked`: the URLs. KEDA calls it as an HTTP proxy, so they are those that the chart gives KEDA.
     """
 
     def __init__(self) -> None:
         self.slots = 0
         self.status: int = HTTPStatus.OK
+        self.server: int | None = None
         self.asked: list[str] = []
         demand = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 demand.asked.append(self.path)
-                if demand.status:
-                    body = json.dumps({"slots": demand.slots, "queues": {}}).encode()
-                    self.send_response(demand.status)
+                status, body = demand.answer(urlsplit(self.path))
+                if status:
+                    self.send_response(status)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)
@@ -46,6 +51,16 @@ class Demand:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = Thread(target=self._server.serve_forever)
+
+    def answer(self, url: SplitResult) -> tuple[int, bytes]:
+        """The status and the body of the answer to a GET."""
+        if self.server is None:
+            return self.status, json.dumps({"slots": self.slots, "queues": {}}).encode()
+        connection = HTTPConnection("127.0.0.1", self.server, timeout=10)
+        with closing(connection):
+            connection.request("GET", f"{url.path}?{url.query}")
+            answer = connection.getresponse()
+            return answer.status, answer.read()
 
     @property
     def url(self) -> str:

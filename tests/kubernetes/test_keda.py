@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.servers import pinlater_server
+from pinlater.client import Ack, Client, Job
 from tests.kubernetes.cluster import Cluster, Kubelet, eventually
 from tests.kubernetes.helm import one
 from tests.kubernetes.keda import Demand, start_keda
@@ -34,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, demand: Demand) -> Iterato
         yield found
 
 
-class Pool:
+class KedaPool:
     """The pool `images` of the roles, which are installed: at most 40 pods of 4 slots."""
 
     def __init__(self, cluster: Cluster, namespace: str, least: int) -> None:
@@ -54,11 +57,11 @@ class Pool:
 
 
 @pytest.fixture
-def pool(request: pytest.FixtureRequest, cluster: Cluster, demand: Demand) -> Iterator[Pool]:
-    demand.status, demand.slots = HTTPStatus.OK, 0
+def pool(request: pytest.FixtureRequest, cluster: Cluster, demand: Demand) -> Iterator[KedaPool]:
+    demand.status, demand.slots, demand.server = HTTPStatus.OK, 0, None
     namespace = cluster.namespace(f"test-{next(_NUMBERS)}")
     with Kubelet(cluster, namespace):
-        yield Pool(cluster, namespace, request.param)
+        yield KedaPool(cluster, namespace, request.param)
         Release(cluster, namespace).run("uninstall")
 
 
@@ -69,7 +72,7 @@ unknown = pytest.mark.parametrize("status", [HTTPStatus.SERVICE_UNAVAILABLE, 0],
 
 @from_zero
 def test_a_pool_starts_its_first_pod_when_there_is_demand_and_ends_it_when_there_is_none(
-    pool: Pool, demand: Demand
+    pool: KedaPool, demand: Demand
 ) -> None:
     pool.wait_for(0)
     demand.slots = 1
@@ -82,8 +85,25 @@ def test_a_pool_starts_its_first_pod_when_there_is_demand_and_ends_it_when_there
     )
 
 
+@from_zero
+def test_a_pool_follows_a_real_server(pool: KedaPool, demand: Demand, tmp_path: Path) -> None:
+    """From none to two pods for eight jobs at once of four slots each, and back to none when the jobs are done."""
+    with pinlater_server(tmp_path / "jobs.db", log=tmp_path / "log") as server:
+        with Client(f"127.0.0.1:{server.port}") as client:
+            for queue in ("thumbnails", "originals"):
+                client.create_queue(queue)
+            demand.server = server.http_port
+            pool.wait_for(0)
+            client.enqueue("thumbnails", [Job(b"x") for _ in range(8)])
+            pool.wait_for(2)
+            taken = client.dequeue("thumbnails", limit=8)
+            client.ack("thumbnails", [Ack(job.descriptor) for job in taken.jobs])
+            pool.wait_for(0)
+        server.stop()
+
+
 @from_one
-def test_a_pool_has_as_many_pods_as_its_demand_fills_and_one_without_demand(pool: Pool, demand: Demand) -> None:
+def test_a_pool_has_as_many_pods_as_its_demand_fills_and_one_without_demand(pool: KedaPool, demand: Demand) -> None:
     demand.slots = 18
     pool.wait_for(5)
     demand.slots = 0
@@ -92,7 +112,7 @@ def test_a_pool_has_as_many_pods_as_its_demand_fills_and_one_without_demand(pool
 
 @unknown
 @from_zero
-def test_pods_stay_while_the_demand_is_unknown(pool: Pool, demand: Demand, status: int) -> None:
+def test_pods_stay_while_the_demand_is_unknown(pool: KedaPool, demand: Demand, status: int) -> None:
     demand.slots = 18
     pool.wait_for(5)
     demand.status = status
@@ -104,7 +124,7 @@ def test_pods_stay_while_the_demand_is_unknown(pool: Pool, demand: Demand, statu
 
 @unknown
 @from_zero
-def test_a_pool_without_pods_has_one_while_the_demand_is_unknown(pool: Pool, demand: Demand, status: int) -> None:
+def test_a_pool_without_pods_has_one_while_the_demand_is_unknown(pool: KedaPool, demand: Demand, status: int) -> None:
     """If only the answer is broken, jobs are worked on."""
     pool.wait_for(0)
     demand.status = status

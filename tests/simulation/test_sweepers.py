@@ -28,7 +28,7 @@ SWEEPS: dict[CallKind, tuple[int, int]] = {
     AdvanceDue: (EVERY_MS.due_interval_ms, 1),
     CollectGarbage: (EVERY_MS.garbage_interval_ms, 2),
 }
-# For so many of its turns a shard is left to its sweeper; then another server sweeps it at its next turn.
+# A shard is left to its sweeper for this number of turns; then another server sweeps it at its next turn.
 LEFT_TURNS = 30
 
 

@@ -29,8 +29,13 @@ Nodes: TypeAlias = KazooClient
 
 @pytest.fixture(scope="session")
 def shared_ensemble(database_servers: DatabaseServers) -> Iterator[ZooKeeperEnsemble]:
-    """One server, for tests that do it no harm."""
+    """One server, for tests that do it no harm. Each may make nodes below `pinlater`, also after one that makes its own for a user."""
     ensemble = make_zookeeper_or_skip(database_servers, 1).start()
+    client = KazooClient(ensemble.address)
+    client.start()
+    client.ensure_path("pinlater")
+    client.stop()
+    client.close()
     yield ensemble
     ensemble.remove()
 

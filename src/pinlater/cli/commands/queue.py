@@ -389,7 +389,7 @@ def config(
     changes = {
         setting.field: _value(setting, text)
         for option, setting in _BY_OPTION.items()
-        if (text := given[option]) is not None
+        if (text := given.get(option)) is not None
     }
 
     async def change(client: AsyncClient) -> tuple[QueueInfo, SettingsInForce]:

@@ -34,7 +34,7 @@ from pinlater.server.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS_MIN = 0.005
-# For so many intervals of its work a shard is left to another server before this one sweeps it, too.
+# A shard is left to another server for this number of intervals of the work; then this one sweeps it, too.
 _LEFT_INTERVALS_MAX = 30
 # Does a bounded part of one piece of work on a shard: at most that number of rows; 0 for what no other server can do for this one.
 Sweep = Callable[[ShardLanes, int], Awaitable[int]]
