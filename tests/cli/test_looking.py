@@ -326,8 +326,8 @@ def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: P
     assert rows[:4] == [
         ["setting", "in force", "from"],
         ["paused", "no", "queue"],
+        ["ordered", "no", "queue"],
         ["max_jobs_per_second", "-", "not set"],
-        ["burst", "those of a second", "not set"],
     ]
     assert ["claim_timeout", "5m", "queue"] in rows
     assert ["failed_ttl", "7d", "server (jobs.failed_ttl_ms)"] in rows
@@ -339,13 +339,20 @@ def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: P
     )
 
 
+def test_queue_config_says_that_a_queue_is_ordered(pinlater: Pinlater) -> None:
+    pinlater.ok("queue", "create", "bookings", "--ordered")
+    rows = [line.split("\t") for line in pinlater.ok("queue", "config", "bookings").out.splitlines()]
+    assert ["ordered", "yes", "queue"] in rows
+    assert pinlater.ok("queue", "config", "bookings", "--json").json["ordered"] is True
+
+
 def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.CaptureFixture[str]) -> None:
     """A limits file of the server overrides what `queue config` has just stored."""
     own = QueueConfig(max_jobs_per_second=100, claim_timeout_ms=60_000)
     origins = {"max_jobs_per_second": "limits file", "claim_timeout_ms": "queue"}
     print_config(QueueInfo("q", own, False), SettingsInForce(own._replace(max_jobs_per_second=2.0), origins), False)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert rows[2] == ["max_jobs_per_second", "2.0", "limits file; the queue's own 100 is stored, but not in force"]
+    assert rows[3] == ["max_jobs_per_second", "2.0", "limits file; the queue's own 100 is stored, but not in force"]
     assert ["claim_timeout", "1m", "queue"] in rows
 
 

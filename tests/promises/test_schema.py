@@ -138,6 +138,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         102: "i32 maxInHandPerKey",
         103: "string retryPlace",
         104: "string afterFailure",
+        105: "bool ordered",
     },
     "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf", 131: "string callerAddress"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},

@@ -14,7 +14,7 @@ from pinlater.domain.job import (
     Outcome,
 )
 from pinlater.domain.job_criteria import JobCriteria
-from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.domain.queue import Life, Queue, QueueConfig
 from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.features.audit.trail import entry_for
@@ -138,7 +138,7 @@ ANSWERS: dict[str, Any] = {
     "delete_jobs": 5,
     "delete_jobs_by_descriptor": 6,
     "configure_queue": None,
-    "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6, 7), True),
+    "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6, 7), True, life=Life(ordered_ms=1)),
     "in_force": structs.SettingsInForce(
         structs.QueueConfig(2.5, 1, 2, 3, 4, 5, 6, burst=7), {"claimTimeoutMillis": "queue"}
     ),

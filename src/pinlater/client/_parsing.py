@@ -162,7 +162,7 @@ def job_count(count: types.JobCount) -> values.JobCount:
 
 def queue_info(name: str, config: types.QueueConfig) -> values.QueueInfo:
     """A queue's settings."""
-    return values.QueueInfo(name, config_of(config), bool(config.paused))
+    return values.QueueInfo(name, config_of(config), bool(config.paused), bool(config.ordered))
 
 
 def settings_in_force(settings: types.SettingsInForce) -> values.SettingsInForce:

@@ -104,8 +104,9 @@ class Dequeued(NamedTuple):
 
 
 class QueueInfo(NamedTuple):
-    """A queue's settings as they are kept in the store."""
+    """A queue's settings as they are kept in the store. `ordered`: all its jobs run one after the other."""
 
     name: str
     config: QueueConfig
     paused: bool = False
+    ordered: bool = False

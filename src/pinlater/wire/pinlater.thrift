@@ -446,6 +446,8 @@ struct QueueConfig {
   // What a job with an ordering key does that fails finally: `continue`, and the next one goes, or `stop`, and the jobs behind it wait until
   // it is retried, deleted or let go. Absent: `continue`.
   104: optional string afterFailure
+  // Said by getQueueConfig: all jobs of the queue run one after the other (createOrderedQueue). configureQueue doesn't look at it.
+  105: optional bool ordered
 }
 
 // Jobs of one priority of a queue, from counters that change with the jobs. The totals count since the queue was made.

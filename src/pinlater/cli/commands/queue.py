@@ -423,10 +423,10 @@ def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> 
     """Values in force and where they come from; also the queue's own if they are not in force."""
     in_force = settings.values._asdict()
     if as_json:
-        own = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}
+        own = {"queue": queue.name, "paused": queue.paused, "ordered": queue.ordered, **queue.config._asdict()}
         output.print_json({**own, "in_force": in_force, "origins": settings.origins})
         return
-    rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
+    rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue"), ("ordered", queue.ordered, "queue")]
     for option, setting in _BY_OPTION.items():
         value, stored = in_force[setting.field], getattr(queue.config, setting.field)
         origin = _origin(settings.origins.get(setting.field))

@@ -90,6 +90,7 @@ async def _settings(
     return SettingsAnswer(
         name=call.queue,
         paused=queue.paused,
+        ordered=queue.ordered,
         settings=SettingsValues(**queue.config._asdict()),
         in_force=SettingsValues(**in_force.values._asdict()),
         origins=dict(in_force.origins),

@@ -79,6 +79,7 @@ class SettingsAnswer(AnswerShape, frozen=True, kw_only=True):
 
     name: str
     paused: bool
+    ordered: Annotated[bool, Meta(description="All its jobs run one after the other.")]
     settings: Annotated[SettingsValues, Meta(description="As they are stored with the queue.")]
     in_force: Annotated[SettingsValues, Meta(description="As they apply on the server that answered.")]
     origins: Annotated[Mapping[str, str], Meta(description="Where each value in force comes from.")]

@@ -605,6 +605,7 @@ class QueueConfig(Struct, omit_defaults=True):
     max_in_hand_per_key: int | None = None
     retry_place: str | None = None
     after_failure: str | None = None
+    ordered: bool | None = None
 
 
 SPECS[QueueConfig] = _spec(
@@ -621,6 +622,7 @@ SPECS[QueueConfig] = _spec(
     (102, I32, "max_in_hand_per_key", None, "maxInHandPerKey"),
     (103, STRING, "retry_place", "UTF8", "retryPlace"),
     (104, STRING, "after_failure", "UTF8", "afterFailure"),
+    (105, BOOL, "ordered", None, "ordered"),
 )
 
 

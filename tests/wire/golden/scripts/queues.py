@@ -102,6 +102,7 @@ async def ordered_queues(to: ScenarioRecorder) -> None:
     await to.call("createOrderedQueue", "a new one", name="bookings")
     await to.call("createOrderedQueue", "one that exists", name="bookings")
     await to.call("createQueue", "one that exists", name="bookings")
+    await to.call("getQueueConfig", "of an ordered one", queueName="bookings")
     await to.call("createOrderedQueue", "one that is not ordered", name="mail")
     await to.call("createOrderedQueue", "a name with a hyphen", name="bookings-2")
     jobs = [types.PinLaterJob(body=b"1", orderingKey="key")]

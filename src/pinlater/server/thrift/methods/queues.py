@@ -56,7 +56,7 @@ def _settings_asked(call: Any) -> Fields:
 
 async def _get_queue_config(service: Service, call: structs.getQueueConfig_args) -> structs.QueueConfig:
     queue = await service.queues.queue_config(call.queue)
-    return structs.QueueConfig(**queue.config._asdict(), paused=queue.paused)
+    return structs.QueueConfig(**queue.config._asdict(), paused=queue.paused, ordered=queue.life.ordered or None)
 
 
 async def _pause_queue(service: Service, call: structs.pauseQueue_args) -> None:
