@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed
-from pinlater.domain.queue import Home
+from pinlater.domain.queue import Home, Queue
 from pinlater.server.features.explain.explain import Explain
 from pinlater.server.sharding.map_reader import MapReader
 from pinlater.server.storage.commands import ListQueues
@@ -345,3 +345,32 @@ async def test_all_shards_hear_of_a_home(server: ShardedServer) -> None:
     await server.enqueue(b"1", ordering_key="k")
     rows = [await server.store(name).within.submit(ListQueues()) for name in ALL]
     assert {queue.home for queues in rows for queue in queues if queue.name == "q"} == {Home(first_of(server), 1)}
+
+
+@on_shards(partitions=1)
+async def test_a_wait_for_a_shard_is_not_ended_by_a_count_of_the_one_before(server: ShardedServer) -> None:
+    """A server stands still between the two, and others move the home twice meanwhile."""
+    oldest = first_of(server)
+    await server.enqueue(b"0", ordering_key="k")
+    await maps(server, draining=oldest)
+    [home] = shards_of(await server.enqueue(b"1", ordering_key="k"))
+    [third] = {*ALL} - {oldest, home}
+    assert await work(server) == [b"0"]
+    other = await another(server, ALL, draining=[oldest])
+    count = server.service.order_homes.before
+
+    async def slow(queue: Queue, limit: int) -> int:
+        jobs = await count(queue, limit)
+        await look(other)
+        await other.replace(*[other.desired(name, takes_enqueues=name == third) for name in ALL])
+        await other.enqueue(b"2", ordering_key="k")
+        assert await work(other) == [b"1"]
+        await look(other)
+        await other.replace(*[other.desired(name, takes_enqueues=name == home) for name in ALL])
+        assert shards_of(await other.enqueue(b"3", ordering_key="k")) == [home]
+        return jobs
+
+    server.service.order_homes.before = slow  # type: ignore[method-assign]
+    await look(server)
+    assert await work(other) == [b"2"]
+    await other.close()

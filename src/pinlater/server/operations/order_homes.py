@@ -115,7 +115,9 @@ class OrderHomes:
 
     def _note(self, queue: Queue) -> None:
         known = self._queue_cache.queues.get(queue.name)
-        if known is not None and queue.home.newer_than(known.home):
+        if known is None or known.life.deleted_ms > queue.life.deleted_ms:
+            return  # the home of a queue that was deleted since the shards were asked
+        if queue.home.newer_than(known.home):
             self._queue_cache.add(known._replace(home=queue.home))
             self._queue_cache.changed_here()
 
@@ -194,12 +196,13 @@ class OrderHomes:
 
     async def _end_wait(self, queue: Queue, shard: ShardLanes) -> None:
         """Lets the jobs on the home go, if the former one has none left."""
-        if queue.home.waits and await self.before(queue, limit=1):
+        counted = queue.home
+        if counted.waits and await self.before(queue, limit=1):
             return
         queue, said = await self._ask(queue)
         home: Home | None = said.get(shard.name)
-        if home is None or not home.former or home.shard != shard.name:
-            return
+        if home is None or home._replace(claim=counted.claim) != counted:
+            return  # it waits for another shard by now, or no longer
         if home.waits:
             if self._shards.get(home.former) is None:
                 self._say_gone(queue.name, home.former)
