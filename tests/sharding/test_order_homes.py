@@ -6,18 +6,20 @@ Servers may go by different maps meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
-from pinlater.domain.errors import EnqueueRejected, ShardConnectionFailed
+from pinlater.domain.errors import EnqueueRejected, PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Home, Queue
 from pinlater.server.features.explain.explain import Explain
 from pinlater.server.sharding.map_reader import MapReader
-from pinlater.server.storage.commands import ListQueues
+from pinlater.server.storage.commands import ListQueues, MergeQueues
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 from tests.sharding.test_two_maps import WithAnotherSlot
 
@@ -373,4 +375,32 @@ async def test_a_wait_for_a_shard_is_not_ended_by_a_count_of_the_one_before(serv
     server.service.order_homes.before = slow  # type: ignore[method-assign]
     await look(server)
     assert await work(other) == [b"2"]
+    await other.close()
+
+
+@on_shards(partitions=1)
+async def test_a_late_answer_does_not_bring_the_home_of_a_deleted_queue_back(server: ShardedServer) -> None:
+    """The queue is deleted and made again while one shard is slow to answer."""
+    former = first_of(server)
+    await server.enqueue(b"1", ordering_key="k")
+    other = await another(server, ALL, draining=[former])
+    store = server.lanes(former).store
+    submit = store.submit
+
+    async def late(command: Any) -> Any:
+        answer = await submit(command)
+        if isinstance(command, MergeQueues):
+            store.submit = submit  # type: ignore[method-assign]
+            await other.service.queues.delete_queue("q", None)
+            server.clock.advance(ms=1)
+            await other.service.queues.create_queue("q")
+            await other.enqueue(b"2", ordering_key="k")
+            await home_of(server)
+        return answer
+
+    store.submit = late  # type: ignore[method-assign]
+    with contextlib.suppress(PinLaterError):
+        await server.service.order_homes.settle("q")
+    assert shards_of(await server.enqueue(b"3", ordering_key="k")) == [(await home_of(other)).shard]
+    assert await work(server) == [b"2"]
     await other.close()
