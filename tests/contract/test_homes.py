@@ -259,3 +259,28 @@ async def test_a_home_outlives_a_restart(desk: Desk) -> None:
     assert await bodies(desk) == []
     await lift(desk, home)
     assert await bodies(desk) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    "moved", [Home(OTHER, 3), Home(OTHER, 3, "3"), None], ids=["elsewhere", "to wait elsewhere", "no longer waits"]
+)
+async def test_jobs_that_wait_on_a_shard_whose_row_no_longer_says_so_can_be_let_go(
+    desk: Desk, moved: Home | None
+) -> None:
+    """It was lost and is back, or comes from a backup: the other shards have gone on. The row says that it is to be done."""
+    await waiting(desk, "a", "a", "b")
+    newer = moved or Home(desk.shard.name, 4)
+    [queue] = await desk.shard.submit(
+        MergeQueues([Queue(QUEUE, home=newer._replace(claim="3", lift_due=True))], desk.now)
+    )
+    assert queue.home == await home_of(desk) == newer._replace(lift_due=True)
+    assert await bodies(desk) == []
+    assert await desk.shard.submit(LiftBarrier(QUEUE, "", 100, desk.now)) is None
+    assert await bodies(desk) == [b"a", b"b"]
+    assert await desk.shard.submit(MoveHome(QUEUE, queue.home, newer)) == newer
+
+
+async def test_a_row_that_hears_of_a_newer_home_has_nothing_to_let_go_if_no_job_waited_there(desk: Desk) -> None:
+    for home in (Home(OTHER, 2, desk.shard.name), Home(desk.shard.name, 3), Home(OTHER, 4)):
+        [queue] = await desk.shard.submit(MergeQueues([Queue(QUEUE, home=home)], desk.now))
+        assert queue.home == home

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -213,6 +214,10 @@ async def test_a_home_moves_without_any_enqueue_and_the_shard_goes_only_then(ser
     assert "jobs with ordering keys" in (await server.core.shard_map.tidy()).kept[former]
     await look(server)
     assert (await home_of(server)).former == former
+    assert "still wait for those that it has" in (await server.core.shard_map.tidy()).kept[former]
+    await look(server)
+    assert "no enqueue for" in (await server.core.shard_map.tidy()).kept[former]  # it was a home a moment ago
+    server.clock.advance(seconds=server.settings.removal_grace_ms // 1000 + 1)
     assert (await server.core.shard_map.tidy()).removed == [former]
     await look(server)
     assert (await home_of(server)).former == ""
@@ -319,14 +324,20 @@ async def test_a_server_whose_file_lacks_the_home_reads_it_again(server: Sharded
     other = await another(server, ALL)
     await other.enqueue(b"1", ordering_key="k", queue=queue)
     await server.service.queue_cache.refresh()
-    with pytest.raises(EnqueueRejected, match="on shard 3, which this server does not know"):
-        await server.enqueue(b"2", ordering_key="k", queue=queue)
+    names = ["1", "2"]
 
     async def read() -> None:
-        await maps(server)
+        await maps(server, names=names)
+
+    for reader in (None, MapReader(read, server.clock.monotonic)):
+        server.shards.reader = reader
+        with pytest.raises(EnqueueRejected, match="on shard 3, which the shard file of this server does not name"):
+            await server.within(5_000, server.enqueue(b"2", ordering_key="k", queue=queue))
+        await server.within(5_000, look(server))
+    names.append("3")
 
     server.shards.reader = MapReader(read, server.clock.monotonic)
-    assert shards_of(await server.enqueue(b"2", ordering_key="k", queue=queue)) == ["3"]
+    assert shards_of(await server.within(5_000, server.enqueue(b"2", ordering_key="k", queue=queue))) == ["3"]
     await other.close()
 
 
@@ -404,3 +415,61 @@ async def test_a_late_answer_does_not_bring_the_home_of_a_deleted_queue_back(ser
     assert shards_of(await server.enqueue(b"3", ordering_key="k")) == [(await home_of(other)).shard]
     assert await work(server) == [b"2"]
     await other.close()
+
+
+@on_shards(partitions=1)
+async def test_a_server_whose_file_lacks_the_former_home_ends_no_wait_for_it(server: ShardedServer) -> None:
+    former = first_of(server)
+    await server.enqueue(b"1", ordering_key="k")
+    await maps(server, draining=former)
+    [home] = shards_of(await server.enqueue(b"2", ordering_key="k"))
+    other = await another(server, [name for name in ALL if name != former])
+    other.shards.reader = MapReader(partial(asyncio.sleep, 0), other.clock.monotonic)
+    await look(other)
+    assert (await home_of(server)).waits
+    assert await work(other) == []
+    assert (await home_of(other)).shard == home
+    await other.close()
+
+
+def test_jobs_that_wait_on_a_shard_that_was_lost_by_mistake_go_once_it_is_back() -> None:
+    async def scenario(server: ShardedServer) -> None:
+        former = first_of(server)
+        await server.enqueue(b"1", ordering_key="k")
+        await maps(server, draining=former)
+        [home] = shards_of(await server.enqueue(b"2", ordering_key="k"))
+        server.store(home).dead = "unplugged"
+        server.lanes(home).put_out_of_use("unplugged")
+        await server.replace(*[server.desired(name, takes_enqueues=name != former, lost=name == home) for name in ALL])
+        assert not {home, former} & {*shards_of(await server.enqueue(b"3", ordering_key="k"))}
+        server.store(home).dead = None
+        await maps(server, draining=former)
+        assert (await home_of(server)).former == former
+        for expected in ([b"1", b"2"], [b"3"]):
+            await look(server)
+            assert sorted(await work(server)) == expected
+            await home_of(server)
+        assert await server.jobs_on(home) == 0
+
+    run_on_shards(scenario, shards=ALL, partitions=1)
+
+
+@on_shards(partitions=1)
+async def test_a_request_is_known_again_though_its_shard_has_drained_for_long_and_is_no_longer_the_home(
+    server: ShardedServer,
+) -> None:
+    """It stayed the home while its jobs waited, and took this request."""
+    oldest = first_of(server)
+    await server.enqueue(b"1", ordering_key="k")
+    await maps(server, draining=oldest)
+    [home] = shards_of(await server.enqueue(b"2", ordering_key="k"))
+    await server.replace(*[server.desired(name, takes_enqueues=name not in (oldest, home)) for name in ALL])
+    server.clock.advance(ms=server.settings.removal_grace_ms + 1)
+    stored = await server.enqueue(b"3", ordering_key="k", key="request")
+    assert shards_of(stored) == [home]
+    assert await work(server) == [b"1"]
+    await look(server)
+    await look(server)
+    assert (await home_of(server)).former == home
+    again = await server.enqueue(b"3", ordering_key="k", key="request", repeat=True)
+    assert again.descriptors == stored.descriptors

@@ -110,7 +110,8 @@ class Home(NamedTuple):
     `version`: the greater one is newer; 0 before the first such job.
     `former`: the shard that was the home before; '' once its jobs no longer come first.
     `lifted`: the former one has no such jobs any more, and the first jobs of the keys are let go.
-    `claim`: the shard that is to be the home after this one, if all shards say so. No other shard is told.
+    `claim`: the shard that is to be the home after this one, if all shards say so.
+    `lift_due`: jobs on this shard may still wait as for a former home, though the row no longer says that they do.
     """
 
     shard: str = ""
@@ -118,6 +119,12 @@ class Home(NamedTuple):
     former: str = ""
     lifted: bool = False
     claim: str = ""
+    lift_due: bool = False
+
+    @property
+    def told(self) -> Home:
+        """What other shards are told of it."""
+        return self._replace(claim="", lift_due=False)
 
     @property
     def waits(self) -> bool:
@@ -244,7 +251,16 @@ class Queue(NamedTuple):
             version = other.versions.auto_partitions
             queue = queue.changed(None, None, version, auto_partitions=other.auto_partitions)
         if other.home.newer_than(queue.home):
-            queue = queue._replace(home=other.home._replace(claim=""))
+            queue = queue._replace(home=other.home.told)
+        return queue
+
+    def row_of(self, shard: str, other: Queue) -> Queue:
+        """This row of a shard with what another one says, as `newest`. Jobs there that wait for a former home are to be let go (`lift_due`)
+        if the row no longer says that they wait: the shard was lost and is back, say."""
+        queue, before = self.newest(other), self.home
+        if queue.home != before:
+            lift_due = before.lift_due or (before.is_at(shard) and bool(before.former))
+            queue = queue._replace(home=queue.home._replace(lift_due=lift_due))
         return queue
 
     def with_life(self, life: Life) -> Queue:
@@ -264,8 +280,7 @@ class Queue(NamedTuple):
     def made_after(self, deleted_ms: int) -> Queue:
         """As a shard makes it that deleted a queue of this name at `deleted_ms` (0: never). If its life is `over`, it makes none."""
         life = self.life._replace(ordered_ms=self.life.made_ms) if self.asks_order else self.life
-        home = self.home._replace(claim="")
-        return self._replace(home=home).with_life(life.joined(Life(0, deleted_ms)))._replace(asks_order=False)
+        return self._replace(home=self.home.told).with_life(life.joined(Life(0, deleted_ms)))._replace(asks_order=False)
 
 
 def queue_of(name: str, text: str, paused: bool) -> Queue:

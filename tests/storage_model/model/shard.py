@@ -95,7 +95,7 @@ class ModelShard(CommandTable):
     def _merge(self, given: Queue) -> Queue:
         known = self._queues.get(given.name)
         if known is not None:
-            known.settings = known.settings.newest(given)
+            known.settings = known.settings.row_of(self.name, given)
             return known.settings
         queue = given.made_after(self._deleted.get(given.name, 0))
         if not queue.life.over:

@@ -21,7 +21,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping
-from functools import reduce
+from functools import partial, reduce
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import EnqueueRejected, PinLaterError, QueueNotFound, ShardRefused, adding
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 _TRIES = 20  # while other servers decide at the same time
 _KEYS_A_CALL = 500
+_QUEUES_AT_ONCE = 16
 
 
 class OrderHomes:
@@ -81,7 +82,7 @@ class OrderHomes:
                 moved = await self._decide(queue, said)
             else:
                 first = self._shards.first_of(name).name
-                moved = await self._move(queue, Home(first, home.version + 1, former=home.shard), said.get(home.shard))
+                moved = await self._move(queue, first, said.get(home.shard))
             if moved is not None:
                 self._note(queue._replace(home=moved))
         raise ShardRefused(
@@ -122,23 +123,27 @@ class OrderHomes:
             self._queue_cache.changed_here()
 
     async def _is_gone(self, shard: str) -> bool:
-        """Whether a shard is lost, or was removed. Raises `EnqueueRejected` for one that other servers may know."""
-        if self._shards.get(shard) is not None:
+        """Whether a shard is marked as lost. Raises `EnqueueRejected` for one that this server does not know: a shard that is removed as it
+        should be is no home, and no former one, so other servers may use this one."""
+        shards = self._shards
+        if shards.get(shard) is None and shards.reader is not None:
+            await shards.reader.look()  # its file may name the shard by now
+        if shards.get(shard) is not None:
             return False
-        reader = self._shards.reader
-        is_known = shard in self._shards.gone or all(each.trusted for each in self._shards)
-        if not is_known and (reader is None or not await reader.look()):
+        if shards.gone.get(shard) != math.inf and not all(each.trusted for each in shards):
             raise EnqueueRejected(
-                f"Jobs with ordering keys of this queue are on shard {shard}, which this server does not know",
+                f"Jobs with ordering keys of this queue are on shard {shard}, which the shard file of this server does not name; "
+                "if the shard is lost, mark it there as lost",
                 retry_after_ms=1000,
             )
-        return self._shards.get(shard) is None
+        return True
 
-    async def _move(self, queue: Queue, home: Home, known: Home | None) -> Home | None:
-        """Has the shard `home.former` close itself; None if it was otherwise by then."""
-        former = self._shards.get(home.former)
+    async def _move(self, queue: Queue, first: str, known: Home | None) -> Home | None:
+        """Has the home close itself, and name the next one, `first`; None if it was otherwise by then."""
+        former = self._shards.get(queue.home.shard)
         if known is None or former is None:
-            raise shard_unreachable(home.former)
+            raise shard_unreachable(queue.home.shard)
+        home = Home(first, queue.home.version + 1, former.name, lift_due=known.lift_due)
         moved = await self._change(former, queue.name, known, home)
         if moved is not None:
             logger.info("jobs with ordering keys go to another shard", extra=_about(queue.name, home))
@@ -166,33 +171,47 @@ class OrderHomes:
                 return None
         before = queue.home
         if before.version:
-            self._say_gone(queue.name, before.shard)
+            _say_lost(queue.name, before.shard)
         return Home(claim, before.version + 1, before.former if before.waits and before.former != claim else "")
-
-    def _say_gone(self, queue: str, shard: str) -> None:
-        """A shard that was removed had no jobs."""
-        if self._shards.gone.get(shard, math.inf) == math.inf:
-            logger.warning(
-                "jobs with ordering keys may be out of order: those on a lost shard no longer come first",
-                extra={"queue": queue, "shard": shard},
-            )
 
     # --- former homes -----------------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Moves homes that have to, and ends the wait for former ones, of the queues that this server owns there."""
-        for name, home in list(self._queue_cache.homes.items()):
-            queue = self._queue_cache.queues.get(name)
-            if queue is None:
-                continue
-            try:
-                if not self._shards.is_usable(home):
-                    if self._shards.first_of(queue.name).owns(queue.name):
-                        await self.settle(queue.name)
-                elif home.former and (shard := self._shards.get(home.shard)) is not None and shard.owns(queue.name):
-                    await self._end_wait(queue, shard)
-            except PinLaterError as error:
-                logger.debug("the home of a queue stays as it is: %s", error.message, extra={"queue": queue.name})
+        """Moves homes that have to, and ends waits for former ones, of the queues that this server owns there."""
+        lifts = [partial(self._lift_if_due, *place, home) for place, home in self._queue_cache.lifts_due.items()]
+        looks = [partial(self._look, name, home) for name, home in self._queue_cache.homes.items()]
+        todo = [*lifts, *looks]
+        for start in range(0, len(todo), _QUEUES_AT_ONCE):
+            results = await asyncio.gather(
+                *(do() for do in todo[start : start + _QUEUES_AT_ONCE]), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, PinLaterError):
+                    logger.debug("the home of a queue stays as it is: %s", result.message)
+                elif isinstance(result, BaseException):
+                    raise result
+
+    async def _look(self, name: str, home: Home) -> None:
+        queue, shard = self._queue_cache.queues.get(name), self._shards.get(home.shard)
+        if queue is None:
+            return
+        if not self._shards.is_usable(home):
+            if self._shards.first_of(name).owns(name):
+                await self.settle(name)
+        elif home.former and shard is not None and shard.owns(name):
+            await self._end_wait(queue, shard)
+
+    async def _lift_if_due(self, shard_name: str, queue: str, said: Home) -> None:
+        """Lets the jobs go that wait on a shard for nothing, since it is back from an earlier time (`Home.lift_due`)."""
+        shard = self._shards.get(shard_name)
+        if shard is not None and shard.owns(queue):
+            await self._lift(shard, queue)
+            await self._change(shard, queue, said, said._replace(lift_due=False))
+
+    async def _lift(self, shard: ShardLanes, queue: str) -> None:
+        after: str | None = ""
+        while after is not None:
+            after = raise_error(await shard.store.submit(LiftBarrier(queue, after, _KEYS_A_CALL, self._clock.now_ms())))
 
     async def _end_wait(self, queue: Queue, shard: ShardLanes) -> None:
         """Lets the jobs on the home go, if the former one has none left."""
@@ -201,19 +220,15 @@ class OrderHomes:
             return
         queue, said = await self._ask(queue)
         home: Home | None = said.get(shard.name)
-        if home is None or home._replace(claim=counted.claim) != counted:
+        if home is None or home.told != counted.told:
             return  # it waits for another shard by now, or no longer
         if home.waits:
             if self._shards.get(home.former) is None:
-                self._say_gone(queue.name, home.former)
+                _say_lost(queue.name, home.former)
             lifted = Home(home.shard, home.version + 1, home.former, lifted=True)
             home = await self._change(shard, queue.name, home, lifted)
-        after: str | None = ""
-        while home is not None and after is not None:
-            after = raise_error(
-                await shard.store.submit(LiftBarrier(queue.name, after, _KEYS_A_CALL, self._clock.now_ms()))
-            )
         if home is not None:
+            await self._lift(shard, queue.name)
             home = await self._change(shard, queue.name, home, Home(home.shard, home.version + 1))
         if home is not None:
             self._note(queue._replace(home=home))
@@ -232,6 +247,13 @@ class OrderHomes:
         if shard is None or not shard.healthy:
             raise shard_unreachable(former)
         return await shard.store.submit(CountOrdered(queue.name, limit))
+
+
+def _say_lost(queue: str, shard: str) -> None:
+    logger.warning(
+        "jobs with ordering keys may be out of order: those on a lost shard no longer come first",
+        extra={"queue": queue, "shard": shard},
+    )
 
 
 def _about(queue: str, home: Home) -> dict[str, str]:

@@ -15,11 +15,11 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import NoHealthyShards, QueueNotFound, Unavailable
-from pinlater.domain.queue import Home, Queue
+from pinlater.domain.queue import NO_HOME, Home, Queue
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.sharding.shard_monitor import is_behind
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -49,6 +49,8 @@ class QueueCache:
         """All queues by name, as of the last read of the store and what this server did since. Only to be read from outside."""
         self.homes: dict[str, Home] = {}
         """The homes of those of these queues that have one. Only to be read from outside."""
+        self.lifts_due: Mapping[tuple[str, str], Home] = {}
+        """What the rows say of homes with `Home.lift_due`, by shard and queue, as of the last look."""
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
         self._next_look: asyncio.Task[None] | None = None
@@ -90,8 +92,7 @@ class QueueCache:
         self._note(queue.name, queue)
         before = self.queues.get(queue.name)
         self.queues[queue.name] = queue
-        self.homes.pop(queue.name, None)
-        self.homes.update(_homes_of([queue]))
+        self._set_home(queue.name, queue.home)
         self._dispatcher.limits.add(queue)
         if before is not None and before != queue:
             self._changed(before, queue)
@@ -100,9 +101,16 @@ class QueueCache:
         """Makes dequeues look again: everywhere if jobs may be on a shard that is no partition any more."""
         if before.partitions.number != queue.partitions.number:
             self._shards.look_everywhere(queue.name)
-        if before.home.shard != queue.home.shard:
-            self._shards.home_moved(queue.name, before.home)
         self._dispatcher.wakeups.look_again(queue.name)
+
+    def _set_home(self, name: str, home: Home) -> None:
+        before = self.homes.get(name, NO_HOME)
+        if home.version:
+            self.homes[name] = home
+        else:
+            self.homes.pop(name, None)
+        if before.shard != home.shard:
+            self._shards.home_moved(name, before)
 
     def remove(self, name: str) -> None:
         """Notes that the queue is no longer in the store."""
@@ -199,8 +207,9 @@ class QueueCache:
             if not self._readers:
                 self._noted.clear()
         before, self.queues = self.queues, known
-        self.homes.clear()
-        self.homes.update(_homes_of(known.values()))
+        homes = {queue.name: queue.home for queue in known.values() if queue.home.version}
+        for name in {*self.homes, *homes}:
+            self._set_home(name, homes.get(name, NO_HOME))
         self.limits_changed()
         for name in [name for name in before if name not in known]:
             self._dispatcher.wakeups.queue_gone(name)
@@ -212,11 +221,15 @@ class QueueCache:
     async def _newest(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> dict[str, Queue]:
         """Each queue with its newest settings."""
         known: dict[str, Queue] = {}
-        for _, queues in lists:
+        lifts_due: dict[tuple[str, str], Home] = {}
+        for shard, queues in lists:
             for start in range(0, len(queues), _QUEUES_A_TURN):
                 for queue in queues[start : start + _QUEUES_A_TURN]:
                     known[queue.name] = known.get(queue.name, queue).newest(queue)
+                    if queue.home.lift_due:
+                        lifts_due[shard.name, queue.name] = queue.home
                 await asyncio.sleep(0)
+        self.lifts_due = lifts_due
         return known
 
     async def _wake_changed(self, before: Mapping[str, Queue], known: Mapping[str, Queue]) -> None:
@@ -270,10 +283,6 @@ class QueueCache:
     def limits_changed(self) -> None:
         """The limits' files may have changed: the dispatcher takes over what holds now."""
         self._dispatcher.limits.refresh(self.queues)
-
-
-def _homes_of(queues: Iterable[Queue]) -> dict[str, Home]:
-    return {queue.name: queue.home for queue in queues if queue.home.version}
 
 
 def _retrieve(look: asyncio.Task[None]) -> None:

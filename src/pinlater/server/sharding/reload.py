@@ -256,6 +256,8 @@ class Reload:
             return "it is the only one"
         if any(queue.home.is_at(shard.name) for queue in self._shards.known_queues()):
             return "jobs with ordering keys of some queues still go there; within seconds they go to another shard"
+        if any(queue.home.former == shard.name for queue in self._shards.known_queues()):
+            return "jobs with ordering keys of some queues still wait for those that it has, among them failed ones that stop their key"
         grace_s = self._shards.settings.removal_grace_ms / 1000
         if not shard.closed_to_enqueues_for(grace_s):
             return f"it is empty, and goes once it has had no enqueue for {grace_s:g} s"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
@@ -90,6 +91,7 @@ class ShardLanes:
         self.settings = settings or ShardingSettings()
         self.takes_enqueues = takes_enqueues
         self.closed_to_enqueues_at = None if takes_enqueues else clock.monotonic()
+        self.was_home_s = -math.inf  # when this server last heard that a queue has its home elsewhere now
         self.health = ShardHealth(self.settings, clock.monotonic, spread)
         self.healthy = True
         self.stalled = False  # a call has been under way for longer than it should
@@ -375,9 +377,9 @@ class ShardLanes:
         self.closed_to_enqueues_at = None
 
     def closed_to_enqueues_for(self, seconds: float) -> bool:
-        """Whether the shard has had no enqueue for this long."""
+        """Whether the shard has had no enqueue for this long: it was no home of a queue, either, as far as this server knows."""
         at = self.closed_to_enqueues_at
-        return at is not None and self.clock.monotonic() - at >= seconds
+        return at is not None and self.clock.monotonic() - max(at, self.was_home_s) >= seconds
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 

@@ -145,6 +145,9 @@ class Shards:
     def home_moved(self, queue: str, before: Home) -> None:
         """The home of the queue is another now than `before`."""
         self.look_everywhere(queue)
+        former = self.get(before.shard)
+        if former is not None:
+            former.was_home_s = self.clock.monotonic()
         if self._first_with(queue, before) != self._first_of(queue):
             self._takers_changed()
 

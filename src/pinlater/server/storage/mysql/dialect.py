@@ -271,7 +271,9 @@ class MysqlDialect:
 
     def came_first(self, queue_id: int, due_ms: int) -> None:
         cache = self._transaction.queue_cache
-        self._transaction.after_commit.append(partial(cache.came_first, cache.by_id[queue_id].name, due_ms))
+        queue = cache.by_id.get(queue_id)
+        if queue is not None:  # else it was deleted elsewhere meanwhile
+            self._transaction.after_commit.append(partial(cache.came_first, queue.name, due_ms))
 
     def jobs_deleted(self) -> None:
         """The highest id is asked for anew with each lease of a slot."""

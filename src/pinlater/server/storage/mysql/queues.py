@@ -46,7 +46,7 @@ class MysqlQueueTable:
             row, deleted_ms = await self._lock_with_deletion(given.name)
         if row is None:
             raise AssertionError("a queue is gone whose row this transaction has made or found")
-        queue = merged(given, QueueLook(None if made else row.queue, deleted_ms))
+        queue = merged(self._transaction.queue_cache.shard, given, QueueLook(None if made else row.queue, deleted_ms))
         if queue.life.over:
             self._transaction.change(sql("drop_queues")(ids=[row.queue_id]))
         elif queue != row.queue:

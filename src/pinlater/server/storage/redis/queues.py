@@ -55,7 +55,7 @@ def _merged(shard: str, given: Queue, state: Sequence[bytes]) -> tuple[Queue, tu
     known, kept, deleted_ms = state
     if known:
         before = unpacked(given.name, kept)
-        queue = before.newest(given)
+        queue = before.row_of(shard, given)
         unchanged = queue == before
     else:
         queue = given.made_after(int(deleted_ms or 0))

@@ -13,20 +13,20 @@ from pinlater.server.storage.values import DELETION_KEPT_MS
 _FORGOTTEN_MAX = 1_000
 
 
-def merged(given: Queue, looked: QueueLook) -> Queue:
-    """What becomes of a queue when another shard's view of it is merged; one whose life is over does not exist."""
-    return given.made_after(looked.deleted_ms) if looked.queue is None else looked.queue.newest(given)
+def merged(shard: str, given: Queue, looked: QueueLook) -> Queue:
+    """What becomes of a queue on a shard when another shard's view of it is merged; one whose life is over does not exist."""
+    return given.made_after(looked.deleted_ms) if looked.queue is None else looked.queue.row_of(shard, given)
 
 
 async def merge(dialect: Dialect, queues: Sequence[Queue], now_ms: int) -> list[Queue]:
     """Carries out `MergeQueues`. Nothing is locked or written if there is nothing to do."""
     table = dialect.queue_table()
-    return [await _merge(table, queue, now_ms) for queue in queues]
+    return [await _merge(table, dialect.shard, queue, now_ms) for queue in queues]
 
 
-async def _merge(table: QueueTable, given: Queue, now_ms: int) -> Queue:
+async def _merge(table: QueueTable, shard: str, given: Queue, now_ms: int) -> Queue:
     looked = await table.look(given.name)
-    queue = merged(given, looked)
+    queue = merged(shard, given, looked)
     if queue == looked.queue or (looked.queue is None and queue.life.over):
         return queue
     return await table.write_merged(given, looked, now_ms)

@@ -28,7 +28,7 @@ class SqliteQueueTable:
         return QueueLook(None, row[0] if row else 0)
 
     async def write_merged(self, given: Queue, looked: QueueLook, now_ms: int) -> Queue:
-        queue = merged(given, looked)
+        queue = merged(self._queue_cache.shard, given, looked)
         if looked.queue is not None:
             self.save(self._queue_cache.queues[given.name].queue_id, queue)
             return queue
