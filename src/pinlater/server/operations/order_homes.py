@@ -179,7 +179,11 @@ class OrderHomes:
     async def look(self) -> None:
         """Moves homes that have to, and ends waits for former ones, of the queues that this server owns there."""
         lifts = [partial(self._lift_if_due, *place, home) for place, home in self._queue_cache.lifts_due.items()]
-        looks = [partial(self._look, name, home) for name, home in self._queue_cache.homes.items()]
+        looks = [
+            partial(self._look, name, home)
+            for name, home in self._queue_cache.homes.items()
+            if home.former or not self._shards.is_usable(home)
+        ]
         todo = [*lifts, *looks]
         for start in range(0, len(todo), _QUEUES_AT_ONCE):
             results = await asyncio.gather(

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 @dataclass(frozen=True, slots=True)
 class DemandSettings:
-    """How many job slots a queue is said to want."""
+    """Sets how many job slots servers report for a queue."""
 
     drain_target_s: Annotated[float, Meta(ge=1, le=86_400)] = 60.0
-    """The time in which the slots that a queue is said to want work off its waiting jobs. In seconds; `5m` too."""
+    """Servers report as many slots as work off the waiting jobs within this time. In seconds; `5m` too."""
