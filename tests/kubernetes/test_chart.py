@@ -119,18 +119,35 @@ def test_an_unknown_demand_never_scales_down() -> None:
 
 
 def test_prometheus_can_say_the_demand_and_a_missing_series_is_an_error() -> None:
-    text = run_helm(*template_words("roles"), "--set", "autoscaling.prometheus=http://prometheus:9090").stdout
+    words = ("autoscaling.prometheus=http://prometheus:9090", "autoscaling.prometheusLabels.namespace=jobs")
+    text = run_helm(*template_words("roles"), "--set", ",".join(words)).stdout
     found = objects(text)
     for each in found:
         schemas.check(each, VERSIONS[-1])
     [trigger] = one(found, "ScaledObject", "images")["spec"]["triggers"]
-    series = 'max by (queue) (pinlater_queue_slots_wanted{queue=~"thumbnails|originals"})'
+    series = 'max by (queue) (pinlater_queue_slots_wanted{queue=~"thumbnails|originals",namespace="jobs"})'
     assert trigger["metadata"] == {
         "serverAddress": "http://prometheus:9090",
         "query": f"sum({series}) and count({series}) == 2",
         "threshold": "4",
         "ignoreNullValues": "false",
     }
+
+
+def test_workers_of_servers_with_roles_enqueue_at_those_for_enqueues() -> None:
+    env = {
+        each["name"]: each.get("value")
+        for each in container_of(one(objects(rendered("roles")), "Deployment", "images"))["env"]
+    }
+    assert env["PINLATER_SERVERS"] == "jobs-pinlater-dequeue:9010"
+    assert env["PINLATER_ENQUEUE_SERVERS"] == "jobs-pinlater-enqueue:9010"
+
+
+def test_a_node_drains_though_pods_are_not_ready() -> None:
+    """As all are while the database is away."""
+    budgets = [each for each in objects(rendered("everything")) if each["kind"] == "PodDisruptionBudget"]
+    assert budgets
+    assert {each["spec"]["unhealthyPodEvictionPolicy"] for each in budgets} == {"AlwaysAllow"}
 
 
 def test_an_upgrade_of_the_chart_alone_restarts_no_pod() -> None:
@@ -162,6 +179,17 @@ def test_an_upgrade_of_the_chart_alone_restarts_no_pod() -> None:
         ("access.tokens=null", "access.tokens: servers listen on the network"),
         ("autoscaling.token=null", "autoscaling.token: servers with tokens want one of the role read"),
         ("settings.drain_timeout_s=5", "settings: drain_timeout_s follows from other values"),
+        ("settings.http\\.host=127.0.0.1", "settings: http.host follows from other values"),
+        ("store.url=mysql://u:secret@h/d", "/store/url"),
+        ("autoscaling.prometheus=http://p:9090", "autoscaling.prometheusLabels: name the labels"),
+        ("pools[0].volumes[0].name=tmp", "pools.images.volumes: the chart has one called tmp"),
+        ("pools[0].env[0].name=PINLATER_SERVERS", "pools.images.env: PINLATER_SERVERS follows from other values"),
+        (
+            f"pools[0].queues={{{','.join(f'q{number}' for number in range(33))}}}",
+            "pools.images.queues: autoscaling asks for 32 queues at most",
+        ),
+        ("console=null", "console"),
+        ("store.volume=null", "volume"),
     ],
 )
 def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:
@@ -190,6 +218,6 @@ def test_the_page_shows_good_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("release", ["pinlater", "a-release-whose-name-is-as-long-as-helm-allows-and-x"])
 def test_a_name_of_any_length_makes_valid_names(release: str) -> None:
     words = [release if word == RELEASE else word for word in template_words("everything")]
-    for each in objects(run_helm(*words).stdout):
+    for each in objects(run_helm(*words, "--set", f"pools[0].name={'p' * 20}").stdout):
         assert len(each["metadata"]["name"]) <= 63
-        assert each["metadata"]["name"].startswith(release[:31])
+        assert each["metadata"]["name"].startswith(release[:28])

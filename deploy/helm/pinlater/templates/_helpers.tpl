@@ -1,7 +1,7 @@
 {{- /* The name of the release's objects, short enough for a suffix. */}}
 {{- define "pinlater.name" -}}
-{{- $release := .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- contains "pinlater" $release | ternary $release (printf "%s-pinlater" ($release | trunc 31 | trimSuffix "-")) -}}
+{{- $release := .Release.Name | trunc 37 | trimSuffix "-" -}}
+{{- contains "pinlater" $release | ternary $release (printf "%s-pinlater" ($release | trunc 28 | trimSuffix "-")) -}}
 {{- end }}
 
 {{- define "pinlater.image" -}}
@@ -57,7 +57,9 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- fail "access.tokens: servers listen on the network, so they want a file of tokens, or access.insecure: true" }}
 {{- end }}
 {{- $owned := list "store" "host" "thrift.port" "http.port" "role" "console" "drain_timeout_s" "advertised_address" "admin_password_hash"
-      "access.tokens_file" "access.insecure" "tls.certificate_file" "tls.key_file" -}}
+      "access.tokens_file" "access.insecure" "tls.certificate_file" "tls.key_file" "http.host" "thrift.host" "mysql.password_file" "redis.password_file"
+      "cluster.coordinator" "cluster.zookeeper" "cluster.zookeeper_user" "cluster.zookeeper_password_file" "cluster.zookeeper_tls"
+      "cluster.zookeeper_ca_file" -}}
 {{- range $key, $_ := $values.settings }}
 {{- if has $key $owned }}{{ fail (printf "settings: %s follows from other values" $key) }}{{ end }}
 {{- end }}
@@ -66,11 +68,25 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- $pool := .name }}
 {{- if has $pool $names }}{{ fail (printf "pools: two are called %s" $pool) }}{{ end }}
 {{- $names = append $names $pool }}
+{{- range .volumes }}
+{{- if has .name (list "tmp" "tls" "token") }}{{ fail (printf "pools.%s.volumes: the chart has one called %s" $pool .name) }}{{ end }}
+{{- end }}
+{{- range .env }}
+{{- if has .name (list "PINLATER_SERVERS" "PINLATER_ENQUEUE_SERVERS" "PINLATER_TLS_CA_FILE" "PINLATER_TLS_SERVER_NAME" "PINLATER_TOKEN_FILE") }}
+{{- fail (printf "pools.%s.env: %s follows from other values" $pool .name) }}
+{{- end }}
+{{- end }}
+{{- if and .autoscaling $values.autoscaling.enabled (not $values.autoscaling.prometheus) (gt (len .queues) 32) }}
+{{- fail (printf "pools.%s.queues: autoscaling asks for 32 queues at most, unless by autoscaling.prometheus" $pool) }}
+{{- end }}
 {{- with .autoscaling }}
 {{- if gt (int (.minReplicas | default 0)) (int .maxReplicas) }}
 {{- fail (printf "pools.%s.autoscaling.maxReplicas: %d is less than minReplicas, %d" $pool (int .maxReplicas) (int .minReplicas)) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if and $values.autoscaling.prometheus (not $values.autoscaling.prometheusLabels) }}
+{{- fail "autoscaling.prometheusLabels: name the labels by which Prometheus tells the servers of this release from others" }}
 {{- end }}
 {{- if and $values.autoscaling.enabled $values.access.tokens (not $values.autoscaling.token) (not $values.autoscaling.prometheus) }}
 {{- fail "autoscaling.token: servers with tokens want one of the role read" }}
@@ -83,6 +99,12 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- $env := list (dict "name" "PINLATER_SERVERS" "value" (printf "%s:9010" $servers)) -}}
 {{- $volumes := list -}}
 {{- $mounts := list -}}
+{{- $name := include "pinlater.name" . -}}
+{{- range .Values.servers -}}
+{{- if eq .role "enqueue" -}}
+{{- $env = append $env (dict "name" "PINLATER_ENQUEUE_SERVERS" "value" (printf "%s-enqueue:9010" $name)) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.tls.secret -}}
 {{- $env = concat $env (list
       (dict "name" "PINLATER_TLS_CA_FILE" "value" "/etc/pinlater/tls/ca.crt")

@@ -102,7 +102,7 @@ class Dispatcher:
                 version = waiters.version
                 claimed, next_due_ms, block = await self._claim_if_allowed(request, waiters, look, late)
             except JobsCame:
-                if self._clock.monotonic() >= deadline:
+                if self._is_to_end() or self._clock.monotonic() >= deadline:
                     waiters.pass_on()
                     return []
                 continue
@@ -110,7 +110,10 @@ class Dispatcher:
                 waiters.pass_on()  # the wake that brought this call here, if one did, goes to another call now
                 raise
             except Exception:
-                waiters.due_at(self._clock.now_ms() + _AFTER_FAILURE_MS)
+                if len(waiters):
+                    waiters.due_at(self._clock.now_ms() + _AFTER_FAILURE_MS)
+                elif look:
+                    waiters.pass_on()
                 raise
             if not claimed:
                 claimed = self._come_late(late, waiters)

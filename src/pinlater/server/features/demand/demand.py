@@ -9,7 +9,7 @@ a minute. It must never say a smaller number instead: that would end workers.
 Weaknesses: the history is told when a minute is over. Until then a queue that has its first jobs wants a slot for each of them, unless
 workers take many a second, as does a queue without a history (`history.max_queues`). The rate of enqueues is one of some minutes ago. A
 run time is the mean time from a claim to its ack: workers claim jobs of a few milliseconds ahead, so these seem to run for up to 50 ms
-more. A few long jobs among very many short ones, of a kind that the history does not know yet, may be cut: they are given back. Acks
+more. A few long jobs among very many short ones of one queue may be cut: they are given back. So long jobs want a queue of their own. Acks
 without a claim token say no run time, and of a request with many acks only four do.
 """
 
