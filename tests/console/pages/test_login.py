@@ -10,7 +10,6 @@ import pytest
 from pinlater.client import AsyncClient
 from pinlater.console.pages import login
 from pinlater.console.pages.visitors import UPDATE
-from pinlater.console.problems import RequestRefused
 from pinlater.console.sessions import IDLE_MS, LENGTH_MS, SESSIONS_MAX, SESSIONS_OF_A_TOKEN_MAX, Sessions
 from pinlater.domain.access import Role, new_secret
 from pinlater.domain.clock import ManualClock
@@ -281,20 +280,6 @@ async def test_guesses_of_one_address_get_slower_and_are_logged_without_the_toke
     assert [line.partition(":")[0] for line in logged] == ["log-in refused", "logged in"]
     assert guess not in caplog.text
     assert good not in caplog.text
-
-
-async def test_an_address_has_a_bounded_number_of_log_ins_under_way(guarded: GuardedConsole) -> None:
-    logins = login.Logins(None, lambda: 0)  # type: ignore[arg-type] # no log-in gets that far
-    places = [logins._place("10.0.0.1") for _ in range(login.AT_ONCE_MAX)]
-    for place in places:
-        place.__enter__()
-    with pytest.raises(RequestRefused), logins._place("10.0.0.1"):
-        pass
-    with logins._place("10.0.0.2"):
-        pass
-    places[0].__exit__(None, None, None)
-    with logins._place("10.0.0.1"):
-        pass
 
 
 async def test_a_link_of_another_site_leads_to_the_page_if_the_person_is_logged_in(guarded: GuardedConsole) -> None:
