@@ -14,8 +14,8 @@ from pinlater.console.sessions import IDLE_MS, LENGTH_MS, SESSIONS_MAX, SESSIONS
 from pinlater.domain.access import Role, new_secret
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.refusals import Refusals
-from pinlater.server.access.tokens import Token
-from tests.console.pages.conftest import failed_job
+from pinlater.server.main.core import Core
+from tests.console.pages.conftest import failed_job, guarded_console
 from tests.console.pages.guarded import GuardedConsole, text_of
 from tests.console.pages.visitor import PageReader, PageVisitor
 
@@ -295,15 +295,14 @@ async def test_a_link_of_another_site_leads_to_the_page_if_the_person_is_logged_
 
 
 async def test_default_roles_show_pages_without_a_log_in_and_offer_one(
-    guarded: GuardedConsole, client: AsyncClient
+    core: Core, clock: ManualClock, client: AsyncClient
 ) -> None:
-    guarded.control._without_token = type(guarded.control._without_token)(Token("", "", (Role.READ,)))
-    guarded.control.replace(())
-    page = await guarded.person().page("/queues/mail")
-    assert "/login?back=%2Fqueues%2Fmail" in page.links
-    assert "need the role operate; log in with a token that has it" in page.text
-    answer = await guarded.person().submit("/queues/mail/pause")
-    assert answer.status == 401
+    async with guarded_console(core, clock, default_roles=[Role.READ]) as guarded:
+        page = await guarded.person().page("/queues/mail")
+        assert "/login?back=%2Fqueues%2Fmail" in page.links
+        assert "need the role operate; log in with a token that has it" in page.text
+        answer = await guarded.person().submit("/queues/mail/pause")
+        assert answer.status == 401
 
 
 async def test_without_access_control_no_page_speaks_of_logging_in(visitor: PageVisitor) -> None:
