@@ -33,9 +33,9 @@ serve: ## set up and leave a service running on var/pinlater.db (Ctrl-C ends it)
 
 ##@ Check it
 # Tests start hundreds of processes of ours: compiled modules are kept, whatever the environment says, and outside the sources.
-test test-all test-foreign test-kubernetes test-release test-second-python: export PYTHONDONTWRITEBYTECODE :=
-test test-all test-foreign test-kubernetes test-release test-second-python: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
-test test-all test-foreign test-kubernetes test-release test-second-python: export CI := true
+test check test-all test-foreign test-kubernetes test-release test-second-python: export PYTHONDONTWRITEBYTECODE :=
+test check test-all test-foreign test-kubernetes test-release test-second-python: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+test check test-all test-foreign test-kubernetes test-release test-second-python: export CI := true
 
 .PHONY: test
 test: ## set up, lint and run the tests, as CI does
@@ -48,6 +48,12 @@ test: ## set up, lint and run the tests, as CI does
 	$(MAKE) lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(USUAL)" $(ARGS)
 	$(MAKE) test-second-python
+
+.PHONY: check
+check: ## lint, and run the tests of one or more folders of tests: make check PART=worker, make check PART="client worker"
+	@$(if $(strip $(PART)),,$(error Name the folders of tests to run: make check PART=worker))
+	$(MAKE) lint
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(USUAL)" $(addprefix tests/,$(PART)) $(ARGS)
 
 .PHONY: test-second-python
 test-second-python: ## run the unit and contract tests on a newer Python too, if there is one

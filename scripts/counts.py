@@ -193,11 +193,11 @@ def _is_inner(tree: ast.Module) -> bool:
     return any(path[0] == "pinlater" and len(path) > 1 and path[1] not in PUBLIC for path in imported)
 
 
-def tests_by_door() -> tuple[int, int, int]:
-    """Test functions of this half: all, those in files that touch private names, those in files that import inner modules."""
+def tests_by_door(*left_out: str) -> tuple[int, int, int]:
+    """Test functions outside these folders: all, those in files that touch private names, those in files that import inner modules."""
     every = private = inner = 0
     for path, tree in modules(sorted(TESTS.rglob("*.py"))):
-        if path.relative_to(TESTS).parts[0] in OTHER_TESTS:
+        if path.relative_to(TESTS).parts[0] in left_out:
             continue
         tests = sum(
             isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
@@ -345,12 +345,14 @@ def rows() -> Iterator[tuple[str, str]]:
     for package in sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"):
         paths = files(package)
         yield f"  lines and files of {package}", f"{lines_of(paths):,} in {len(paths)}"
-    every, private, inner = tests_by_door()
-    yield (
-        "tests of this half: in files that touch private names; that import inner modules",
-        f"{private}; {inner} of {every}",
-    )
+    for which, left_out in (("this half", OTHER_TESTS), ("both halves", ())):
+        every, private, inner = tests_by_door(*left_out)
+        yield f"tests of {which}: in files with private names; with inner modules", f"{private}; {inner} of {every}"
     yield "lines of tests", f"{lines_of(sorted(TESTS.rglob('*.py'))):,}"
+    for package in sorted(path for path in TESTS.iterdir() if path.is_dir() and path.name != "__pycache__"):
+        every, private, _ = tests_by_door(*{path.name for path in TESTS.iterdir()} - {package.name})
+        lines = lines_of(sorted(package.rglob("*.py")))
+        yield f"  lines of tests/{package.name}; tests; in files with private names", f"{lines:,}; {every}; {private}"
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import count
 
 import pytest
 
@@ -12,6 +13,7 @@ from pinlater.client._token import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
 from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.quotas import NO_QUOTA, OwnQuota, Quota, TokenUse
 from pinlater.server.access.tokens import Token
@@ -61,6 +63,11 @@ class GuardedServer:
         )
         self.control.replace(self._tokens)
         return secret
+
+    def refuses_at_once(self) -> None:
+        """Refusals of one address no longer get slower."""
+        passed = count(step=100)
+        self.control.refusals = Refusals(lambda: next(passed))
 
     def limit(self, name: str, quota: OwnQuota) -> None:
         """Gives the token another quota, as a change of the file does."""

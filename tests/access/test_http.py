@@ -134,15 +134,16 @@ async def test_each_role_may_call_the_endpoints_whose_methods_the_table_allows(
             assert token not in answer.body.decode()
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
-async def test_without_a_good_token_an_endpoint_asks_for_one(caller: Caller, endpoint: Any) -> None:
-    wrong = await request(caller, endpoint, "pinlater_guessed")
-    assert (wrong.status, wrong.headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
-    answer = await request(caller, endpoint, None)
-    if endpoint.name == "get_server":
-        assert answer.status == 200
-    else:
-        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+async def test_without_a_good_token_an_endpoint_asks_for_one(guarded: GuardedServer, caller: Caller) -> None:
+    guarded.refuses_at_once()
+    for endpoint in ENDPOINTS:
+        wrong = await request(caller, endpoint, "pinlater_guessed")
+        assert (wrong.status, wrong.headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"'), endpoint
+        answer = await request(caller, endpoint, None)
+        if endpoint.name == "get_server":
+            assert answer.status == 200
+        else:
+            assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer"), endpoint
 
 
 @pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if "{" in one.path], ids=lambda endpoint: endpoint.name)

@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 import typer
 
+from pinlater.cli import notes
 from pinlater.cli.main import app, main
 from pinlater.domain.passwords import hash_password
 from pinlater.testing.real_server import RealServer
@@ -182,3 +183,10 @@ def on_terminal(address: str, columns: int, colour: bool, *arguments: str, code:
     os.close(ours)
     assert process.wait(30) == code
     return said.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def as_json() -> Iterator[None]:
+    notes.use_json(True)
+    yield
+    notes.use_json(False)

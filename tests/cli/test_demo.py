@@ -22,7 +22,6 @@ import pytest
 from pinlater.cli.commands.demo import server as demo_server
 from pinlater.cli.commands.demo.server import DemoConsoleFailed, DemoServer
 from tests.cli.conftest import COMMAND, Pinlater
-from tests.cli.test_without_extras import PROGRAM
 
 INVITATION = "Ctrl-C ends the demo"
 
@@ -181,15 +180,6 @@ def test_it_stays_without_a_terminal_if_it_is_told_so(tmp_path: Path) -> None:
 def test_a_document_and_a_server_that_stays_exclude_each_other(offline: Pinlater) -> None:
     done = offline("demo", "--json", "--stay")
     assert (done.code, "--stay" in done.err) == (2, True)
-
-
-async def test_without_its_extra_the_console_does_not_run_and_the_reason_says_what_to_install(tmp_path: Path) -> None:
-    program = PROGRAM.format(hidden={"starlette"}, arguments=()).replace("*()", "*sys.argv[1:]")
-    demo = DemoServer(tmp_path / "demo.db", console=True)
-    demo._command[1:3] = ["-c", program]
-    async with demo:
-        with pytest.raises(DemoConsoleFailed, match=r"extra is missing \(pip install"):
-            await demo.console_address()
 
 
 async def test_a_console_that_does_not_answer_in_time_is_given_up(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import socket
@@ -12,7 +11,6 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -22,12 +20,10 @@ from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.job.enqueue import batches
 from pinlater.cli.commands.job.retry import change_in_pieces
 from pinlater.cli.tree import COMMANDS, Leaf
-from pinlater.client import ClaimedJob, Job, _retries, errors
+from pinlater.client import ClaimedJob, Job, errors
 from pinlater.extras import install_line
 from pinlater.wire.wrong_port import TLS_PORT
-from tests import structs as t
 from tests.cli.conftest import Pinlater
-from tests.client.fake_server import FakeServer
 
 
 @pytest.mark.parametrize(
@@ -104,7 +100,7 @@ class Terminal(io.StringIO):
 
 def test_errors_and_notes_wrap_at_words_on_a_terminal_and_stay_whole_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setitem(notes._state, "json", False)  # as another test may have left it
+    notes.use_json(False)  # another test may have left it otherwise
     text = "a shard is unreachable, and its jobs are not counted"
     for stderr, lines in (
         (io.StringIO(), [f"error: {text}"]),
@@ -172,32 +168,6 @@ def test_commands_that_scripts_work_jobs_with_wait_for_the_server_until_their_ti
     note, error = done.err.splitlines()
     assert note == "note: Server 127.0.0.1:1 can't be reached: Connection refused; trying until --timeout 1.5s"
     assert error.startswith(f"error: No server could be reached within 1.5 s for {arguments[1]} on queue q; ")
-
-
-@pytest.mark.parametrize(
-    ("method", "answer", "arguments"),
-    [
-        ("enqueueJobs", t.Enqueued(descriptors=["q:s1:p1:1"]), ("job", "enqueue", "q", "--body", "x")),
-        ("dequeueJobs", t.DequeueResponse(jobs={}), ("job", "dequeue", "q")),
-        ("ackJobs", [t.AckResult("q:s1:p1:1", 0)], ("job", "ack", "q:s1:p1:1")),
-    ],
-)
-async def test_they_wait_for_shards_likewise(
-    offline: Pinlater, monkeypatch: pytest.MonkeyPatch, method: str, answer: Any, arguments: tuple[str, ...]
-) -> None:
-    """More refusals than the retries of a client."""
-    monkeypatch.setattr(_retries, "_PAUSE_MAX_S", 0.01)
-    left = [t.PinLaterException(501, "Unable to find healthy shard", detail="NO_HEALTHY_SHARDS", retryable=True)] * 5
-
-    def carry_out(_: Any) -> Any:
-        if left:
-            raise left.pop()
-        return answer
-
-    async with FakeServer(**{method: carry_out}) as server:
-        offline.address = server.address
-        done = await asyncio.to_thread(offline, *arguments)
-    assert (done.code, left) == (0, [])
 
 
 def test_version_needs_no_server(offline: Pinlater) -> None:

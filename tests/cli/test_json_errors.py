@@ -13,11 +13,7 @@ from typing import Any
 import pytest
 
 from pinlater.cli import exits, notes, watch
-from pinlater.cli.commands.bench import load
-from pinlater.cli.commands.server.import_original.progress import Progress
-from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
 from pinlater.client.errors import ServerUnreachable
-from pinlater.import_original.copy import CopyCounts
 from tests.cli.conftest import COMMAND, Pinlater, every_command
 
 JOB = "emails:s1:p1:73"
@@ -87,13 +83,6 @@ def documents(lines: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.fixture
-def as_json() -> Iterator[None]:
-    notes.use_json(True)
-    yield
-    notes.use_json(False)
-
-
 def test_each_command_with_json_is_tested() -> None:
     assert set(with_json()) == set(FAILING)
 
@@ -122,25 +111,6 @@ def test_output_that_cant_be_written_and_warnings_of_the_client_are_json() -> No
     ]
     note = documents(warned.stderr)[0]["note"]
     assert note.startswith("PINLATER_SERVER is not read")
-
-
-@pytest.mark.usefixtures("as_json")
-def test_the_rates_of_load_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = LoadPlan(LoadMode.ENQUEUE, "emails", -1, 1, 1, 100, None, 1)
-    asyncio.run(load._show(Meter(), plan))  # ends by itself, where it otherwise shows rates until it is cancelled
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("as_json")
-def test_the_progress_of_an_import_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
-    class Table:
-        name = "emails_p1"
-
-    progress = Progress()
-    progress._next = 0.0
-    progress.show(Table(), CopyCounts(3, 2, 1))  # type: ignore[arg-type]
-    progress.close()
-    assert documents(capsys.readouterr().err) == [{"note": "emails_p1: 2 copied, 1 there already, 0 left"}]
 
 
 @pytest.mark.usefixtures("as_json")

@@ -220,12 +220,3 @@ async def test_an_address_whose_requests_take_all_places_makes_place_for_an_addr
         assert await (await site.connect()).over()
         for one in (operator, *clients[1:]):
             assert not await one.over(within_s=SHORT_S)
-
-
-async def test_closed_connections_of_all_addresses_are_forgotten() -> None:
-    async with served(connections_max=3) as site:
-        for host in ("127.0.0.1", OTHER_HOST) * 3:
-            client = await site.connect(host)
-            await client.get()
-            client.writer.close()
-        await until(lambda: not site.server.connections._by_address)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pytest
@@ -177,10 +178,9 @@ class ThreeServers:
 
 @pytest_asyncio.fixture
 async def three(clock: ManualClock) -> AsyncIterator[ThreeServers]:
-    cores = [await open_core(MemoryShard(), clock=clock) for _ in range(3)]
+    cores = [await open_core(MemoryShard(), clock=clock, random=Random(number)) for number in range(3)]
     servers = []
-    for number, core in enumerate(cores):
-        core.service.identity._life += f"-{number}"
+    for core in cores:
         await core.service.queues.create_queue("mail")
         servers.append(await listen(core))
     addresses = [f"127.0.0.1:{server.port}" for server in servers]

@@ -140,13 +140,13 @@ async def test_a_purge_takes_the_oldest_up_to_its_limit(desk: Desk) -> None:
     assert [row.key.id for row in await desk.scan(JobState.FAILED)] == [keys[3].id]
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_a_purge_of_no_jobs_deletes_none(desk: Desk, state: JobState) -> None:
+async def test_a_purge_of_no_jobs_deletes_none(desk: Desk) -> None:
     """The original took a limit of 0 for no limit."""
-    await desk.put_in(state)
+    for state in STATES[::-1]:
+        await desk.put_in(state)
 
-    assert await desk.purge(state, limit=0) == 0
-    assert len(await desk.scan(state)) == 1
+        assert await desk.purge(state, limit=0) == 0
+        assert len(await desk.scan(state)) == 1
 
 
 async def test_a_purge_of_waiting_jobs_takes_future_ones_too(desk: Desk) -> None:
@@ -176,16 +176,16 @@ async def test_bulk_work_on_a_missing_queue_is_refused(desk: Desk) -> None:
 
 
 @pytest.mark.differs("JSON_TABLE")
-@pytest.mark.parametrize("state", STATES)
-async def test_named_jobs_are_deleted_in_any_state(desk: Desk, state: JobState) -> None:
-    key = await desk.put_in(state)
-    other = await desk.put_in(state)
+async def test_named_jobs_are_deleted_in_any_state(desk: Desk) -> None:
+    for state in STATES[::-1]:
+        key = await desk.put_in(state)
+        other = await desk.put_in(state)
 
-    assert await desk.shard.submit(DeleteJobs([key])) == 1
+        assert await desk.shard.submit(DeleteJobs([key])) == 1
 
-    assert await desk.find(key) is None
-    assert await desk.find(other) is not None
-    await desk.assert_counters_exact()
+        assert await desk.find(key) is None
+        assert await desk.find(other) is not None
+        await desk.assert_counters_exact()
 
 
 @pytest.mark.parametrize("state", STATES)

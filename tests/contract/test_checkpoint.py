@@ -103,22 +103,21 @@ async def test_a_job_put_back_without_a_time_is_due_at_once(desk: Desk) -> None:
     assert (await desk.take()).key == held.key
 
 
-@pytest.mark.parametrize("source", ["", "work", "worker2", "WORKER", "host:9010:0:worker:1", "%", "wor%er", "w_rker"])
-async def test_another_source_is_refused(desk: Desk, source: str) -> None:
+async def test_another_source_is_refused(desk: Desk) -> None:
     held = await desk.put_and_take(b"old", source="worker")
+    for source in ("", "work", "worker2", "WORKER", "host:9010:0:worker:1", "%", "wor%er", "w_rker"):
+        saved = await desk.checkpoint(JobCheckpoint(held.key, source, new_body=b"stolen"))
 
-    saved = await desk.checkpoint(JobCheckpoint(held.key, source, new_body=b"stolen"))
-
-    assert (saved.outcome, saved.holder) == (Outcome.STALE_CLAIM, held.holder.descriptor)
-    assert saved.held_since_ms == desk.now
-    assert (await desk.look(held.key)).body == b"old"
+        assert (saved.outcome, saved.holder) == (Outcome.STALE_CLAIM, held.holder.descriptor)
+        assert saved.held_since_ms == desk.now
+        assert (await desk.look(held.key)).body == b"old"
 
 
-@pytest.mark.parametrize("source", ["", "a:b", "x:9010:0:worker:7", "naïve source ☂"])
-async def test_any_source_may_hold_and_checkpoint(desk: Desk, source: str) -> None:
-    held = await desk.put_and_take(source=source)
+async def test_any_source_may_hold_and_checkpoint(desk: Desk) -> None:
+    for source in ("", "a:b", "x:9010:0:worker:7", "naïve source ☂"):
+        held = await desk.put_and_take(source=source)
 
-    assert (await desk.checkpoint(JobCheckpoint(held.key, source))).outcome is Outcome.APPLIED
+        assert (await desk.checkpoint(JobCheckpoint(held.key, source))).outcome is Outcome.APPLIED
 
 
 async def test_a_token_goes_before_the_source(desk: Desk) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from pinlater.domain.job import PROGRESS_MARK, JobState, Outcome, progress_of
@@ -117,69 +119,65 @@ async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:
     assert len(status) == limit
 
 
-@pytest.mark.parametrize("succeeded", [True, False])
-async def test_without_a_token_any_worker_may_ack_a_job_in_progress(desk: Desk, succeeded: bool) -> None:
+async def test_without_a_token_any_worker_may_ack_a_job_in_progress(desk: Desk) -> None:
     """Clients of the original have no tokens."""
-    held = await desk.put_and_take(source="a worker")
+    for succeeded in (True, False):
+        held = await desk.put_and_take(source="a worker")
 
-    acked = await desk.ack(JobAck(held.key, succeeded))
+        acked = await desk.ack(JobAck(held.key, succeeded))
 
-    assert acked.outcome is Outcome.APPLIED
+        assert acked.outcome is Outcome.APPLIED
 
 
 @pytest.mark.differs("collation of a claim token in JSON_TABLE")
-@pytest.mark.parametrize("succeeded", [True, False])
-async def test_the_holders_token_counts(desk: Desk, succeeded: bool) -> None:
-    held = await desk.put_and_take()
+async def test_the_holders_token_counts(desk: Desk) -> None:
+    for succeeded in (True, False):
+        held = await desk.put_and_take()
 
-    acked = await desk.ack(JobAck(held.key, succeeded, token=held.holder.token))
+        acked = await desk.ack(JobAck(held.key, succeeded, token=held.holder.token))
 
-    assert acked.outcome is Outcome.APPLIED
-
-
-@pytest.mark.parametrize("succeeded", [True, False])
-async def test_a_token_of_an_earlier_claim_is_refused_and_the_holder_named(desk: Desk, succeeded: bool) -> None:
-    zombie = await desk.put_and_take()
-    await desk.fail(zombie.key)
-    desk.clock.advance(seconds=3)
-    current = await desk.take()
-    claimed_at = desk.now
-    desk.clock.advance(seconds=3)
-
-    acked = await desk.ack(JobAck(zombie.key, succeeded, token=zombie.holder.token, append_status="zombie"))
-
-    assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.IN_PROGRESS)
-    assert (acked.holder, acked.held_since_ms) == (current.holder.descriptor, claimed_at)
-    job = await desk.look(zombie.key)
-    assert job.claim_descriptor == current.holder.descriptor
-    assert (job.custom_status, job.attempts_remaining) == ("", 1)
+        assert acked.outcome is Outcome.APPLIED
 
 
-@pytest.mark.parametrize("token", [None, "some token"])
-@pytest.mark.parametrize("succeeded", [True, False])
-async def test_an_ack_of_a_waiting_job_changes_nothing(desk: Desk, succeeded: bool, token: str | None) -> None:
+async def test_a_token_of_an_earlier_claim_is_refused_and_the_holder_named(desk: Desk) -> None:
+    for succeeded in (True, False):
+        zombie = await desk.put_and_take()
+        await desk.fail(zombie.key)
+        desk.clock.advance(seconds=3)
+        current = await desk.take()
+        claimed_at = desk.now
+        desk.clock.advance(seconds=3)
+
+        acked = await desk.ack(JobAck(zombie.key, succeeded, token=zombie.holder.token, append_status="zombie"))
+
+        assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.IN_PROGRESS)
+        assert (acked.holder, acked.held_since_ms) == (current.holder.descriptor, claimed_at)
+        job = await desk.look(zombie.key)
+        assert job.claim_descriptor == current.holder.descriptor
+        assert (job.custom_status, job.attempts_remaining) == ("", 1)
+
+
+async def test_an_ack_of_a_waiting_job_changes_nothing(desk: Desk) -> None:
     key = await desk.put()
+    for succeeded, token in product((True, False), (None, "some token")):
+        acked = await desk.ack(JobAck(key, succeeded, token=token, append_status="x"))
 
-    acked = await desk.ack(JobAck(key, succeeded, token=token, append_status="x"))
-
-    assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.PENDING)
-    assert (acked.holder, acked.held_since_ms) == ("", None)
-    job = await desk.look(key)
-    assert (job.state, job.custom_status, job.attempts_remaining) == (JobState.PENDING, "", 2)
+        assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.PENDING)
+        assert (acked.holder, acked.held_since_ms) == ("", None)
+        job = await desk.look(key)
+        assert (job.state, job.custom_status, job.attempts_remaining) == (JobState.PENDING, "", 2)
 
 
-@pytest.mark.parametrize("token", [None, "some token"])
-@pytest.mark.parametrize("succeeded", [True, False])
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
-async def test_a_finished_job_stays_as_it_is(desk: Desk, state: JobState, succeeded: bool, token: str | None) -> None:
+async def test_a_finished_job_stays_as_it_is(desk: Desk, state: JobState) -> None:
     key = await desk.put_in(state)
     before = await desk.look(key)
     desk.clock.advance(seconds=1)
+    for succeeded, token in product((True, False), (None, "some token")):
+        acked = await desk.ack(JobAck(key, succeeded, token=token, append_status="late", error_text="late"))
 
-    acked = await desk.ack(JobAck(key, succeeded, token=token, append_status="late", error_text="late"))
-
-    assert (acked.outcome, acked.state) == (Outcome.ALREADY_FINAL, state)
-    assert await desk.look(key) == before
+        assert (acked.outcome, acked.state) == (Outcome.ALREADY_FINAL, state)
+        assert await desk.look(key) == before
 
 
 async def test_an_unknown_job_is_not_found(desk: Desk) -> None:

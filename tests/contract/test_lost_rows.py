@@ -49,7 +49,7 @@ from pinlater.server.storage.values import (
     TrailEntry,
 )
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, unique
-from tests.contract.stores import SERVERS, make_store, needs_server
+from tests.contract.stores import SERVERS
 
 RUN = CopiesOf("0123456789abcdef", 1_000)
 VICTIM, OTHER = b"victim ", b"other "
@@ -210,175 +210,137 @@ async def finish_all(desk: Desk) -> set[bytes]:
     return done
 
 
-@pytest.mark.parametrize(("store_kind", "table"), CASES)
+@pytest.mark.parametrize(("store_kind", "table"), CASES, indirect=["store_kind"])
 async def test_whatever_row_is_lost_all_other_jobs_end_and_no_row_is_kept(
-    store_kind: str, table: str, tmp_path: Path, request: pytest.FixtureRequest
+    store_kind: str, table: str, tmp_path: Path, desk: Desk
 ) -> None:
-    if store_kind != "sqlite":
-        needs_server(store_kind, request)
-    desk = Desk(lambda: make_store(store_kind, tmp_path))
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE, "more"], desk.now))
-    try:
-        pairs = await live(desk)
-        hand = Hand(store_kind, tmp_path)
-        await hand.take_away(table, [victim.id for victim, _ in pairs])
+    await desk.shard.submit(create_queues(["more"], desk.now))
+    pairs = await live(desk)
+    hand = Hand(store_kind, tmp_path)
+    await hand.take_away(table, [victim.id for victim, _ in pairs])
 
-        states = await look(desk, pairs)
-        unfinished = {body for body, state in states.items() if state in (JobState.PENDING, JobState.IN_PROGRESS)}
-        assert len(unfinished) == 11
-        if table == "servers":  # the ids of the slot may be another server's
-            await desk.reopen()
-        desk.clock.advance(ms=TIMEOUT_MS + 1)
-        await look_after(desk)
-        done = await finish_all(desk)
-        assert unfinished <= done
-        assert OTHER + b"requested" in done
-        failed = {body for body, state in states.items() if state is JobState.FAILED}
-        assert await desk.retry_failed() >= len(failed)
-        assert failed <= await finish_all(desk)
+    states = await look(desk, pairs)
+    unfinished = {body for body, state in states.items() if state in (JobState.PENDING, JobState.IN_PROGRESS)}
+    assert len(unfinished) == 11
+    if table == "servers":  # the ids of the slot may be another server's
+        await desk.reopen()
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    await look_after(desk)
+    done = await finish_all(desk)
+    assert unfinished <= done
+    assert OTHER + b"requested" in done
+    failed = {body for body, state in states.items() if state is JobState.FAILED}
+    assert await desk.retry_failed() >= len(failed)
+    assert failed <= await finish_all(desk)
 
-        for state in JobState:
-            for which in (VICTIM, OTHER):
-                for body, scope in ((b"expires", UniqueScope.PENDING), (b"keyed", UniqueScope.UNFINISHED)):
-                    key = unique((which + body + state.name.encode()).decode(), scope)
-                    assert (await desk.insert(desk.job(b"again", unique=key))).existing == {}
-        assert b"again" in await finish_all(desk)
-        after: str | None = ""
-        while after is not None:
-            after = (await desk.shard.submit(RestoreJobs(RestoreOrder(QUEUE, RUN, after), desk.now))).after
-        await finish_all(desk)
+    for state in JobState:
+        for which in (VICTIM, OTHER):
+            for body, scope in ((b"expires", UniqueScope.PENDING), (b"keyed", UniqueScope.UNFINISHED)):
+                key = unique((which + body + state.name.encode()).decode(), scope)
+                assert (await desk.insert(desk.job(b"again", unique=key))).existing == {}
+    assert b"again" in await finish_all(desk)
+    after: str | None = ""
+    while after is not None:
+        after = (await desk.shard.submit(RestoreJobs(RestoreOrder(QUEUE, RUN, after), desk.now))).after
+    await finish_all(desk)
 
-        await desk.shard.submit(DeleteQueues(["another"], desk.now, desk.now))
-        desk.clock.advance(ms=200 * TIMEOUT_MS)
-        await look_after(desk)
-        await look_after(desk)
-        for priority in (1, 2, 3):
-            assert (await desk.counts(priority=priority))[1:6] == (0, 0, 0, 0, 0), priority
-        if table not in {
-            "queues",
-            "dropped_queues",
-        }:  # a deleted queue of which nothing is known any more keeps its rows
-            left = {name: await hand.count(name) for name in ("ready", "claims", "done", "expiries", "request_keys")}
-            assert left == dict.fromkeys(left, 0)
-        await desk.put(b"new")
-        assert (await desk.take()).job.body == b"new"
-    finally:
-        await desk.shard.close()
+    await desk.shard.submit(DeleteQueues(["another"], desk.now, desk.now))
+    desk.clock.advance(ms=200 * TIMEOUT_MS)
+    await look_after(desk)
+    await look_after(desk)
+    for priority in (1, 2, 3):
+        assert (await desk.counts(priority=priority))[1:6] == (0, 0, 0, 0, 0), priority
+    if table not in {
+        "queues",
+        "dropped_queues",
+    }:  # a deleted queue of which nothing is known any more keeps its rows
+        left = {name: await hand.count(name) for name in ("ready", "claims", "done", "expiries", "request_keys")}
+        assert left == dict.fromkeys(left, 0)
+    await desk.put(b"new")
+    assert (await desk.take()).job.body == b"new"
 
 
-@pytest.mark.parametrize("store_kind", STORES)
+@pytest.mark.parametrize("store_kind", STORES, indirect=True)
 async def test_claims_pass_over_lost_jobs_and_count_them(
-    store_kind: str, tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+    store_kind: str, tmp_path: Path, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Jobs with and without options, one in hand, and one that waits behind them."""
-    if store_kind != "sqlite":
-        needs_server(store_kind, request)
-    desk = Desk(lambda: make_store(store_kind, tmp_path))
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE], desk.now))
-    try:
-        held = await desk.put_and_take()
-        lost = [await desk.put(headers={"a": "b"} if number % 2 else None) for number in range(60)]
-        last = await desk.put(b"last")
-        ids = [job.key.id for job in (held,)] + [key.id for key in lost]
-        await Hand(store_kind, tmp_path).take_away("jobs", ids)
-        await desk.reopen()  # the server has none of them in its memory
+    held = await desk.put_and_take()
+    lost = [await desk.put(headers={"a": "b"} if number % 2 else None) for number in range(60)]
+    last = await desk.put(b"last")
+    ids = [job.key.id for job in (held,)] + [key.id for key in lost]
+    await Hand(store_kind, tmp_path).take_away("jobs", ids)
+    await desk.reopen()  # the server has none of them in its memory
 
-        claimed: list[JobKey] = []
-        while not claimed:
-            answer = await desk.order(ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS))
-            claimed = [JobKey(QUEUE, job.priority, job.id) for job in answer.jobs[0]]
-            assert claimed or answer.cut_short or answer.next_due_ms == desk.now, "the caller would not come again"
-        assert claimed == [last]
-        assert (await desk.counts())[:4] == (1, 0, 0, 2)
-        desk.clock.advance(ms=TIMEOUT_MS + 1)
-        [swept] = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
-        assert (swept.lost, swept.retried) == (1, 1)
-        assert desk.shard.figures()["jobs_lost"] == 61
-        assert "jobs are gone" in caplog.text
-        assert (await desk.counts())[:4] == (1, 1, 0, 0)
-        assert (await desk.take()).key == last
-    finally:
-        await desk.shard.close()
+    claimed: list[JobKey] = []
+    while not claimed:
+        answer = await desk.order(ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS))
+        claimed = [JobKey(QUEUE, job.priority, job.id) for job in answer.jobs[0]]
+        assert claimed or answer.cut_short or answer.next_due_ms == desk.now, "the caller would not come again"
+    assert claimed == [last]
+    assert (await desk.counts())[:4] == (1, 0, 0, 2)
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    [swept] = await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+    assert (swept.lost, swept.retried) == (1, 1)
+    assert desk.shard.figures()["jobs_lost"] == 61
+    assert "jobs are gone" in caplog.text
+    assert (await desk.counts())[:4] == (1, 1, 0, 0)
+    assert (await desk.take()).key == last
 
 
 @pytest.mark.parametrize("first_one", ["waits", "times out", "succeeds"])
-@pytest.mark.parametrize("store_kind", STORES)
+@pytest.mark.parametrize("store_kind", STORES, indirect=True)
 async def test_the_next_job_of_an_ordering_key_goes_in_the_place_of_a_lost_one(
-    store_kind: str, first_one: str, tmp_path: Path, request: pytest.FixtureRequest
+    store_kind: str, first_one: str, tmp_path: Path, desk: Desk
 ) -> None:
     """The second one is lost, and the first one, too, unless it succeeds."""
-    if store_kind != "sqlite":
-        needs_server(store_kind, request)
-    desk = Desk(lambda: make_store(store_kind, tmp_path))
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE], desk.now))
-    try:
-        first, second, third = [await desk.put(ordering_key="a") for _ in range(3)]
-        if first_one != "waits":
-            await desk.take()
-        lost = [second.id] if first_one == "succeeds" else [first.id, second.id]
-        await Hand(store_kind, tmp_path).take_away("jobs", lost)
-        await desk.reopen()  # the server has none of them in its memory
-        if first_one == "times out":
-            desk.clock.advance(ms=TIMEOUT_MS + 1)
-            await desk.shard.submit(TimeOutClaims(desk.now, ALL))
-        elif first_one == "succeeds":
-            assert (await desk.succeed(first)).outcome is Outcome.APPLIED
-        found = [held.key for _ in range(2) for held in await desk.claim(10)]
-        assert found == [third]
-    finally:
-        await desk.shard.close()
+    first, second, third = [await desk.put(ordering_key="a") for _ in range(3)]
+    if first_one != "waits":
+        await desk.take()
+    lost = [second.id] if first_one == "succeeds" else [first.id, second.id]
+    await Hand(store_kind, tmp_path).take_away("jobs", lost)
+    await desk.reopen()  # the server has none of them in its memory
+    if first_one == "times out":
+        desk.clock.advance(ms=TIMEOUT_MS + 1)
+        await desk.shard.submit(TimeOutClaims(desk.now, ALL))
+    elif first_one == "succeeds":
+        assert (await desk.succeed(first)).outcome is Outcome.APPLIED
+    found = [held.key for _ in range(2) for held in await desk.claim(10)]
+    assert found == [third]
 
 
 @pytest.mark.parametrize("state", list(JobState))
-@pytest.mark.parametrize("store_kind", STORES)
+@pytest.mark.parametrize("store_kind", STORES, indirect=True)
 async def test_lost_jobs_do_not_stand_before_others_that_an_operator_deletes(
-    store_kind: str, state: JobState, tmp_path: Path, request: pytest.FixtureRequest
+    store_kind: str, state: JobState, tmp_path: Path, desk: Desk
 ) -> None:
-    if store_kind != "sqlite":
-        needs_server(store_kind, request)
-    desk = Desk(lambda: make_store(store_kind, tmp_path))
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE], desk.now))
-    try:
-        lost = [await desk.put_in(state) for _ in range(4)]
-        desk.clock.advance(ms=1)
-        await desk.put_in(state)
-        await Hand(store_kind, tmp_path).take_away("jobs", [key.id for key in lost])
-        assert sum([await desk.purge(state, limit=2) for _ in range(3)]) == 5
-        assert (await desk.counts())[1:6] == (0, 0, 0, 0, 0)
-    finally:
-        await desk.shard.close()
+    lost = [await desk.put_in(state) for _ in range(4)]
+    desk.clock.advance(ms=1)
+    await desk.put_in(state)
+    await Hand(store_kind, tmp_path).take_away("jobs", [key.id for key in lost])
+    assert sum([await desk.purge(state, limit=2) for _ in range(3)]) == 5
+    assert (await desk.counts())[1:6] == (0, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("store_kind", ["mariadb", "mysql8"])
+@pytest.mark.parametrize("store_kind", ["mariadb", "mysql8"], indirect=True)
 async def test_a_row_that_waits_although_its_job_is_claimed_or_finished_stops_no_queue(
-    store_kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    store_kind: str, tmp_path: Path, desk: Desk
 ) -> None:
     """As a transaction leaves it that was carried out by half. The job is handed out to no second worker."""
-    needs_server(store_kind, request)
-    desk = Desk(lambda: make_store(store_kind, tmp_path))
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE], desk.now))
-    try:
-        held, finished = await desk.put_and_take(), await desk.put_in(JobState.SUCCEEDED)
-        hand = Hand(store_kind, tmp_path)
-        for key in (held.key, finished):
-            await hand.do(
-                f"INSERT INTO ready SELECT queue_id, priority, run_after_ms, id, 0, 5 FROM jobs WHERE id = {key.id}"
-            )
-        last = await desk.put(b"last")
-        await desk.reopen()
+    held, finished = await desk.put_and_take(), await desk.put_in(JobState.SUCCEEDED)
+    hand = Hand(store_kind, tmp_path)
+    for key in (held.key, finished):
+        await hand.do(
+            f"INSERT INTO ready SELECT queue_id, priority, run_after_ms, id, 0, 5 FROM jobs WHERE id = {key.id}"
+        )
+    last = await desk.put(b"last")
+    await desk.reopen()
 
-        assert (await desk.take()).key == last
-        assert await hand.count("ready") == 0
-        assert (await desk.look(finished)).state is JobState.SUCCEEDED
-        await hand.do(f"INSERT INTO done SELECT id, queue_id, 3, priority, 1, NULL FROM jobs WHERE id = {held.key.id}")
-        assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
-        await desk.succeed(last)
-        await desk.shard.submit(CountJobs())
-        assert (await desk.counts())[1:6] == (0, 0, 0, 3, 0)
-    finally:
-        await desk.shard.close()
+    assert (await desk.take()).key == last
+    assert await hand.count("ready") == 0
+    assert (await desk.look(finished)).state is JobState.SUCCEEDED
+    await hand.do(f"INSERT INTO done SELECT id, queue_id, 3, priority, 1, NULL FROM jobs WHERE id = {held.key.id}")
+    assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+    await desk.succeed(last)
+    await desk.shard.submit(CountJobs())
+    assert (await desk.counts())[1:6] == (0, 0, 0, 3, 0)

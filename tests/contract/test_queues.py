@@ -53,15 +53,15 @@ async def test_names_are_case_sensitive(desk: Desk) -> None:
 
 
 @pytest.mark.differs("collation")
-@pytest.mark.parametrize("name", ["a", "_", "0", "q" * 50, "Q_9" * 16])
-async def test_all_legal_names_work(desk: Desk, name: str) -> None:
-    await desk.shard.submit(create_queues([name], desk.now))
-    key = await desk.put(queue=name)
+async def test_all_legal_names_work(desk: Desk) -> None:
+    for name in ("a", "_", "0", "q" * 50, "Q_9" * 16):
+        await desk.shard.submit(create_queues([name], desk.now))
+        key = await desk.put(queue=name)
 
-    held = await desk.take(queue=name)
-    assert held.key == key
-    await desk.succeed(key)
-    assert (await desk.look(key)).descriptor == key.on(desk.shard.name)
+        held = await desk.take(queue=name)
+        assert held.key == key
+        await desk.succeed(key)
+        assert (await desk.look(key)).descriptor == key.on(desk.shard.name)
 
 
 async def test_making_queues_answers_with_all_of_them_as_they_are(desk: Desk) -> None:

@@ -124,13 +124,13 @@ async def test_the_first_answers_existing_jobs_are_said_again(desk: Desk) -> Non
 
 
 @pytest.mark.differs("collation")
-@pytest.mark.parametrize("key", ["", "r" * 64, "☂ key\x00with anything", "'; --"])
-async def test_any_text_can_be_a_key(desk: Desk, key: str) -> None:
-    first = stored(await desk.request(keyed(desk, key=key, jobs=1)))
-    again = stored(await desk.request(keyed(desk, key=key, jobs=1)))
+async def test_any_text_can_be_a_key(desk: Desk) -> None:
+    for key in ("", "r" * 64, "☂ key\x00with anything", "'; --"):
+        first = stored(await desk.request(keyed(desk, key=key, jobs=1)))
+        again = stored(await desk.request(keyed(desk, key=key, jobs=1)))
 
-    assert again.repeated
-    assert list(first.ids) == list(again.ids)
+        assert again.repeated
+        assert list(first.ids) == list(again.ids)
 
 
 async def test_a_keyed_request_without_jobs_is_known_too(desk: Desk) -> None:

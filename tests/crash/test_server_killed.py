@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import PinLaterServer, ServerFailed
+from bench.servers import PinLaterServer
 from pinlater.simulation.history import IN_PROGRESS, SUCCEEDED, PromiseKind
-from tests.crash.conftest import ServerMaker
 from tests.crash.kill_rounds import run_kill_rounds
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient
@@ -48,12 +47,3 @@ def test_a_claim_outlives_its_server(server: PinLaterServer) -> None:
         assert client.claim(QUEUE, 1) == []
         assert [each.outcome for each in client.ack(QUEUE, [(job.descriptor, job.token, True)])] == [0]
         assert client.lookup([descriptor])[descriptor].state == SUCCEEDED
-
-
-def test_a_second_server_on_the_same_file_is_refused(
-    server: PinLaterServer, start_server: ServerMaker, tmp_path: Path
-) -> None:
-    with pytest.raises(ServerFailed, match=r"store\.db"):
-        start_server(tmp_path / "store.db")
-    with WireClient(server.port) as client:
-        assert client.enqueue(QUEUE, ["still here"])

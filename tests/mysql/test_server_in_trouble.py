@@ -6,7 +6,8 @@ import http.client
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,19 @@ def enqueue(client: Client, count: int, body: bytes = b"x") -> Counter[str]:
     return Counter(descriptor.split(":")[1].removeprefix("s") for descriptor in descriptors)
 
 
+@contextmanager
+def served(folder: Path, file: MysqlShardFile, *options: str) -> Iterator[tuple[RealServer, Client]]:
+    """A server on two shards, and a client whose queue `emails` has jobs on both."""
+    with (
+        RealServer(folder, "--set", "mysql.host_prefix=pinlaterdb", *options, store=f"mysql:{file.path}") as server,
+        Client(server.address, retries=0) as client,
+    ):
+        client.create_queue("emails")
+        client.configure_queue("emails", QueueConfig(partitions=2))
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        yield server, client
+
+
 def outcome(client: Client) -> type[PinLaterError] | None:
     """Of one enqueue."""
     try:
@@ -66,14 +80,7 @@ async def test_no_healthy_shards_is_said_while_none_is_left_and_no_longer(
     """Both are on one database server, which is killed and comes back, with what it had."""
     database = start_mariadb()
     file = MysqlShardFile(tmp_path / "shards.json", database, 1, 2)
-    options = ("--set", "mysql.host_prefix=pinlaterdb")
-    with (
-        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
-        Client(server.address, retries=0) as client,
-    ):
-        client.create_queue("emails")
-        client.configure_queue("emails", QueueConfig(partitions=2))
-        assert set(enqueue(client, 30)) == {"1", "2"}
+    with served(tmp_path, file) as (server, client):
         database.kill()
         wait_until(lambda: outcome(client) is NoHealthyShards)
         with pytest.raises(NoHealthyShards, match="Unable to find healthy shard"):
@@ -97,14 +104,8 @@ async def test_enqueues_go_to_another_shard_if_one_takes_no_writes(
     database = start()
     file = MysqlShardFile(tmp_path / "shards.json", mariadb)
     file.write(pinlaterdb001={}, pinlaterdb002={"master": database.tcp})
-    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
-    with (
-        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
-        Client(server.address, retries=0) as client,
-    ):
-        client.create_queue("emails")
-        client.configure_queue("emails", QueueConfig(partitions=2))
-        assert set(enqueue(client, 30)) == {"1", "2"}
+    options = ("--set", f"mysql.database_prefix={mariadb_prefix}")
+    with served(tmp_path, file, *options) as (server, client):
         await database.execute("SET GLOBAL read_only = 1")
         assert set(enqueue(client, 60)) == {"1"}
         wait_until(lambda: healthy(server) == {"1": True, "2": False})
@@ -124,14 +125,8 @@ async def test_enqueues_go_to_another_shard_if_the_disk_of_one_is_full(
     database = start(disk_mib=500)
     file = MysqlShardFile(tmp_path / "shards.json", mariadb)
     file.write(pinlaterdb001={}, pinlaterdb002={"master": database.tcp})
-    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
-    with (
-        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
-        Client(server.address, retries=0) as client,
-    ):
-        client.create_queue("emails")
-        client.configure_queue("emails", QueueConfig(partitions=2))
-        assert set(enqueue(client, 30)) == {"1", "2"}
+    options = ("--set", f"mysql.database_prefix={mariadb_prefix}")
+    with served(tmp_path, file, *options) as (server, client):
         database.disk.fill(leave_bytes=1_000_000)
         under_way = 1 if kind == "mysql8" else 0
         unknown = 0
@@ -157,15 +152,9 @@ async def test_a_shard_without_its_tables_is_left_alone_until_they_are_back(
 ) -> None:
     """Dropped by mistake, or an empty server answers at the old one's address: no enqueue fails for it, and no call by a bug."""
     file = MysqlShardFile(tmp_path / "shards.json", mariadb, 1, 2)
-    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
+    options = ("--set", f"mysql.database_prefix={mariadb_prefix}")
     table = f"{mariadb_prefix}_2.ready"
-    with (
-        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
-        Client(server.address, retries=0) as client,
-    ):
-        client.create_queue("emails")
-        client.configure_queue("emails", QueueConfig(partitions=2))
-        assert set(enqueue(client, 30)) == {"1", "2"}
+    with served(tmp_path, file, *options) as (server, client):
         await mariadb.execute(f"RENAME TABLE {table} TO {table}_away")
         assert set(enqueue(client, 60)) == {"1"}
         wait_until(lambda: healthy(server) == {"1": True, "2": False})
@@ -186,14 +175,8 @@ async def test_a_shard_whose_rights_are_taken_away_is_left_alone_until_they_are_
     await mariadb.execute(f"GRANT ALL ON `{mariadb_prefix}%`.* TO '{user}'@'%'")
     file = MysqlShardFile(tmp_path / "shards.json", mariadb)
     file.write(pinlaterdb001={}, pinlaterdb002={"user": user, "passwd": "first"})
-    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
-    with (
-        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
-        Client(server.address, retries=0) as client,
-    ):
-        client.create_queue("emails")
-        client.configure_queue("emails", QueueConfig(partitions=2))
-        assert set(enqueue(client, 30)) == {"1", "2"}
+    options = ("--set", f"mysql.database_prefix={mariadb_prefix}")
+    with served(tmp_path, file, *options) as (server, client):
         await mariadb.execute(f"REVOKE ALL ON `{mariadb_prefix}%`.* FROM '{user}'@'%'")
         await mariadb.execute(f"KILL USER '{user}'")  # rights are looked at when a connection is made
         assert set(enqueue(client, 60)) == {"1"}

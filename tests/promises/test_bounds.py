@@ -29,11 +29,13 @@ async def test_every_refusal_says_a_detail_and_whether_to_try_again(wire: Wire, 
         assert (error.code, error.detail, error.retryable) == (code, detail, False)
 
 
-async def test_a_full_queue_is_enqueue_rejected_whole_with_its_detail(here: Wire) -> None:
+async def test_a_full_queue_is_enqueue_rejected_whole_with_its_detail(here: Wire, running: RunningServer) -> None:
     await here.configure("q", maxBacklog=3)
     await here.enqueue("q", b"a", b"b")
     error = await refused(here.enqueue("q", b"c", b"d"))
     assert (error.code, error.detail, error.retryable) == (430, "QUEUE_FULL", True)
+    assert "add workers, or raise max_backlog" in error.message
+    assert running.core.metrics.queue("q").enqueue_rejected == 2
     assert await here.count("q") == 2
     await here.enqueue("q", b"c")
 
@@ -99,10 +101,19 @@ async def test_an_answer_stops_at_the_frame_and_the_rest_comes_next(here: Wire) 
 
 
 @pytest.mark.parametrize(
-    "more", [{"headers": {"k": "v" * 16_384}}, {"uniqueKey": "k" * 257}, {"claimTimeoutMillis": 0}]
+    "more",
+    [
+        {"headers": {"k": "v" * 16_384}},
+        {"uniqueKey": "k" * 257},
+        {"uniqueKey": "k", "uniqueScope": 3},
+        {"uniqueKey": "k", "uniqueScope": 2},
+        {"claimTimeoutMillis": 0},
+        {"claimTimeoutMillis": 2**63 - 1},
+    ],
 )
-async def test_additions_over_their_bounds_refuse_the_enqueue(here: Wire, more: dict[str, object]) -> None:
-    assert (await refused(here.enqueue("q", b"x", **more))).detail == "INVALID_ARGUMENT"
+async def test_additions_over_their_bounds_refuse_the_whole_enqueue(here: Wire, more: dict[str, object]) -> None:
+    jobs = [ttypes.PinLaterJob(body=b"good"), ttypes.PinLaterJob(body=b"bad", **more)]
+    assert (await refused(here.enqueue_jobs("q", jobs))).detail == "INVALID_ARGUMENT"
     assert await here.count("q") == 0
 
 

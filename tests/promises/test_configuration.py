@@ -75,28 +75,6 @@ async def test_the_limits_file_limits_dequeues_and_is_read_again_when_it_changes
     await wire.close()
 
 
-async def test_a_broken_limits_file_is_logged_and_the_old_values_stay(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = limits_file(tmp_path / "limits.json", q=10)
-    app, wire, turned = await started(run, queue_limits_file=str(path))
-    for broken in (
-        "{",
-        "[]",
-        '{"queues": [{"name": "q"}]}',
-        '{"queues": [{"name": "q", "queueConfig": {"maxJobsPerSecond": -1}}]}',
-    ):
-        caplog.clear()
-        path.write_text(broken)
-        await look(app, "files")
-        assert "last good values stay" in caplog.text, broken
-        assert await in_a_second(app, wire, turned) == 10
-    path.unlink()
-    await look(app, "files")
-    assert await in_a_second(app, wire, turned) == 10
-    await wire.close()
-
-
 async def test_changed_limits_and_server_sets_are_in_the_audit(run: Run, tmp_path: Path) -> None:
     path = limits_file(tmp_path / "limits.json", q=12)
     servers = tmp_path / "servers"
@@ -117,17 +95,6 @@ async def test_changed_limits_and_server_sets_are_in_the_audit(run: Run, tmp_pat
     await wire.close()
 
 
-async def test_fractions_are_allowed(run: Run, tmp_path: Path) -> None:
-    path = limits_file(tmp_path / "limits.json", q=0.1)
-    _, wire, turned = await started(run, queue_limits_file=str(path))
-    assert len(await wire.claim("q", 1)) == 1
-    turned.monotonic_s += 9.9
-    assert (await refused(wire.dequeue("q"))).code == 429
-    turned.monotonic_s += 0.2
-    assert len(await wire.claim("q", 1)) == 1
-    await wire.close()
-
-
 async def test_a_limit_is_divided_by_the_distinct_lines_of_the_server_set(run: Run, tmp_path: Path) -> None:
     path = limits_file(tmp_path / "limits.json", q=12)
     servers = tmp_path / "servers"
@@ -143,23 +110,6 @@ async def test_a_limit_is_divided_by_the_distinct_lines_of_the_server_set(run: R
     servers.unlink()
     await look(app, "files")
     assert await in_a_second(app, wire, turned) == 6
-    await wire.close()
-
-
-async def test_without_a_server_set_the_limit_is_per_server(run: Run, tmp_path: Path) -> None:
-    path = limits_file(tmp_path / "limits.json", q=12)
-    app, wire, turned = await started(run, queue_limits_file=str(path))
-    assert await in_a_second(app, wire, turned) == 12
-    await wire.close()
-
-
-async def test_the_lower_of_the_file_and_the_store_holds(run: Run, tmp_path: Path) -> None:
-    path = limits_file(tmp_path / "limits.json", q=12)
-    app, wire, turned = await started(run, queue_limits_file=str(path))
-    await wire.configure("q", maxJobsPerSecond=5.0)
-    assert await in_a_second(app, wire, turned) == 5
-    await wire.configure("q", maxJobsPerSecond=50.0)
-    assert await in_a_second(app, wire, turned) == 12
     await wire.close()
 
 

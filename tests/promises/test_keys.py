@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
-from tests.promises.wire import FAILED, PENDING, Wire, ttypes
+from tests.promises.wire import Wire, ttypes
 
 Connect = Callable[..., Awaitable[Wire]]
-WAITING, UNFINISHED, TIME = 0, 1, 2
-TWO_MINUTES_MS = 120_000
 
 
 async def offer(wire: Wire, key: str, queue: str = "q", **more: object) -> tuple[str, bool]:
@@ -24,82 +21,14 @@ async def offer(wire: Wire, key: str, queue: str = "q", **more: object) -> tuple
 
 
 # --- unique keys --------------------------------------------------------------------------------------------------------
-async def test_the_first_jobs_body_and_priority_stay(here: Wire) -> None:
-    first, _ = await offer(here, "k", body=b"first", priority=3)
-    assert await offer(here, "k", body=b"second", priority=1) == (first, True)
-    info = await here.job(first)
-    assert info.body == b"first"
-    assert first.split(":")[2] == "p3"
-
-
-async def test_a_key_is_per_queue_across_priorities_and_case_sensitive(here: Wire) -> None:
-    await here.create("other")
-    await offer(here, "k", priority=1)
-    assert (await offer(here, "k", priority=2))[1]
-    for key, queue in (("k", "other"), ("K", "q"), ("k\0", "q"), ("k ", "q")):
-        assert not (await offer(here, key, queue))[1], (key, queue)
-
-
-async def test_a_pending_key_is_freed_at_the_first_claim_and_not_retaken(here: Wire) -> None:
-    first, _ = await offer(here, "k", uniqueScope=WAITING)
-    assert (await offer(here, "k", uniqueScope=WAITING))[1]
-    await here.claim("q")
-    await here.ack("q", failed=[first])  # waits again, without its key
-    second, existed = await offer(here, "k", uniqueScope=WAITING)
-    assert not existed
-    assert {await here.state(first), await here.state(second)} == {PENDING}
-
-
-async def test_an_unfinished_key_is_freed_when_the_job_is_finished_or_deleted(here: Wire) -> None:
-    first, _ = await offer(here, "k")
-    await here.claim("q")
-    assert (await offer(here, "k"))[1]
-    await here.ack("q", failed=[first])
-    assert (await offer(here, "k"))[1]
-    await here.claim("q")
-    await here.ack("q", first)
-    second, existed = await offer(here, "k")
-    assert not existed
-    await here.call("deleteJobsByDescriptor", queueName="q", jobDescriptors=[second])
-    third, existed = await offer(here, "k")
-    assert not existed
-    await here.call("cancelJobs", queueName="q", jobDescriptors=[third])
-    assert not (await offer(here, "k"))[1]
-
-
-async def test_a_time_key_is_freed_by_time_alone(here: Wire, running: RunningServer) -> None:
-    more: dict[str, Any] = {"uniqueScope": TIME, "uniqueForMillis": 1_000}
-    first, _ = await offer(here, "k", **more)
-    await here.claim("q")
-    await here.ack("q", first)
-    running.clock.advance(ms=999)
-    assert await offer(here, "k", **more) == (first, True)
-    await here.call("deleteJobsByDescriptor", queueName="q", jobDescriptors=[first])
-    assert (await offer(here, "k", **more))[1]
-    running.clock.advance(ms=1)
-    assert not (await offer(here, "k", **more))[1]
-
-
-async def test_duplicates_in_one_batch_get_one_descriptor(here: Wire) -> None:
+async def test_duplicates_in_one_batch_get_one_descriptor(here: Wire, running: RunningServer) -> None:
     jobs = [ttypes.PinLaterJob(body=b"a", uniqueKey=key) for key in ("k", "other", "k", "k")]
     answer = await here.enqueue_jobs("q", [*jobs, ttypes.PinLaterJob(body=b"plain")])
     names = answer.jobDescriptors
     assert names[0] == names[2] == names[3]
     assert (len(set(names)), answer.existing) == (3, [2, 3])
+    assert running.core.metrics.queue("q").unique_existing == 2
     assert await here.count("q") == 3
-
-
-async def test_retry_failed_skips_a_job_whose_key_is_taken(here: Wire) -> None:
-    first, _ = await offer(here, "k", numAttemptsAllowed=1)
-    await here.claim("q")
-    await here.ack("q", failed=[first])
-    second, _ = await offer(here, "k")
-    request = ttypes.PinLaterRetryFailedJobsRequest("q")
-    assert await here.call("retryFailedJobs", request=request) == 0
-    assert await here.state(first) == FAILED
-    await here.call("deleteJobsByDescriptor", queueName="q", jobDescriptors=[second])
-    assert await here.call("retryFailedJobs", request=request) == 1
-    assert await offer(here, "k") == (first, True)  # retaken
 
 
 async def test_sixty_four_connections_with_one_unique_key_make_one_job(
@@ -143,14 +72,6 @@ async def test_a_resend_gets_the_first_answer_and_stores_nothing(here: Wire) -> 
     assert await here.count("q") == 2
 
 
-async def test_a_resend_after_the_jobs_are_done_still_stores_nothing(here: Wire) -> None:
-    [descriptor] = (await here.enqueue_jobs("q", batch(b"a"), requestKey="r")).jobDescriptors
-    await here.claim("q")
-    await here.ack("q", descriptor)
-    assert (await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeated=True)).jobDescriptors == [descriptor]
-    assert await here.count("q") == 0
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -168,21 +89,6 @@ async def test_the_same_key_with_other_content_is_an_error(here: Wire, other: li
     error = await refused(here.enqueue_jobs("q", other, requestKey="r"))
     assert (error.detail, error.retryable) == ("REQUEST_KEY_CONFLICT", False)
     assert await here.count("q") == 1
-
-
-async def test_request_keys_are_per_queue_and_kept_for_two_minutes(here: Wire, running: RunningServer) -> None:
-    await here.create("other")
-    await here.enqueue_jobs("q", batch(b"a"), requestKey="r")
-    await here.enqueue_jobs("other", batch(b"a"), requestKey="r")
-    assert await here.count("other") == 1
-    running.clock.advance(ms=TWO_MINUTES_MS - 1)
-    await running.core.sweeps.collect_garbage()
-    await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeated=True)
-    assert await here.count("q") == 1
-    running.clock.advance(ms=2)
-    await running.core.sweeps.collect_garbage()
-    await here.enqueue_jobs("q", batch(b"other"), requestKey="r")
-    assert await here.count("q") == 2
 
 
 async def test_a_resend_after_a_conflict_or_a_refusal_is_a_first_request(here: Wire) -> None:

@@ -35,25 +35,6 @@ async def test_a_lookup_leaves_out_what_is_not_there_and_shows_bodies_only_when_
     assert await here.lookup() == {}
 
 
-async def test_a_lookup_tells_all_that_is_known(here: Wire, running: RunningServer) -> None:
-    created = running.clock.now_ms()
-    more = {"headers": {"k": "v"}, "uniqueKey": "u", "customStatus": "s", "numAttemptsAllowed": 3}
-    [descriptor] = await here.enqueue("q", b"x", **more)
-    running.clock.advance(ms=10)
-    await here.claim("q")
-    info = await here.job(descriptor)
-    assert (info.jobDescriptor, info.createdAtTimestampMillis, info.runAfterTimestampMillis) == (
-        descriptor,
-        created,
-        created,
-    )
-    assert info.updatedAtTimestampMillis == created + 10
-    assert (info.headers, info.uniqueKey, info.claimDeadlineMillis) == ({"k": "v"}, "u", created + 10 + 600_000)
-    running.clock.advance(ms=10)
-    await here.ack("q", descriptor)
-    assert (await here.job(descriptor)).finishedAtTimestampMillis == created + 20
-
-
 # --- counts -------------------------------------------------------------------------------------------------------------
 async def test_future_jobs_count_only_with_the_flag_and_only_they_then(here: Wire, running: RunningServer) -> None:
     now = running.clock.now_ms()
@@ -96,16 +77,6 @@ async def test_with_the_future_flag_a_bad_request_is_refused_in_every_state(here
             assert answer.detail == "REGEX_INVALID"
 
 
-async def test_counts_are_by_state_and_priority_and_exact(here: Wire) -> None:
-    for priority in (1, 2, 3):
-        await here.enqueue("q", *[b"x"] * priority, priority=priority)
-    assert [await here.count("q", priority=p) for p in (1, 2, 3)] == [1, 2, 3]
-    claimed = await here.claim("q", 3)
-    await here.ack("q", claimed[0][0])
-    await here.ack("q", failed=[claimed[1][0]], finalFailure=True)
-    assert [await here.count("q", state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [3, 1, 1, 1]
-
-
 @pytest.mark.parametrize("priority", [-128, 0, 4, 127])
 async def test_a_bad_priority_is_said_so_wherever_one_is_named(here: Wire, priority: int) -> None:
     calls = (
@@ -119,29 +90,6 @@ async def test_a_bad_priority_is_said_so_wherever_one_is_named(here: Wire, prior
 
 
 # --- scans --------------------------------------------------------------------------------------------------------------
-async def test_a_scan_is_newest_first_pending_by_run_after_in_progress_by_claim_finished_by_finish(
-    here: Wire, running: RunningServer
-) -> None:
-    now = running.clock.now_ms()
-    one, two, three = [
-        (await here.enqueue("q", b"x", runAfterTimestampMillis=now - back, priority=priority))[0]
-        for back, priority in ((30, 2), (10, 1), (20, 3))
-    ]
-
-    async def order(state: int) -> list[str]:
-        return [job.jobDescriptor for job in (await here.scan("q", state)).scannedJobs]
-
-    assert await order(PENDING) == [two, three, one]
-    for _ in range(3):
-        running.clock.advance(ms=1)
-        await here.claim("q", 1)
-    assert await order(IN_PROGRESS) == [three, one, two]
-    for descriptor in (one, three, two):
-        running.clock.advance(ms=1)
-        await here.ack("q", descriptor)
-    assert await order(SUCCEEDED) == [two, three, one]
-
-
 async def test_a_scan_shows_no_bodies_unless_asked_and_at_most_its_limit(here: Wire) -> None:
     await here.enqueue("q", *[b"x"] * 150)
     scanned = await here.scan("q")
@@ -167,27 +115,6 @@ async def test_a_scan_of_one_shard_is_refused_for_a_name_that_is_no_shards(here:
         assert (error.code, error.detail) == (500, "SHARD_NOT_FOUND")
 
 
-async def test_a_paged_scan_sees_each_job_once(here: Wire) -> None:
-    made = set()
-    for priority in (1, 2, 3):
-        made |= set(await here.enqueue("q", *[b"x"] * 7, priority=priority))
-    seen: list[str] = []
-    continuation = "0"
-    while continuation != "-1":
-        page = await here.scan("q", paged=True, limit=4, continuation=continuation)
-        seen += [job.jobDescriptor for job in page.scannedJobs]
-        continuation = page.continuation
-    assert sorted(seen) == sorted(made)
-
-
-async def test_a_scan_shows_all_priorities_unless_one_is_named(here: Wire) -> None:
-    for priority in (1, 2, 3):
-        await here.enqueue("q", b"x", priority=priority)
-    assert len((await here.scan("q")).scannedJobs) == 3
-    [job] = (await here.scan("q", priority=2)).scannedJobs
-    assert job.jobDescriptor.split(":")[2] == "p2"
-
-
 # --- regexes ------------------------------------------------------------------------------------------------------------
 async def test_a_regex_searches_case_sensitively_in_utf8_and_passes_over_what_is_none(here: Wire) -> None:
     await here.enqueue("q", "Käse".encode(), b"kaese", b"\xff\xfeK", b"")
@@ -205,16 +132,6 @@ async def test_quotes_in_a_regex_are_only_quotes(here: Wire) -> None:
 
 
 # --- retry and delete ---------------------------------------------------------------------------------------------------
-async def test_retry_puts_up_to_limit_failed_jobs_of_one_priority_back(here: Wire, running: RunningServer) -> None:
-    ones = await failed_jobs(here, b"a", b"b", b"c")
-    await failed_jobs(here, b"other", priority=2)
-    assert await retry(here, limit=2, attemptsToAllow=5) == 2
-    assert (await here.count("q"), await here.count("q", FAILED)) == (2, 2)
-    info = next(job for job in (await here.lookup(*ones)).values() if job.jobState == PENDING)
-    assert (info.attemptsRemaining, info.claimDescriptor) == (5, None)
-    assert info.runAfterTimestampMillis == running.clock.now_ms()
-
-
 async def test_a_retry_defaults_to_priority_one_one_attempt_and_now(here: Wire, running: RunningServer) -> None:
     [one] = await failed_jobs(here, b"a")
     [two] = await failed_jobs(here, b"b", priority=2)
@@ -263,26 +180,3 @@ async def test_delete_takes_up_to_limit_of_one_state_and_priority_that_match(her
     assert (await here.count("q", priority=1), await here.count("q", priority=2)) == (1, 1)
     assert await delete(here, PENDING) == 1
     assert await delete(here, PENDING, priority=2) == 1
-
-
-async def test_delete_takes_jobs_of_every_state_waiting_ones_due_or_not(here: Wire, running: RunningServer) -> None:
-    ahead = running.clock.now_ms() + 10_000
-    await here.enqueue("q", b"due")
-    await here.enqueue("q", b"future", runAfterTimestampMillis=ahead)
-    assert await delete(here, PENDING, bodyRegexToMatch="f") == 1
-    assert await delete(here, PENDING) == 1
-    [held] = await here.enqueue("q", b"held")
-    await here.claim("q")
-    assert await delete(here, IN_PROGRESS) == 1
-    assert await here.ack("q", held) == [3]
-    await failed_jobs(here, b"f")
-    assert await delete(here, FAILED) == 1
-
-
-async def test_delete_by_descriptor_takes_these_and_no_others_whatever_their_state(here: Wire) -> None:
-    [held] = await here.enqueue("q", b"held")
-    await here.claim("q")
-    gone, kept = await here.enqueue("q", b"gone", b"kept")
-    names = [held, gone, gone, "other:s1:p1:1"]
-    assert await here.call("deleteJobsByDescriptor", queueName="q", jobDescriptors=names) == 2
-    assert set(await here.lookup(held, gone, kept)) == {kept}

@@ -124,34 +124,6 @@ def value_of(protocol: TBinaryProtocol, kind: int) -> Any:
     return getattr(protocol, f"read{names[kind]}")()
 
 
-def test_our_types_have_exactly_the_field_ids_of_the_original_below_one_hundred() -> None:
-    """Ids below 100 in the types of the original are exactly those of the contract's page, so old clients read nothing else."""
-    original = {
-        "PinLaterJob": range(1, 6),
-        "PinLaterEnqueueRequest": range(1, 3),
-        "PinLaterEnqueueResponse": (1,),
-        "PinLaterJobAckInfo": range(1, 4),
-        "PinLaterJobAckRequest": range(1, 4),
-        "PinLaterDequeueRequest": range(1, 6),
-        "PinLaterDequeueMetadata": range(1, 3),
-        "PinLaterDequeueResponse": range(1, 3),
-        "PinLaterCheckpointJobRequest": range(1, 7),
-        "PinLaterCheckpointJobsRequest": range(1, 3),
-        "PinLaterLookupJobRequest": range(1, 3),
-        "PinLaterJobInfo": range(1, 11),
-        "PinLaterGetJobCountRequest": range(1, 6),
-        "PinLaterScanJobsRequest": range(1, 8),
-        "PinLaterScanJobsResponse": range(1, 3),
-        "PinLaterRetryFailedJobsRequest": range(1, 6),
-        "PinLaterDeleteJobsRequest": range(1, 6),
-        "PinLaterException": range(1, 3),
-        "RequestContext": range(1, 3),
-    }
-    for name, ids in original.items():
-        spec = getattr(ttypes, name).thrift_spec
-        assert [entry[0] for entry in spec if entry is not None and entry[0] < 100] == list(ids), name
-
-
 async def test_an_old_clients_bytes_hold_nothing_but_the_originals_fields_and_are_enough(
     wire: Wire, queue: str
 ) -> None:

@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from pinlater.server.storage.values import Claimed
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import IN_PROGRESS, Wire, ack_request, ttypes
+from tests.quick_hash import quick_hash
 
 Connect = Callable[..., Awaitable[Wire]]
 Start = Callable[..., Awaitable[RunningServer]]
@@ -166,6 +168,7 @@ async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
         go_on.set()
     answer = await here.dequeue("q", waitMillis=LONG_MS)
     assert [each.attemptsRemaining for each in answer.jobMetadata.values()] == [2]
+    assert running.core.metrics.queue("q").undelivered == 1
 
 
 async def test_callers_who_left_while_they_waited_take_no_job_with_them(
@@ -203,6 +206,22 @@ async def test_waits_have_a_bound_of_their_own(start: Start) -> None:
     assert (error.detail, error.retryable) == ("TOO_MANY_WAITING", True)
     await wire.enqueue("q", b"x", b"y")
     assert [await task for _, task in made] == [[b"x"], [b"y"]]
+
+
+@pytest.mark.parametrize("more", [{"waitMillis": -1}, {"coverage": float("nan")}])
+async def test_a_wait_below_nothing_and_a_coverage_that_is_no_number_are_refused(
+    here: Wire, more: dict[str, Any]
+) -> None:
+    assert (await refused(here.dequeue("q", **more))).detail == "INVALID_ARGUMENT"
+
+
+async def test_a_long_poll_of_a_queue_that_is_deleted_says_so(start: Start) -> None:
+    running = await start(admin_password_hash=quick_hash("open sesame"))
+    wire = await running.connect()
+    await wire.create("q")
+    [(_, waiting)] = await waiters(running, 1)
+    await wire.call("deleteQueue", name="q", password="open sesame")
+    assert (await refused(waiting)).code == 413
 
 
 async def test_draining_answers_waits_empty_at_once(here: Wire, running: RunningServer) -> None:

@@ -267,14 +267,3 @@ def test_changes_of_other_servers_count() -> None:
         now_ms += 5_000
         assert growth.decide([sample], [now_ms] * CHANGES_MAX, now_ms) is None
     assert growth.decide([sample], [now_ms] * (CHANGES_MAX - 1), now_ms) is not None
-
-
-def test_what_is_known_of_queues_that_are_not_looked_at_is_forgotten() -> None:
-    """But not that a step was taken back."""
-    queue = Observed(saturating(2), rate=lambda _: 100.0)
-    decider = Decider(queue)
-    assert numbers(decider.run(MINUTE_S)) == [(1, 2), (2, 1)]
-    decider.growth.decide([], [], decider.now_ms)
-    assert decider.run(HOUR_S // 2) == []
-    decider.growth.decide([], [], decider.now_ms + HOUR_S * 1000)
-    assert not decider.growth._watched

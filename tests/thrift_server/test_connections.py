@@ -32,14 +32,6 @@ def names(desk: ThriftServerUnderTest) -> list[str]:
 
 
 # --- order ----------------------------------------------------------------------------------------------------------------
-async def test_pipelined_requests_take_effect_and_are_answered_in_order(desk: ThriftServerUnderTest) -> None:
-    client = await desk.connect()
-    for seqid in range(500):
-        client.send("createQueue", seqid, name=f"q{seqid}")
-    assert [(await client.receive()).seqid for _ in range(500)] == list(range(500))
-    assert [arguments[0] for _, arguments, _ in desk.operations.asked] == [f"q{seqid}" for seqid in range(500)]
-
-
 async def test_a_request_does_not_start_before_the_one_before_it_is_done(desk: ThriftServerUnderTest) -> None:
     gate = Gate("create_queue")
     desk.operations.before = gate
@@ -92,27 +84,6 @@ async def test_reading_stops_while_too_much_waits_unanswered(start: Start) -> No
 
 
 # --- bad frames -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "junk",
-    [
-        struct.pack(">i", -1),
-        struct.pack(">i", 2**31 - 1),
-        struct.pack(">i", 16 * 1024 * 1024 + 1) + b"x" * 100,
-        struct.pack(">i", 20) + b"\xff" * 20,
-        struct.pack(">i", 0),
-    ],
-)
-async def test_a_frame_that_is_not_thrift_closes_its_own_connection_only(
-    desk: ThriftServerUnderTest, junk: bytes
-) -> None:
-    good, bad = await desk.connect(), await desk.connect()
-    assert (await good.call("getQueueNames")).seqid == 1
-    bad.writer.write(junk)
-    assert await bad.closed() == b""
-    assert (await good.call("getQueueNames")).seqid == 1
-    assert desk.counted("thrift_bad_frames") == 1
-
-
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_an_http_client_is_told_which_ports_http_has(desk: ThriftServerUnderTest, method: str) -> None:
     """A browser at the first port that the server logs would otherwise show an empty answer."""
@@ -133,13 +104,6 @@ async def test_a_tls_handshake_whose_length_looks_like_a_compact_call_is_no_call
     client.writer.write(b"\x16\x03\x01\x01\x82\x01\x00\x01\x7e\x03\x03" + bytes(380))
     assert await client.closed() == b""
     assert "a client has called the Thrift port with TLS" in caplog.text
-
-
-async def test_a_request_before_a_bad_frame_is_answered(desk: ThriftServerUnderTest) -> None:
-    client = await desk.connect()
-    client.writer.write(encode_call("getQueueNames", 7, context=CONTEXT) + b"\xff\xff\xff\xff")
-    assert (await client.receive()).seqid == 7
-    assert await client.closed() == b""
 
 
 async def test_the_largest_frame_is_taken(start: Start) -> None:

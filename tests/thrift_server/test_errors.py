@@ -108,6 +108,18 @@ async def test_a_call_that_cannot_be_decoded_is_answered_and_the_connection_stay
     assert desk.counted("thrift_undecodable_requests") == 1
 
 
+async def test_methods_whose_answers_hold_no_outcomes_report_no_errors_of_single_items(
+    desk: ThriftServerUnderTest,
+) -> None:
+    """Such an error would reach no caller."""
+    client = await desk.connect()
+    acks = types.AckBatch("q", [types.Ack("d")], per_item_errors=True)
+    await client.call("ackDequeuedJobs", request=acks)
+    checkpoints = types.CheckpointBatch("q", [types.Checkpoint("d")], per_item_errors=True)
+    await client.call("checkpointJobs", request=checkpoints)
+    assert [arguments[1].per_item_errors for _, arguments, _ in desk.operations.asked] == [None, None]
+
+
 async def test_oneway_calls_take_effect_and_get_no_answer(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     head = bytearray(METHODS_BY_NAME["createQueue"].call_head)

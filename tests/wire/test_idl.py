@@ -236,3 +236,14 @@ def test_the_record_and_the_generated_types_agree(released: dict[str, Any]) -> N
 
 def test_every_method_is_recorded_decoded_and_served(released: dict[str, Any]) -> None:
     assert released["methods"].keys() == METHODS_BY_NAME.keys() == METHODS.keys()
+
+
+def test_no_field_uses_an_id_that_is_kept_for_later(released: dict[str, Any]) -> None:
+    for name, kept in {"PinLaterJob": {"107"}}.items():
+        assert kept.isdisjoint(released["types"][name])
+
+
+def test_generated_clients_find_their_namespaces() -> None:
+    lines = idl.IDL.read_text().splitlines()
+    assert "namespace py thrift_libs" in lines
+    assert "namespace java com.pinterest.pinlater.thrift" in lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +11,7 @@ import pytest_asyncio
 from pinlater.client import Ack, AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.domain.access import Role
 from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.clock import ManualClock
 from pinlater.server.access.control import AccessControl
@@ -49,9 +50,11 @@ async def guarded(core: Core, clock: ManualClock) -> AsyncIterator[GuardedConsol
 
 
 @asynccontextmanager
-async def guarded_console(core: Core, clock: ManualClock, masks: BodyMasks = NO_MASKS) -> AsyncIterator[GuardedConsole]:
-    """A console whose server wants tokens, and masks bodies so."""
-    control = AccessControl((), (), clock.now_ms, clock.monotonic, masks)
+async def guarded_console(
+    core: Core, clock: ManualClock, masks: BodyMasks = NO_MASKS, default_roles: Sequence[Role] = ()
+) -> AsyncIterator[GuardedConsole]:
+    """A console whose server wants tokens, masks bodies so, and gives these roles to callers without a token."""
+    control = AccessControl((), default_roles, clock.now_ms, clock.monotonic, masks)
     server = thrift_server(core, access=control)
     await server.start()
     async with AsyncClient(f"127.0.0.1:{server.port}", source="console", token="", wait_for_servers=False) as client:

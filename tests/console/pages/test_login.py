@@ -10,13 +10,12 @@ import pytest
 from pinlater.client import AsyncClient
 from pinlater.console.pages import login
 from pinlater.console.pages.visitors import UPDATE
-from pinlater.console.problems import RequestRefused
 from pinlater.console.sessions import IDLE_MS, LENGTH_MS, SESSIONS_MAX, SESSIONS_OF_A_TOKEN_MAX, Sessions
 from pinlater.domain.access import Role, new_secret
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.refusals import Refusals
-from pinlater.server.access.tokens import Token
-from tests.console.pages.conftest import failed_job
+from pinlater.server.main.core import Core
+from tests.console.pages.conftest import failed_job, guarded_console
 from tests.console.pages.guarded import GuardedConsole, text_of
 from tests.console.pages.visitor import PageReader, PageVisitor
 
@@ -283,20 +282,6 @@ async def test_guesses_of_one_address_get_slower_and_are_logged_without_the_toke
     assert good not in caplog.text
 
 
-async def test_an_address_has_a_bounded_number_of_log_ins_under_way(guarded: GuardedConsole) -> None:
-    logins = login.Logins(None, lambda: 0)  # type: ignore[arg-type] # no log-in gets that far
-    places = [logins._place("10.0.0.1") for _ in range(login.AT_ONCE_MAX)]
-    for place in places:
-        place.__enter__()
-    with pytest.raises(RequestRefused), logins._place("10.0.0.1"):
-        pass
-    with logins._place("10.0.0.2"):
-        pass
-    places[0].__exit__(None, None, None)
-    with logins._place("10.0.0.1"):
-        pass
-
-
 async def test_a_link_of_another_site_leads_to_the_page_if_the_person_is_logged_in(guarded: GuardedConsole) -> None:
     """A browser sends no cookie with it, so the page asks once more by itself, and then the browser does."""
     person = await guarded.logged_in("wall", Role.READ)
@@ -310,15 +295,14 @@ async def test_a_link_of_another_site_leads_to_the_page_if_the_person_is_logged_
 
 
 async def test_default_roles_show_pages_without_a_log_in_and_offer_one(
-    guarded: GuardedConsole, client: AsyncClient
+    core: Core, clock: ManualClock, client: AsyncClient
 ) -> None:
-    guarded.control._without_token = type(guarded.control._without_token)(Token("", "", (Role.READ,)))
-    guarded.control.replace(())
-    page = await guarded.person().page("/queues/mail")
-    assert "/login?back=%2Fqueues%2Fmail" in page.links
-    assert "need the role operate; log in with a token that has it" in page.text
-    answer = await guarded.person().submit("/queues/mail/pause")
-    assert answer.status == 401
+    async with guarded_console(core, clock, default_roles=[Role.READ]) as guarded:
+        page = await guarded.person().page("/queues/mail")
+        assert "/login?back=%2Fqueues%2Fmail" in page.links
+        assert "need the role operate; log in with a token that has it" in page.text
+        answer = await guarded.person().submit("/queues/mail/pause")
+        assert answer.status == 401
 
 
 async def test_without_access_control_no_page_speaks_of_logging_in(visitor: PageVisitor) -> None:

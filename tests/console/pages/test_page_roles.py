@@ -15,14 +15,14 @@ from pinlater.console.pages.page import Action, SitePage
 from pinlater.console.pages.routes import ACTIONS, PAGES
 from pinlater.console.pages.site import EVERY_PAGE_CALLS
 from pinlater.domain.access import BODIES, EVERY_CALLER, METHOD_ROLES, Role, allowed, new_secret
+from pinlater.domain.clock import ManualClock
 from pinlater.domain.failures import failure_of
 from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.refusals import Refusals
-from pinlater.server.access.control import Grant
-from pinlater.server.access.tokens import Token
+from pinlater.server.main.core import Core
 from pinlater.server.thrift.guard import Guard
 from tests.console.caller import Answer
-from tests.console.pages.conftest import failed_job, stored
+from tests.console.pages.conftest import failed_job, guarded_console, stored
 from tests.console.pages.guarded import GuardedConsole, Person
 
 NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
@@ -113,14 +113,14 @@ class Dashboard(NamedTuple):
         others = await self.client.failures("mail"), [run.id for run in await self.client.bulk_runs("mail")]
         return jobs, await self.client.queue_config("mail"), others
 
-    def lets_all_callers(self, *roles: Role) -> None:
-        """Gives callers without a token these roles."""
-        self.guarded.control._without_token = Grant(Token("", "", tuple(roles)))
-        self.guarded.control.replace(())
-
 
 @pytest_asyncio.fixture
 async def dashboard(guarded: GuardedConsole, client: AsyncClient) -> Dashboard:
+    return await filled(guarded, client)
+
+
+async def filled(guarded: GuardedConsole, client: AsyncClient) -> Dashboard:
+    """A dashboard with a job in each state, and a bulk run."""
     passed = count(step=100)
     guarded.control.refusals = Refusals(lambda: next(passed))  # delays nothing
     failed = await failed_job(client)
@@ -230,10 +230,17 @@ async def test_a_guest_may_do_nothing_whatever_the_role_of_the_consoles_token(
 
 
 @pytest.mark.parametrize("role", Role)
-async def test_people_without_a_log_in_have_the_default_roles_of_the_servers(dashboard: Dashboard, role: Role) -> None:
+async def test_people_without_a_log_in_have_the_default_roles_of_the_servers(
+    core: Core, clock: ManualClock, client: AsyncClient, role: Role
+) -> None:
     """Without the role that every page needs, they get the log-in page."""
     may = allowed([role]) if EVERY_PAGE_CALLS in allowed([role]) else frozenset()
-    dashboard.lets_all_callers(role)
+    async with guarded_console(core, clock, default_roles=[role]) as guarded:
+        await acts_as_far_as(may, await filled(guarded, client))
+
+
+async def acts_as_far_as(may: Set[str], dashboard: Dashboard) -> None:
+    """People without a log-in see and do what these methods allow, and nothing else."""
     before = await dashboard.state()
     for page in PAGES:
         status = (await dashboard.opens(dashboard.guarded.person(), page)).status

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, Job, WorkerInfo, WorkingProcess
+from pinlater.client import AsyncClient, Job, WorkerInfo, WorkingProcess
 from pinlater.console.pages import workers
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.failures import PROCESS_DIED
 from pinlater.domain.job import TASK_HEADER
-from pinlater.server.features.workers.workers import Workers
 from pinlater.server.main.core import Core
-from pinlater.worker import ProcessDied
-from pinlater.worker._attempts.endings import type_name
 from tests.console.pages.conftest import stored
 from tests.console.pages.visitor import PageVisitor
 
@@ -62,14 +58,6 @@ async def test_processes_that_share_a_name_are_told(
     assert "and 2 more" in text
 
 
-async def test_what_is_not_known_is_said(visitor: PageVisitor, core: Core) -> None:
-    registry = core.service.of(Workers).registry
-    registry._forgotten.add(48_000, registry._monotonic())
-    text = (await visitor.page("/workers")).text
-    assert "Incomplete." in text
-    assert "gave up workers 48,000 times in the last hour." in text
-
-
 async def test_jobs_that_lose_their_workers_are_told_and_lead_to_the_quarantined_ones(
     visitor: PageVisitor, client: AsyncClient, clock: ManualClock, core: Core
 ) -> None:
@@ -92,29 +80,3 @@ async def test_jobs_that_lose_their_workers_are_told_and_lead_to_the_quarantined
     job_page = await visitor.page(f"/jobs/{name}")
     assert "Its last workers: console." in job_page.text
     assert "Attempt 3 timed out: console neither ended it nor renewed the claim" in job_page.text
-
-
-async def test_a_process_that_died_in_a_worker_makes_its_group_a_suspect(
-    visitor: PageVisitor, client: AsyncClient
-) -> None:
-    await client.enqueue("mail", [b"x", b"y"])
-    one, two = (await client.dequeue("mail", 2)).jobs
-    await client.ack(
-        "mail",
-        [
-            Ack(
-                one.descriptor,
-                succeeded=False,
-                token=one.token,
-                error_type=PROCESS_DIED,
-                error_text="killed by SIGSEGV",
-            )
-        ],
-    )
-    await client.ack(
-        "mail", [Ack(two.descriptor, succeeded=False, token=two.token, error_type="ValueError", error_text="no number")]
-    )
-    text = (await visitor.page("/workers")).text
-    assert "killed by SIGSEGV" in text
-    assert "no number" not in text
-    assert type_name(ProcessDied) == PROCESS_DIED
