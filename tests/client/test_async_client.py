@@ -275,7 +275,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         error_type="E",
         attempts=[t.Attempt(number=1, outcome="failed")],
     )
-    bulk_run = t.BulkRun("r1", t.BulkOrder("q", 0, t.BulkFilter(3)), "ops", 1, 0, 2, 3, 4)
+    bulk_run = t.BulkRun("r1", t.BulkOrder("q", 0, t.JobFilter(3)), "ops", 1, 0, 2, 3, 4)
     methods: dict[str, Any] = {
         "getQueueNames": {"b", "a"},
         "deleteQueue": None,

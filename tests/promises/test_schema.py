@@ -130,8 +130,14 @@ ADDITIONS: dict[str, dict[int, str]] = {
         103: "i64 aheadOnFormer",
     },
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
-    "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody", 102: "string shard"},
-    "PinLaterScanJobsResponse": {100: "bool incomplete"},
+    "PinLaterScanJobsRequest": {
+        100: "bool paged",
+        101: "bool includeBody",
+        102: "string shard",
+        103: "JobFilter filter",
+    },
+    "PinLaterScanJobsResponse": {100: "bool incomplete", 101: "bool filtered"},
+    "PinLaterGetJobCountRequest": {100: "JobFilter filter", 101: "string continuation"},
     "QueueConfig": {
         100: "i32 burst",
         101: "i32 partitions",
@@ -150,7 +156,7 @@ NEW_METHODS = {
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
     "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
     "startBulkRun", "stopBulkRun", "getBulkRuns", "listBulkRuns", "getWorkers", "findUniqueKey", "changePriority",
-    "ensureQueue", "unblockKey", "createOrderedQueue",
+    "ensureQueue", "unblockKey", "createOrderedQueue", "startLimitedBulkRun",
 }  # fmt: skip
 
 

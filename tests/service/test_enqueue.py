@@ -20,10 +20,10 @@ from pinlater.domain.job import JobState, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.commands import FindRequests
 from pinlater.server.storage.values import Inserted, RequestRef
-from pinlater.wire.generated.structs import EnqueueRequest, Job, JobFilter, LookupRequest
+from pinlater.wire.generated.structs import CountRequest, EnqueueRequest, Job, LookupRequest
 from tests.service.conftest import ServiceUnderTest
 
-PENDING = JobFilter("q", JobState.PENDING)
+PENDING = CountRequest("q", JobState.PENDING)
 
 STATED = (
     "priority",

@@ -21,8 +21,8 @@ from pinlater.wire.generated.structs import (
     AckBatch,
     Checkpoint,
     CheckpointBatch,
+    CountRequest,
     DeleteRequest,
-    JobFilter,
     JobInfo,
     LookupRequest,
     RetryRequest,
@@ -31,7 +31,7 @@ from pinlater.wire.generated.structs import (
 from tests.commands import instead
 from tests.service.conftest import CALLER, ServiceUnderTest
 
-PENDING = JobFilter("q", JobState.PENDING)
+PENDING = CountRequest("q", JobState.PENDING)
 
 
 async def _bodies(world: ServiceUnderTest, **more: Any) -> list[bytes | None]:
@@ -109,7 +109,7 @@ async def test_failed_jobs_can_be_retried(world: ServiceUnderTest) -> None:
     descriptors = await world.enqueue(b"x", b"y", attempts_allowed=1)
     await world.dequeue()
     await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=[Ack(d) for d in descriptors]))
-    assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == 2
+    assert await world.service.job_queries.count(CountRequest("q", JobState.FAILED)) == 2
     assert await world.service.bulk.retry_failed(RetryRequest("q", attempts=2)) == 2
     assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
 
@@ -127,7 +127,7 @@ async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(w
     assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 1_250
     assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 50
     assert await world.service.job_queries.count(PENDING) == len(failed)
-    assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == len(cancelled)
+    assert await world.service.job_queries.count(CountRequest("q", JobState.FAILED)) == len(cancelled)
 
 
 async def test_bad_numbers_are_refused(world: ServiceUnderTest) -> None:
@@ -263,7 +263,7 @@ async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibyt
 @pytest.mark.parametrize("state", [-1, 4, 2**31 - 1])
 async def test_an_unknown_state_is_an_error(world: ServiceUnderTest, state: int) -> None:
     for refused in (
-        world.service.job_queries.count(JobFilter("q", state)),
+        world.service.job_queries.count(CountRequest("q", state)),
         world.service.job_queries.scan(ScanRequest("q", state)),
         world.service.bulk.delete_jobs(DeleteRequest("q", state)),
     ):

@@ -13,16 +13,16 @@ from pinlater.domain.job import (
     JobState,
     Outcome,
 )
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import Life, Queue, QueueConfig
 from pinlater.domain.workers import LostClaim, ServerWorkers, WaitingDequeues, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.features.audit.trail import entry_for
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.values import DequeueResult
-from pinlater.wire.bulk_orders import wire_order
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import AckResult, AuditEntry, AuditPage, Enqueued
+from pinlater.wire.job_filters import wire_order
 
 RIGHTS = structs.CallerRights("ada", ["read"], ["mail*"], 9, True)
 DESCRIPTOR = "emails:s1:p1:73"
@@ -72,10 +72,7 @@ COUNTS = structs.QueueCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
 BULK_ORDER = BulkOrder(
     "emails",
     BulkAction.CANCEL,
-    JobState.PENDING,
-    2,
-    "a.*b",
-    JobCriteria(frozenset({"send"}), {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
+    JobFilter(JobState.PENDING, 2, "a.*b", frozenset({"send"}), {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
     2,
     2.5,
     True,
@@ -129,8 +126,8 @@ ANSWERS: dict[str, Any] = {
     "cancel": OUTCOMES,
     "lookup": {DESCRIPTOR: JOB},
     "count": 2**31 - 1,
-    "count_jobs": structs.JobCount(2**40, True),
-    "scan": structs.Scanned([JOB], "next", True),
+    "count_jobs": structs.JobCount(2**40, True, True, "1.2"),
+    "scan": structs.Scanned([JOB], "next", True, True),
     "find_unique_key": structs.KeyHolders([JOB], incomplete=True),
     "retry_failed": 4,
     "run_jobs": OUTCOMES,

@@ -14,11 +14,11 @@ from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.features.all import METHODS
 from pinlater.server.operations.values import Caller, DequeueResult
-from pinlater.wire.generated.structs import AuditRequest, JobFilter
+from pinlater.wire.generated.structs import AuditRequest, CountRequest
 from tests import structs as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESCRIPTOR, HEADERS
-from tests.wire.samples import full_arguments
+from tests.wire.samples import FILTER, full_arguments
 
 ME = Caller("worker-1", "request-1")
 WORKER = ME._replace(process=7, worker=WorkerInfo("python", "1.2", "höst", 2**40, 16, 3, 1_767_225_600_000))
@@ -35,9 +35,9 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "ackDequeuedJobs": ("acknowledge", (ME, replace(ACKS, per_item_errors=None)), {}),
     "checkpointJobs": ("checkpoint", (ME, replace(SENT["checkpointJobs"]["request"], per_item_errors=None)), {}),
     "lookupJobs": ("lookup", (types.LookupRequest([DESCRIPTOR, "x"], True),), {}),
-    "getJobCount": ("count", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
+    "getJobCount": ("count", (CountRequest("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getQueueNames": ("queue_names", (), {}),
-    "scanJobs": ("scan", (types.ScanRequest("emails", 3, 1, True, "tok", 5, "re", True, True),), {}),
+    "scanJobs": ("scan", (types.ScanRequest("emails", 3, 1, True, "tok", 5, "re", True, True, None, FILTER),), {}),
     "retryFailedJobs": ("retry_failed", (types.RetryRequest("emails", 2, 3, 1_767_225_600_000, 5, True),), {}),
     "deleteJobs": ("delete_jobs", (types.DeleteRequest("emails", 2, 3, "re", 5),), {}),
     "getServerInfo": ("server_info", (), {}),
@@ -54,7 +54,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getQueueStats": ("queue_stats", (["emails"],), {}),
     "changePriority": ("change_priority", (types.ChangePriorityRequest("emails", [DESCRIPTOR], 3),), {}),
     "runJobs": ("run_jobs", (types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3),), {}),
-    "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
+    "countJobs": ("count_jobs", (CountRequest("emails", JobState.PENDING, 2, True, "a.*b", FILTER, "1.2"),), {}),
     "getSettingsInForce": ("in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
     "getWorkers": ("known_workers", (True,), {}),
@@ -62,6 +62,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getQueueHistory": ("queue_history", (types.QueueHistoryRequest(["emails"], 1, 2, 60),), {}),
     "getFailures": ("list_groups", (["emails", "Ü"],), {}),
     "startBulkRun": ("start", (BULK_ORDER, ME.source, ME.source), {}),
+    "startLimitedBulkRun": ("start", (BULK_ORDER._replace(max_jobs=9), ME.source, ME.source), {}),
     "stopBulkRun": ("stop", ("emails", "0123456789abcdef"), {}),
     "getBulkRuns": ("runs", (["emails", "Ü"],), {}),
     "listBulkRuns": ("list_runs", (["emails", "Ü"],), {}),
@@ -97,6 +98,7 @@ BULK_RUN_ON_WIRE = {
         "for_good": True,
         "undoes": "fedcba9876543210",
         "expected_jobs": 2**40,
+        "max_jobs": None,
     },
     "who": "ops",
     "started_ms": 1,
@@ -264,7 +266,7 @@ ANSWERED: dict[str, Any] = {
     "findUniqueKey": {"jobs": [INFO], "incomplete": True},
     "getJobCount": 2**31 - 1,
     "getQueueNames": {"emails", "images"},
-    "scanJobs": {"jobs": [INFO], "continuation": "next", "incomplete": True},
+    "scanJobs": {"jobs": [INFO], "continuation": "next", "incomplete": True, "filtered": True},
     "retryFailedJobs": 4,
     "deleteJobs": 5,
     "getServerInfo": {
@@ -347,7 +349,7 @@ ANSWERED: dict[str, Any] = {
         {"descriptor": "emails:s1:p2:7", "outcome": 2, "moved_to": None, "holder": "h", "held_since_ms": 4},
     ],
     "runJobs": OUTCOMES,
-    "countJobs": {"jobs": 2**40, "incomplete": True},
+    "countJobs": {"jobs": 2**40, "incomplete": True, "filtered": True, "continuation": "1.2"},
     "getSettingsInForce": {
         "values": {
             "max_jobs_per_second": 2.5,
@@ -435,6 +437,7 @@ ANSWERED: dict[str, Any] = {
     "addDeployMark": None,
     "muteFailures": None,
     "startBulkRun": BULK_RUN_ON_WIRE,
+    "startLimitedBulkRun": BULK_RUN_ON_WIRE,
     "stopBulkRun": BULK_RUN_ON_WIRE,
     "getBulkRuns": [BULK_RUN_ON_WIRE],
     "listBulkRuns": {"runs": [BULK_RUN_ON_WIRE], "incomplete": True, "missing_shards": ["2", "3"]},
@@ -665,13 +668,13 @@ async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Thrif
     none: dict[str, Any] = {"priority": None, "limit": None}
     await client.call("dequeueJobs", request=types.DequeueRequest("q", 1, dry_run=None, coverage=None))
     await client.call("scanJobs", request=types.ScanRequest("q", 0, None, None, None, None))
-    await client.call("getJobCount", request=types.JobFilter("q", 0, future=None))
+    await client.call("getJobCount", request=types.CountRequest("q", 0, future=None))
     await client.call("retryFailedJobs", request=types.RetryRequest("q", attempts=None, **none))
     await client.call("deleteJobs", request=types.DeleteRequest("q", 3, **none))
     assert [arguments[-1] for _, arguments, _ in desk.operations.asked[:3]] == [
         types.DequeueRequest("q", 1),
         types.ScanRequest("q", JobState.PENDING),
-        JobFilter("q", JobState.PENDING),
+        CountRequest("q", JobState.PENDING),
     ]
     assert desk.operations.asked[3][1] == (types.RetryRequest("q", 1, 1, None, 1000),)
     assert desk.operations.asked[4][1] == (types.DeleteRequest("q", 3, 1, None, 1000),)
@@ -706,7 +709,7 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
     enqueued = await client.call("enqueueJobs", request=types.EnqueueRequest("q", []))
     scanned = await client.call("scanJobs", request=types.ScanRequest("q", 0))
     assert plain(enqueued.value) == {"descriptors": ["a"], "existing": None}
-    assert plain(scanned.value) == {"jobs": [], "continuation": "-1", "incomplete": None}
+    assert plain(scanned.value) == {"jobs": [], "continuation": "-1", "incomplete": None, "filtered": None}
 
 
 async def test_the_order_of_jobs_is_told(desk: ThriftServerUnderTest) -> None:
