@@ -120,6 +120,16 @@ async def test_it_changes_the_jobs_that_fit_and_tells_how_many(world: ServiceUnd
     assert await states(world, others) == ["FAILED"] * 2
 
 
+@pytest.mark.parametrize("rate", [None, 2.0])
+async def test_a_run_ends_with_the_largest_number_of_changes_that_its_order_allows(
+    world: ServiceUnderTest, bulk: ShownRuns, rate: float | None
+) -> None:
+    names = await failed(world, 5)
+    run = await ended(bulk, await bulk.start(RETRY._replace(max_jobs=3, jobs_per_second=rate), "ops"))
+    assert (run.state, run.changed, run.expected) == (BulkState.DONE, 3, 3)
+    assert sorted(await states(world, names)) == ["FAILED"] * 2 + ["PENDING"] * 3
+
+
 async def test_many_pages_are_looked_at(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     for number in (PAGE_JOBS, PAGE_JOBS + 1):
         await failed(world, number)
@@ -335,6 +345,7 @@ async def test_it_fails_with_the_reason_if_its_queue_is_deleted(
         (RETRY._replace(jobs_per_second=float("nan")), "jobsPerSecond"),
         (RETRY._replace(attempts=0), "attemptsToAllow"),
         (RETRY._replace(expected=-1), "expectedJobs"),
+        (RETRY._replace(max_jobs=0), "maxJobs"),
         (RETRY._replace(filter=JobFilter(JobState.FAILED, regex="(")), "regex"),
         (RETRY._replace(filter=JobFilter(JobState.FAILED, error_text="x" * 9_000)), "The filters take"),
     ],

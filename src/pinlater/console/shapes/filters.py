@@ -45,14 +45,14 @@ def _answered(field: FilterField) -> tuple[str, Any]:
 if TYPE_CHECKING:
 
     class JobsFilter(RequestShape, frozen=True, kw_only=True):
-        """Which jobs of a state. What is left out chooses by nothing."""
+        """Which jobs of a state. A field that is not given chooses by nothing."""
 
 else:
     JobsFilter = defstruct(
         "JobsFilter",
         list(map(_requested, FILTER_FIELDS)),
         bases=(RequestShape,),
-        namespace={"__doc__": "Which jobs of a state. What is left out chooses by nothing."},
+        namespace={"__doc__": "Which jobs of a state. A field that is not given chooses by nothing."},
         module=__name__,
         frozen=True,
         kw_only=True,
