@@ -8,6 +8,7 @@ from typing import Any
 from pinlater.domain.body_masks import MASKED_VALUE, BodyMasks, masked_text
 from pinlater.domain.bulk import BulkAction, BulkOrder
 from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.job_filter import FILTER_FIELDS, FieldKind
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.feature import Feature
 from pinlater.server.front.operations import Forwarded
@@ -30,6 +31,8 @@ from pinlater.wire.job_filters import order_of
 # How often runs are looked for that no server carries out.
 _LOOK_MS = 10_000
 _TASKS_MAX = 5
+_TOLD = [field.field for field in FILTER_FIELDS if field.kind in {FieldKind.NUMBER, FieldKind.MOMENT}]
+"""The fields of a filter whose values the log and the audit may hold."""
 _ACTIONS = {number: action.value for number, action in enumerate(BulkAction)}
 
 
@@ -68,7 +71,7 @@ def _start_asked(call: Any) -> Fields:
         "tasks": [task[:TEXT_MAX] for task in (chosen.tasks or ())[:_TASKS_MAX]],
         "group": (chosen.group or "")[:TEXT_MAX],
         **given(order, "attempts", "jobs_per_second", "for_good", "max_jobs"),
-        **given(chosen, "priority", "min_attempts", "enqueued_from_ms", "enqueued_before_ms", "skip_cancelled"),
+        **given(chosen, *_TOLD, "skip_cancelled"),
     }
 
 
