@@ -16,7 +16,7 @@ from pinlater.client import (
     BulkOrder,
     Checkpoint,
     Job,
-    JobCriteria,
+    JobFilter,
     JobState,
     UniqueKey,
     UniqueScope,
@@ -114,8 +114,8 @@ async def quoting(server: GuardedServer, *, texts: bool) -> Quoting:
             error_text=f"no card {quoted}",
         )
         await client.ack("mail_new", [failure])
-        wanted = JobCriteria(error=f"{quoted} is no error")
-        order = BulkOrder("mail_new", BulkAction.DELETE, JobState.FAILED, regex=f"{SECRET} is in none", criteria=wanted)
+        wanted = JobFilter(JobState.FAILED, regex=f"{SECRET} is in none", error_text=f"{quoted} is no error")
+        order = BulkOrder("mail_new", BulkAction.DELETE, wanted)
         run = await client.start_bulk_run(order)
     return Quoting(await stored(server), job.descriptor, run.id)
 
@@ -137,6 +137,7 @@ def showing(method: str, jobs: Quoting) -> list[dict[str, Any]]:
         "findUniqueKey": [{"request": types.UniqueKeyRequest(queues, KEY)} for queues in (["mail_new"], [])],
         "stopBulkRun": [{"queue": "mail_new", "run_id": jobs.run}],
         "startBulkRun": [searching("startBulkRun"), arguments("startBulkRun")],
+        "startLimitedBulkRun": [searching("startLimitedBulkRun"), arguments("startLimitedBulkRun")],
     }
     return shown.get(method) or [arguments(method)]
 
@@ -164,7 +165,7 @@ async def test_the_answers_have_it_for_a_role_that_may_see_it(start: Start, meth
     jobs = await quoting(server, texts=True)
     caller = await TokenSender.connect(server)
     reply = await caller.call(method, server.token(Role.ADMIN), **showing(method, jobs)[0])
-    assert (REGEX if method == "startBulkRun" else SECRET) in " ".join(texts_in(reply.value))
+    assert (REGEX if method in {"startBulkRun", "startLimitedBulkRun"} else SECRET) in " ".join(texts_in(reply.value))
     caller.close()
 
 
@@ -188,7 +189,7 @@ def answered(method: str) -> dict[str, Any]:
 
 def test_every_method_that_answers_bodies_or_their_quotes_is_known() -> None:
     """From the contract: the answer of a new one must be masked as well."""
-    quote = {"JobInfo", "DequeueResponse", "FailureGroup", "BulkFilter"}
+    quote = {"JobInfo", "DequeueResponse", "FailureGroup", "JobFilter"}
     assert {method for method in METHODS_BY_NAME if quote & set(answered(method))} == set(MASKED)
     binary = {
         (name, entry[2])
@@ -215,7 +216,7 @@ async def test_types_of_errors_and_ends_of_jobs_are_shown_without_their_texts(st
     assert (job.error_type, job.error_text) == ("ValueError", "[masked]")
     assert [(one.error_type, one.error_text) for one in job.attempts] == [("ValueError", "[masked]")]
     assert (group.error_type, group.pattern, group.sample) == ("ValueError", "[masked]", jobs.failed)
-    assert JobCriteria(group=group.name).fits(job)
+    assert JobFilter(JobState.FAILED, group=group.name).fits(job)
     assert cancelled.custom_status == "cancelled"
 
 
@@ -227,13 +228,11 @@ async def test_texts_are_shown_where_only_bodies_are_masked(start: Start, masks:
         job = (await client.lookup([jobs.failed]))[jobs.failed]
         [group] = (await client.failures("mail_new")).groups
         [run] = await client.bulk_runs("mail_new")
-        wanted = JobCriteria(error="no card")
-        assert (
-            await client.start_bulk_run(BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED, criteria=wanted))
-        ).id
+        wanted = JobFilter(JobState.FAILED, error_text="no card")
+        assert (await client.start_bulk_run(BulkOrder("mail_new", BulkAction.RETRY, wanted))).id
     assert (job.error_text, job.progress, job.failure_group) == (f"no card {SECRET}", f"40 % {SECRET}", "")
     assert group.pattern == f"no card {SECRET}"
-    assert (run.order.regex, run.order.criteria.error) == ("[masked]", f"{SECRET} is no error")
+    assert (run.order.filter.regex, run.order.filter.error_text) == ("[masked]", f"{SECRET} is no error")
 
 
 async def test_no_bulk_run_chooses_jobs_by_errors_that_the_caller_may_not_see(start: Start) -> None:
@@ -242,10 +241,10 @@ async def test_no_bulk_run_chooses_jobs_by_errors_that_the_caller_may_not_see(st
     await quoting(server, texts=True)
     async with client_of(server, server.token(Role.OPERATE)) as client:
         [group] = (await client.failures("mail_new")).groups
-        order = BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED, criteria=JobCriteria(error=SECRET[:3]))
+        order = BulkOrder("mail_new", BulkAction.RETRY, JobFilter(JobState.FAILED, error_text=SECRET[:3]))
         with pytest.raises(BodiesMasked, match="Errors of queue mail_new are masked"):
             await client.start_bulk_run(order)
-        assert (await client.start_bulk_run(order._replace(criteria=JobCriteria(group=group.name)))).id
+        assert (await client.start_bulk_run(order._replace(filter=JobFilter(JobState.FAILED, group=group.name)))).id
 
 
 @each_mask
@@ -317,12 +316,31 @@ async def test_bodies_of_other_queues_are_shown_also_in_the_same_answer(start: S
 def searching(method: str) -> dict[str, Any]:
     """Arguments of a call that chooses jobs by a body regex."""
     pending = ttypes.PinLaterJobState.PENDING
-    if method == "startBulkRun":
-        chosen = types.BulkFilter(pending, regex=REGEX)
+    if method in {"startBulkRun", "startLimitedBulkRun"}:
+        chosen = types.JobFilter(pending, regex=REGEX)
         return {"order": types.BulkOrder("mail_new", ttypes.BulkAction.DELETE, chosen)}
     shape = {"scanJobs": types.ScanRequest, "deleteJobs": types.DeleteRequest}
-    made = shape.get(method, types.JobFilter)
+    made = shape.get(method, types.CountRequest)
     return {"request": made("mail_new", pending, regex=REGEX)}
+
+
+@pytest.mark.parametrize("method", ["scanJobs", "countJobs"])
+@pytest.mark.parametrize("chosen", [{"regex": REGEX}, {"error_text": SECRET[:3]}])
+async def test_a_filter_by_what_is_masked_is_refused(start: Start, method: str, chosen: dict[str, Any]) -> None:
+    """It says so in the place of the fields that an original client has for it."""
+    server = await start(masks=WHOLE)
+    await stored(server)
+    pending = ttypes.PinLaterJobState.PENDING
+    if method == "scanJobs":
+        request: Any = types.ScanRequest("mail_new", pending, paged=True, filter=types.JobFilter(pending, **chosen))
+    else:
+        request = types.CountRequest("mail_new", pending, filter=types.JobFilter(pending, **chosen))
+    caller = await TokenSender.connect(server)
+    refused = await caller.call(method, server.token(Role.READ), request=request)
+    assert refused.exception is not None
+    assert refused.exception.detail == "BODIES_MASKED"
+    assert (await caller.call(method, server.token(Role.ADMIN), request=request)).exception is None
+    caller.close()
 
 
 def test_every_method_with_a_body_regex_is_known() -> None:
@@ -380,7 +398,7 @@ async def test_refusals_of_a_regex_do_not_slow_the_caller_down(start: Start) -> 
 async def test_a_bulk_run_of_a_caller_that_sees_no_bodies_runs_without_a_regex(start: Start) -> None:
     server = await start(masks=WHOLE)
     async with client_of(server, server.token(Role.OPERATE)) as client:
-        assert (await client.start_bulk_run(BulkOrder("mail_new", BulkAction.DELETE, JobState.FAILED))).id
+        assert (await client.start_bulk_run(BulkOrder("mail_new", BulkAction.DELETE, JobFilter(JobState.FAILED)))).id
 
 
 @pytest.mark.parametrize("body", [b"\xff" + SECRET.encode(), SECRET.encode(), b'{"card": {"number": "sesame"'])

@@ -21,7 +21,7 @@ from pinlater.server.features.all import METHODS
 from pinlater.tls.settings import TlsSettings
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import structs as types
-from pinlater.wire.generated.structs import JobFilter
+from pinlater.wire.generated.structs import CountRequest
 from tests.access.conftest import GuardedServer
 from tests.access.quota_callers import LONG_POLL, QUEUE, TokenCaller, connect, jobs_of, until
 from tests.access.test_roles_over_thrift import arguments
@@ -49,7 +49,7 @@ async def poll(server: GuardedServer, token: str, name: str, **more: Any) -> Tok
 
 async def stored(server: GuardedServer) -> int:
     """How many jobs wait in the queue."""
-    waiting = JobFilter(QUEUE, JobState.PENDING, None, False, None)
+    waiting = CountRequest(QUEUE, JobState.PENDING, None, False, None)
     return (await server.core.service.job_queries.count_jobs(waiting)).jobs
 
 

@@ -13,6 +13,7 @@ from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
 from pinlater.domain.bulk import BulkAction, BulkOrder
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.features.all import METHODS
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.wire.codec import Decoder, Reply, encode_call
@@ -30,7 +31,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
     job = f"{queue}:s1:p1:1"
     ack = types.AckBatch(queue, succeeded=[types.Ack(job)])
     checkpoints = types.CheckpointBatch(queue, [types.Checkpoint(job)])
-    count = types.JobFilter(queue, ttypes.PinLaterJobState.PENDING)
+    count = types.CountRequest(queue, ttypes.PinLaterJobState.PENDING)
     of_queue = {"queue": queue}
     of_jobs = {"queue": queue, "descriptors": [job]}
     requests: dict[str, Any] = {
@@ -71,7 +72,10 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "deleteJobsByDescriptor": of_jobs,
         "configureQueue": {**of_queue, "config": types.QueueConfig()},
         "addDeployMark": {"mark": types.DeployMark(0, "v2", queue)},
-        "startBulkRun": {"order": types.BulkOrder(queue, ttypes.BulkAction.RETRY, types.BulkFilter(3))},
+        "startBulkRun": {"order": types.BulkOrder(queue, ttypes.BulkAction.RETRY, types.JobFilter(3))},
+        "startLimitedBulkRun": {
+            "order": types.BulkOrder(queue, ttypes.BulkAction.RETRY, types.JobFilter(3), max_jobs=9)
+        },
         "stopBulkRun": {**of_queue, "run_id": "0123456789abcdef"},
         "getBulkRuns": {"queues": [queue]},
         "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef")},
@@ -268,7 +272,9 @@ async def test_only_operators_see_what_a_database_says_of_a_failure(guarded: Gua
     shard.health.failed(secret, "refused")
     shard.fullness.refused(secret)
     with patch.object(guarded.core.service.job_queries, "scan_page", side_effect=ShardConnectionFailed(secret)):
-        await guarded.core.service.of(BulkRuns).start(BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED), "ops")
+        await guarded.core.service.of(BulkRuns).start(
+            BulkOrder("mail_new", BulkAction.RETRY, JobFilter(JobState.FAILED)), "ops"
+        )
         guarded.clock.advance(seconds=2)
         caller = await TokenSender.connect(guarded)
         token = guarded.token(role, queues=["mail*"])

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobState
 from pinlater.domain.access import Role
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.wire.generated import structs as types
 from pinlater.wire.generated.structs import AuditEntry
@@ -21,7 +22,7 @@ OF_TOKEN = "vm-1 (token ops)"
 async def run_by(guarded: GuardedServer, token: str, source: str) -> tuple[BulkRun, AuditEntry]:
     """A run to its end, and the entry of this."""
     async with AsyncClient(guarded.address, token=token, source=source, wait_for_servers=False) as client:
-        started = await client.start_bulk_run(BulkOrder("other", BulkAction.DELETE, JobState.PENDING))
+        started = await client.start_bulk_run(BulkOrder("other", BulkAction.DELETE, JobFilter(JobState.PENDING)))
     await ended(ShownRuns(guarded.core.service.of(BulkRuns)), started)
     [entry] = await entries(guarded, operation="bulkRun")
     return started, entry

@@ -70,6 +70,7 @@ from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts
 from pinlater.client.workers import JobInHand, KnownWorker, Trouble, WorkersFound
 from pinlater.domain.access import Role
 from pinlater.domain.job import Attempt, Outcome
+from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
 from pinlater.domain.slices import SLICES
 from pinlater.domain.workers import WorkerInfo, WorkerStatus
@@ -147,7 +148,7 @@ FAILED = FailureGroup(
 )
 BULK_RUN = BulkRun(
     "0123456789abcdef",
-    BulkOrder(QUEUE, BulkAction.DELETE, JobState.FAILED),
+    BulkOrder(QUEUE, BulkAction.DELETE, JobFilter(JobState.FAILED)),
     WORKER,
     AT_MS,
     BulkState.DONE,
@@ -162,7 +163,7 @@ BULK_RUN = BulkRun(
     100,
 )
 RUNNING = BULK_RUN._replace(state=BulkState.RUNNING, ended_ms=None, percent=42, left_ms=180_000)
-UNDO = BulkOrder(QUEUE, BulkAction.RESTORE, JobState.FAILED, undoes=BULK_RUN.id)
+UNDO = BulkOrder(QUEUE, BulkAction.RESTORE, JobFilter(JobState.FAILED), undoes=BULK_RUN.id)
 IN_HAND = JobInHand(DESCRIPTOR, QUEUE, WORKER, 725_000, -75_000)
 WORKERS = WorkersFound(
     [
@@ -322,7 +323,7 @@ SAMPLES: Mapping[str, Print] = {
     "job ack": answered(Results(RESULTS), ack.ack, [DESCRIPTOR]),
     "audit": answered(AuditPage([AUDITED, AUDITED._replace(who="ops", detail="")]), audit.audit, [QUEUE]),
     "bulk list": _bulk_list,
-    "bulk start": answered(([JOB, JOB], True), bulk.start, QUEUE, bulk.BulkActionName.RETRY, dry_run=True),
+    "bulk start": answered((JobCount(2, True), [JOB, JOB]), bulk.start, QUEUE, bulk.BulkActionName.RETRY, dry_run=True),
     "job cancel": answered(Results(RESULTS), cancel.cancel, [DESCRIPTOR]),
     "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
     "job count": answered(JobCount(120_000), count.count, QUEUE),

@@ -18,9 +18,9 @@ import typer
 from pinlater.cli import exits, notes, options, output
 from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.job.enqueue import batches
-from pinlater.cli.commands.job.retry import change_in_pieces
+from pinlater.cli.commands.job.retry import change_found
 from pinlater.cli.tree import COMMANDS, Leaf
-from pinlater.client import ClaimedJob, Job, errors
+from pinlater.client import ClaimedJob, Job, JobFilter, JobInfo, JobState, Scanned, errors
 from pinlater.extras import install_line
 from pinlater.wire.wrong_port import TLS_PORT
 from tests.cli.conftest import Pinlater
@@ -484,14 +484,25 @@ def test_a_job_that_expires_at_once_is_refused(offline: Pinlater, span: str) -> 
     assert (done.code, "a job that expires at once never runs" in done.err) == (2, True)
 
 
+class _ThousandJobs:
+    """A client whose queue has 1,001 jobs."""
+
+    async def scan(self, queue: str, *, limit: int, continuation: str, **_: object) -> Scanned:
+        begin = int(continuation)
+        end = min(begin + limit, 1_001)
+        jobs = [JobInfo(f"{queue}:s1:p1:{number}", JobState.FAILED, 1, 0, "", 0) for number in range(begin, end)]
+        return Scanned(jobs, "-1" if end == 1_001 else str(end))
+
+
 async def test_the_number_of_jobs_changed_before_an_error_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     async def change(piece: Sequence[str]) -> int:
         if len(piece) < 500:
             raise errors.ShardConnectionFailed("gone")
         return len(piece) - 1
 
+    wanted = JobFilter(JobState.FAILED, tasks=frozenset({"send"}))
     with pytest.raises(errors.ShardConnectionFailed):
-        await change_in_pieces("deleted", list(map(str, range(1_001))), change, as_json=True)
+        await change_found("deleted", _ThousandJobs(), "q", wanted, change, 1_001, as_json=True)  # type: ignore[arg-type]
     assert json.loads(capsys.readouterr().out) == {"deleted": 998, "incomplete": True, "more": False}
 
 

@@ -35,6 +35,7 @@ from pinlater.client import (
     SettingsInForce,
 )
 from pinlater.client.errors import ServerUnreachable
+from pinlater.domain.job_filter import JobFilter
 from tests.cli.conftest import COMMAND, Pinlater, on_terminal, start_server
 from tests.databases.ports import free_port
 
@@ -120,7 +121,7 @@ def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     pinlater.ok("job", "ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
     assert pinlater.ok("job", "retry", *of_two).json == {"retried": 2, "incomplete": False, "more": False}
     deleted = pinlater.ok("job", "delete", "--state", "PENDING", *of_two).json
-    assert deleted == {"deleted": 2, "incomplete": False, "more": False}
+    assert (deleted["deleted"], deleted["incomplete"], deleted["more"]) == (2, False, False)
     assert pinlater.ok("job", "count", queue, "--state", "Failed", "--json").json["count"] == 1
 
 
@@ -658,7 +659,7 @@ def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
 def test_the_list_of_bulk_runs_tells_how_far_they_are_and_when_they_end(
     pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = BulkOrder("mail", BulkAction.DELETE, JobState.FAILED)
+    order = BulkOrder("mail", BulkAction.DELETE, JobFilter(JobState.FAILED))
     running = BulkRun(
         "r1", order, "ops", 1, looked=42, changed=40, to_look_at=100, expected=90, percent=42, left_ms=170_000
     )
@@ -680,7 +681,12 @@ def test_the_list_of_bulk_runs_says_which_run_undid_another(
 ) -> None:
     """An undo that left jobs out, failed or was stopped can be repeated."""
     deleted = BulkRun(
-        "d", BulkOrder("mail", BulkAction.DELETE, JobState.FAILED), "ops", 1, BulkState.DONE, undo_until_ms=86_400_000
+        "d",
+        BulkOrder("mail", BulkAction.DELETE, JobFilter(JobState.FAILED)),
+        "ops",
+        1,
+        BulkState.DONE,
+        undo_until_ms=86_400_000,
     )
     undo = BulkRun("u", deleted.order._replace(action=BulkAction.RESTORE, undoes="d"), "ops", 2, BulkState.DONE)
     latest = [undo]

@@ -26,8 +26,8 @@ GROUP = "0123456789abcdef"
         (("console", "--port", "99999"), "--port: 99999 is not from 0 to 65535"),
         (("bench", "load", "--dequeue-success-percent", "101"), "'101' is not a whole number from 0 to 100"),
         (("job", "failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' is not more than 0, and at most 30d"),
-        (("job", "retry", "q", "--group", "nope"), "--group: 'nope' is no name of a group: 16 hexadecimal digits"),
-        (("job", "list", "q", "--group", "nope"), "--group: 'nope' is no name of a group"),
+        (("job", "retry", "q", "--group", "nope"), "--group: 'nope' is not the name of a group: 16 hexadecimal digits"),
+        (("job", "list", "q", "--group", "nope"), "--group: 'nope' is not the name of a group"),
         (("audit", "--since", "soon"), "--since: 'soon' is no time; write 2030-01-31T12:00:00Z"),
         (("audit", "--since", "soon"), "or a span before now such as 2h or 7d"),
         (

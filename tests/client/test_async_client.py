@@ -11,6 +11,7 @@ from pinlater.client import (
     AckBatch,
     AsyncClient,
     Job,
+    JobFilter,
     JobState,
     Outcome,
     QueueConfig,
@@ -275,7 +276,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         error_type="E",
         attempts=[t.Attempt(number=1, outcome="failed")],
     )
-    bulk_run = t.BulkRun("r1", t.BulkOrder("q", 0, t.BulkFilter(3)), "ops", 1, 0, 2, 3, 4)
+    bulk_run = t.BulkRun("r1", t.BulkOrder("q", 0, t.JobFilter(3)), "ops", 1, 0, 2, 3, 4)
     methods: dict[str, Any] = {
         "getQueueNames": {"b", "a"},
         "deleteQueue": None,
@@ -542,3 +543,21 @@ async def test_a_scan_of_one_shard_is_refused_if_the_server_answers_the_jobs_of_
         with pytest.raises(errors.UnknownMethod, match="older than scans of one shard"):
             await client.scan("q", shard="2")
     assert [call.request.shard for call in server.called("scanJobs")] == ["1", "s1", "2"]
+
+
+async def test_a_filter_is_refused_if_the_server_answers_jobs_that_it_has_not_compared() -> None:
+    """A server that is too old for filters reads state, priority and body only, which are enough for some filters."""
+    info = t.JobInfo("q:s1:p1:7", 3, attempts_allowed=1, attempts_remaining=1, custom_status="", created_at_ms=1)
+    task, body = JobFilter(JobState.FAILED, tasks=frozenset({"send"})), JobFilter(JobState.FAILED, 2, "a.*b")
+    async with (
+        FakeServer(scanJobs=lambda _: t.Scanned([info]), countJobs=lambda _: t.JobCount(1)) as server,
+        AsyncClient(server.address) as client,
+    ):
+        with pytest.raises(errors.UnknownMethod, match="older than filters"):
+            await client.scan("q", filter=task)
+        with pytest.raises(errors.UnknownMethod, match="older than filters"):
+            await client.count_jobs("q", filter=task)
+        assert len((await client.scan("q", filter=body)).jobs) == 1
+        assert (await client.count_jobs("q", filter=body)).jobs == 1
+    [_, scan] = [call.request for call in server.called("scanJobs")]
+    assert (scan.state, scan.priority, scan.regex) == (3, 2, "a.*b")

@@ -20,6 +20,8 @@ from tests.console.caller import Caller
 from tests.quick_hash import quick_hash
 
 PASSWORD = "open sesame"
+COMPARED_MAX = 1_000
+"""How many jobs the server compares with a filter in one call."""
 _HASH = quick_hash(PASSWORD)
 
 
@@ -31,7 +33,10 @@ def clock() -> ManualClock:
 @pytest_asyncio.fixture
 async def core(clock: ManualClock) -> AsyncIterator[Core]:
     core = await open_core(
-        MemoryShard(), clock=clock, admin_password_hash=_HASH, jobs=JobSettings(max_body_bytes=100_000)
+        MemoryShard(),
+        clock=clock,
+        admin_password_hash=_HASH,
+        jobs=JobSettings(max_body_bytes=100_000, max_compared_jobs=COMPARED_MAX),
     )
     await core.service.queues.create_queue("mail")
     yield core

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from pinlater.client._job_scan import PAGE_JOBS, ScanBounds
-from pinlater.console.endpoints import jobs
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.durations import YEAR_MS
 from tests.console.caller import Caller
+from tests.console.conftest import COMPARED_MAX
 
 JOBS = "/v1/queues/mail/jobs"
 
@@ -220,16 +219,12 @@ async def test_jobs_of_a_task_come_in_pages(caller: Caller) -> None:
     assert seen == [name for name, task in zip(names, tasks, strict=True) if task == "send"][::-1]
 
 
-@pytest.mark.parametrize("bounds", [ScanBounds(jobs=1_000), ScanBounds(found_bytes=400)])
-async def test_a_request_compares_a_bounded_number_of_jobs_and_the_next_one_goes_on(
-    caller: Caller, monkeypatch: pytest.MonkeyPatch, bounds: ScanBounds
-) -> None:
-    monkeypatch.setattr(jobs, "SCAN_BOUNDS", bounds)
+async def test_a_request_compares_a_bounded_number_of_jobs_and_the_next_one_goes_on(caller: Caller) -> None:
     rare = await enqueue(caller, "a", headers={"pinlater-task": "rare"})
-    await enqueue(caller, *"x" * 2 * PAGE_JOBS)
+    await enqueue(caller, *"x" * COMPARED_MAX)
     rare += await enqueue(caller, "b", headers={"pinlater-task": "rare"})
     first = await caller.ok("GET", f"{JOBS}?task=rare")
-    assert ([job["descriptor"] for job in first["jobs"]], first["incomplete"]) == (rare[1:], True)
+    assert ([job["descriptor"] for job in first["jobs"]], first["incomplete"]) == (rare[1:], False)
     second = await caller.ok("GET", f"{JOBS}?task=rare&continuation={first['continuation']}")
     assert [job["descriptor"] for job in second["jobs"]] == rare[:1]
     assert (second["continuation"], second["incomplete"]) == (None, False)

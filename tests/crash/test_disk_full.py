@@ -13,6 +13,7 @@ import pytest
 
 from bench.servers import PinLaterServer
 from pinlater.client import BulkAction, BulkOrder, BulkRun, BulkState, Client, Job, JobState
+from pinlater.domain.job_filter import JobFilter
 from tests.crash.conftest import ServerMaker
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import GONE, WireClient, refusal_of
@@ -145,7 +146,7 @@ def test_a_bulk_run_waits_while_the_disk_is_full_and_then_changes_each_job_once(
     server = start_server(small_disk.folder / "store.db")
     with Client(f"127.0.0.1:{server.port}", retries=0) as client:
         names = [name for _ in range(6) for name in client.enqueue(QUEUE, [Job(b"x" * 100)] * 500).descriptors]
-        order = BulkOrder(QUEUE, BulkAction.DELETE, JobState.PENDING, jobs_per_second=500.0, for_good=True)
+        order = BulkOrder(QUEUE, BulkAction.DELETE, JobFilter(JobState.PENDING), jobs_per_second=500.0, for_good=True)
         run = client.start_bulk_run(order)
         seen = bulk_run_once(client, lambda now: now.changed > 0)
         small_disk.fill()
@@ -171,7 +172,7 @@ def test_a_bulk_run_that_keeps_copies_ends_or_waits_on_a_full_disk_and_what_it_d
     server = start_server(small_disk.folder / "store.db")
     with Client(f"127.0.0.1:{server.port}", retries=0) as client:
         names = [name for _ in range(6) for name in client.enqueue(QUEUE, [Job(b"x" * 100)] * 500).descriptors]
-        client.start_bulk_run(BulkOrder(QUEUE, BulkAction.DELETE, JobState.PENDING, jobs_per_second=200.0))
+        client.start_bulk_run(BulkOrder(QUEUE, BulkAction.DELETE, JobFilter(JobState.PENDING), jobs_per_second=200.0))
         bulk_run_once(client, lambda now: now.changed > 0)
         small_disk.fill()
         with WireClient(server.port) as filling:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 
 from bench.servers import PinLaterServer
-from pinlater.client import Ack, AsyncClient, BulkAction, BulkOrder, BulkRun, BulkState, Job, JobCriteria, JobState
+from pinlater.client import Ack, AsyncClient, BulkAction, BulkOrder, BulkRun, BulkState, Job, JobFilter, JobState
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.job import TASK_HEADER
 from tests.faults.faults import InjectedFault
@@ -105,7 +105,7 @@ class _RunUnderFault:
     async def goes_through(self, harm: Callable[[Stage, PinLaterServer, _Seen], Awaitable[None]]) -> None:
         """Asserts what was promised of the run."""
         wanted, others = await self._failed("wanted", _WANTED), await self._failed("other", _OTHERS)
-        order = BulkOrder(self._queue, BulkAction.DELETE, JobState.FAILED, criteria=JobCriteria(frozenset({"wanted"})))
+        order = BulkOrder(self._queue, BulkAction.DELETE, JobFilter(JobState.FAILED, tasks=frozenset({"wanted"})))
         async with AsyncClient(f"127.0.0.1:{self._victim.port}", source="faults") as its_client:
             run = await its_client.start_bulk_run(order._replace(jobs_per_second=_RATE))
         later = await self._failed("wanted", _LATER)

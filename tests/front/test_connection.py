@@ -29,11 +29,11 @@ from pinlater.wire.generated.structs import (
     AckBatch,
     AuditEntry,
     AuditRequest,
+    CountRequest,
     DequeueRequest,
     EnqueueRequest,
     FrontProcess,
     Job,
-    JobFilter,
 )
 from tests.front.conftest import FrontAndStore, until
 
@@ -55,7 +55,7 @@ async def waiting(pair: FrontAndStore, number: int = 1) -> None:
 
 
 async def pending(pair: FrontAndStore) -> int:
-    return (await pair.core.service.job_queries.count_jobs(JobFilter("q", JobState.PENDING))).jobs
+    return (await pair.core.service.job_queries.count_jobs(CountRequest("q", JobState.PENDING))).jobs
 
 
 def test_every_operation_that_a_handler_calls_is_forwarded() -> None:

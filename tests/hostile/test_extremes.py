@@ -74,7 +74,7 @@ def calls(caller: HostileCaller) -> Iterator[tuple[str, dict[str, Any]]]:
     for coverage in DOUBLE:
         yield "dequeueJobs", {"request": types.DequeueRequest("q", 1, coverage=coverage)}
     for value in BYTE:
-        yield "getJobCount", {"request": types.JobFilter("q", 0, value)}
+        yield "getJobCount", {"request": types.CountRequest("q", 0, value)}
         yield "scanJobs", {"request": types.ScanRequest("q", 0, value)}
         yield "deleteJobs", {"request": types.DeleteRequest("q", 3, value)}
         yield "retryFailedJobs", {"request": types.RetryRequest("q", value)}
@@ -182,7 +182,7 @@ def test_texts_that_a_database_may_take_for_the_same_are_not(server: PinLaterSer
             one = types.EnqueueRequest("q", [job(unique_key=key, unique_scope=1, custom_status=key)], key)
             found += checked(caller, "enqueueJobs", {"request": one}).value.descriptors
         assert len(set(found)) == len(ALIKE)
-        assert checked(caller, "getJobCount", {"request": types.JobFilter("Q", 0)}).value == 0
+        assert checked(caller, "getJobCount", {"request": types.CountRequest("Q", 0)}).value == 0
         jobs = checked(caller, "lookupJobs", {"request": types.LookupRequest(found)}).value
         assert [jobs[each].unique_key for each in found] == list(ALIKE)
         assert [jobs[each].custom_status for each in found] == list(ALIKE)

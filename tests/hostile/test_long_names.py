@@ -23,7 +23,7 @@ CALLS: dict[str, Callable[[str], dict[str, Any]]] = {
     "deleteQueue": lambda text: {"name": text, "password": text},
     "enqueueJobs": lambda text: {"request": types.EnqueueRequest(text, [types.Job(b"")], text)},
     "dequeueJobs": lambda text: {"request": types.DequeueRequest(text, 1)},
-    "getJobCount": lambda text: {"request": types.JobFilter(text, 0, regex=text)},
+    "getJobCount": lambda text: {"request": types.CountRequest(text, 0, regex=text)},
     "scanJobs": lambda text: {"request": types.ScanRequest("q", 0, continuation=text, regex=text)},
     "deleteJobs": lambda text: {"request": types.DeleteRequest("q", 0, 1, regex=text)},
     "lookupJobs": lambda text: {"request": types.LookupRequest([text])},

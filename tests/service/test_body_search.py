@@ -30,14 +30,14 @@ from pinlater.server.operations.body_search import (
 )
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.sqlite.memory import MemoryShard
-from pinlater.wire.generated.structs import JobFilter, ScanRequest
+from pinlater.wire.generated.structs import CountRequest, ScanRequest
 from tests.assembly import open_core
 from tests.service.conftest import ServiceUnderTest
 
 DEADLINE_S = 30.0
 # Minutes of work for RE2, which keeps track of 900 places at once where the letters follow no pattern.
 COSTLY, COSTLY_BODY = b"a.{900}c", bytes(Random(1).choices(b"ab", k=8 * 1024 * 1024))
-PENDING = JobFilter("q", JobState.PENDING)
+PENDING = CountRequest("q", JobState.PENDING)
 
 
 @pytest_asyncio.fixture

@@ -9,7 +9,7 @@ import pytest
 from pinlater.client.bulk import BulkRun, progress_in_words, unreachable
 from pinlater.domain.bulk import BulkAction, BulkOrder, BulkState
 from pinlater.domain.job import JobState
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.wording import about
 from pinlater.server.features.bulk.estimate import left_ms, percent_of
 from pinlater.server.features.bulk.steps import STALE_MS
@@ -68,7 +68,7 @@ async def test_a_run_with_a_filter_tells_the_share_of_jobs_that_it_has_looked_at
 ) -> None:
     await failed(world, 30, error="boom")
     await failed(world, 10, error="no disk")
-    order = DELETE._replace(criteria=JobCriteria(error="no disk"), jobs_per_second=2.0)
+    order = DELETE._replace(filter=JobFilter(JobState.FAILED, error_text="no disk"), jobs_per_second=2.0)
     *before, (_, last) = await shown(world, bulk, await bulk.start(order, "ops"))
     assert (last.to_look_at, last.expected, last.changed, last.percent) == (40, None, 10, 100)
     assert {each.percent for _, each in before} > {25}
@@ -76,7 +76,7 @@ async def test_a_run_with_a_filter_tells_the_share_of_jobs_that_it_has_looked_at
 
 async def test_what_the_caller_has_counted_is_the_expected_number(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await failed(world, 3, error="no disk")
-    order = DELETE._replace(criteria=JobCriteria(error="no disk"), expected=2)
+    order = DELETE._replace(filter=JobFilter(JobState.FAILED, error_text="no disk"), expected=2)
     run = await bulk.start(order, "ops")
     assert (run.expected, run.order.expected) == (2, 2)
     assert (await ended(bulk, run)).expected == 3, "more were changed"
@@ -85,7 +85,7 @@ async def test_what_the_caller_has_counted_is_the_expected_number(world: Service
 async def test_jobs_whose_bodies_do_not_match_are_looked_at_too(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await world.enqueue(b"apple", b"pear")
     await world.enqueue(b"plum", run_after_ms=world.clock.now_ms() + 60_000)
-    order = BulkOrder("q", BulkAction.CANCEL, JobState.PENDING, regex="app.e")
+    order = BulkOrder("q", BulkAction.CANCEL, JobFilter(JobState.PENDING, regex="app.e"))
     run = await ended(bulk, await bulk.start(order, "ops"))
     assert (run.to_look_at, run.looked, run.changed, run.expected) == (3, 3, 1, None)
 
@@ -93,7 +93,7 @@ async def test_jobs_whose_bodies_do_not_match_are_looked_at_too(world: ServiceUn
 async def test_only_jobs_of_the_priority_are_counted(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await world.enqueue(b"x", b"y", priority=1)
     await world.enqueue(b"z", priority=2)
-    order = BulkOrder("q", BulkAction.DELETE, JobState.PENDING, priority=2)
+    order = BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.PENDING, priority=2))
     run = await ended(bulk, await bulk.start(order, "ops"))
     assert (run.to_look_at, run.expected, run.changed) == (1, 1, 1)
 

@@ -23,7 +23,7 @@ from pinlater.domain.errors import (
     TooManyWaiting,
 )
 from pinlater.domain.job import TASK_HEADER, JobState
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.bulk.steps import PAGE_JOBS, STALE_MS
@@ -41,8 +41,8 @@ from tests.commands import replaced
 from tests.service.conftest import CALLER, ServiceUnderTest
 from tests.service.shown_runs import ShownRuns
 
-RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
-DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
+RETRY = BulkOrder("q", BulkAction.RETRY, JobFilter(JobState.FAILED))
+DELETE = BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.FAILED))
 
 
 class Pauses:
@@ -111,11 +111,23 @@ async def states(world: ServiceUnderTest, names: list[str]) -> list[str]:
 
 async def test_it_changes_the_jobs_that_fit_and_tells_how_many(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     wanted, others = await failed(world, 3, error="no disk"), await failed(world, 2)
-    order = RETRY._replace(criteria=JobCriteria(frozenset({"send"}), error="NO DISK"), attempts=2)
+    order = RETRY._replace(
+        filter=JobFilter(JobState.FAILED, tasks=frozenset({"send"}), error_text="NO DISK"), attempts=2
+    )
     run = await ended(bulk, await bulk.start(order, "ops"))
     assert (run.state, run.looked, run.changed, run.who, run.order) == (BulkState.DONE, 5, 3, "ops", order)
     assert await states(world, wanted) == ["PENDING"] * 3
     assert await states(world, others) == ["FAILED"] * 2
+
+
+@pytest.mark.parametrize("rate", [None, 2.0])
+async def test_a_run_ends_with_the_largest_number_of_changes_that_its_order_allows(
+    world: ServiceUnderTest, bulk: ShownRuns, rate: float | None
+) -> None:
+    names = await failed(world, 5)
+    run = await ended(bulk, await bulk.start(RETRY._replace(max_jobs=3, jobs_per_second=rate), "ops"))
+    assert (run.state, run.changed, run.expected) == (BulkState.DONE, 3, 3)
+    assert sorted(await states(world, names)) == ["FAILED"] * 2 + ["PENDING"] * 3
 
 
 async def test_many_pages_are_looked_at(world: ServiceUnderTest, bulk: ShownRuns) -> None:
@@ -131,14 +143,14 @@ async def test_waiting_jobs_are_meant_whether_they_are_due_or_not(
 ) -> None:
     names = await world.enqueue(b"due")
     names += await world.enqueue(b"later", run_after_ms=world.clock.now_ms() + 60_000)
-    run = await ended(bulk, await bulk.start(BulkOrder("q", action, JobState.PENDING), "ops"))
+    run = await ended(bulk, await bulk.start(BulkOrder("q", action, JobFilter(JobState.PENDING)), "ops"))
     assert run.changed == 2
     assert await states(world, names) == ([] if action is BulkAction.DELETE else ["FAILED"] * 2)
 
 
 async def test_a_body_chooses_jobs(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     names = await world.enqueue(b"apple", b"pear")
-    order = BulkOrder("q", BulkAction.CANCEL, JobState.PENDING, regex="app.e")
+    order = BulkOrder("q", BulkAction.CANCEL, JobFilter(JobState.PENDING, regex="app.e"))
     assert (await ended(bulk, await bulk.start(order, "ops"))).changed == 1
     assert await states(world, names) == ["FAILED", "PENDING"]
 
@@ -170,7 +182,7 @@ async def test_a_job_that_becomes_due_in_between_is_changed(world: ServiceUnderT
         return page
 
     with patch.object(world.service.job_queries, "scan_page", scanned):
-        await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobState.PENDING), "ops"))
+        await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobFilter(JobState.PENDING)), "ops"))
     assert await states(world, names) == ["FAILED"]
 
 
@@ -187,7 +199,7 @@ async def test_a_waiting_job_that_is_claimed_meanwhile_is_not_cancelled(
         return page
 
     with patch.object(world.service.job_queries, "scan_page", scanned):
-        run = await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobState.PENDING), "ops"))
+        run = await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobFilter(JobState.PENDING)), "ops"))
     assert (run.looked, run.changed) == (1, 0)
     assert await states(world, names) == ["IN_PROGRESS"]
 
@@ -326,15 +338,16 @@ async def test_it_fails_with_the_reason_if_its_queue_is_deleted(
 @pytest.mark.parametrize(
     ("order", "text"),
     [
-        (RETRY._replace(state=JobState.PENDING), "No PENDING job can be changed by retry"),
+        (RETRY._replace(filter=JobFilter(JobState.PENDING)), "No PENDING job can be changed by retry"),
         (RETRY._replace(action=BulkAction.CANCEL), "No FAILED job can be changed by cancel"),
         (RETRY._replace(jobs_per_second=0.0), "jobsPerSecond"),
         (RETRY._replace(jobs_per_second=1e-300), "jobsPerSecond"),
         (RETRY._replace(jobs_per_second=float("nan")), "jobsPerSecond"),
         (RETRY._replace(attempts=0), "attemptsToAllow"),
         (RETRY._replace(expected=-1), "expectedJobs"),
-        (RETRY._replace(regex="("), "regex"),
-        (RETRY._replace(criteria=JobCriteria(error="x" * 9_000)), "The filters take"),
+        (RETRY._replace(max_jobs=0), "maxJobs"),
+        (RETRY._replace(filter=JobFilter(JobState.FAILED, regex="(")), "regex"),
+        (RETRY._replace(filter=JobFilter(JobState.FAILED, error_text="x" * 9_000)), "The filters take"),
     ],
 )
 async def test_what_cannot_be_carried_out_is_refused_at_once(bulk: ShownRuns, order: BulkOrder, text: str) -> None:

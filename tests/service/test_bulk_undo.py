@@ -15,7 +15,7 @@ from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, QueueNotFound, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.features.audit.trail import AuditTrail
 from pinlater.server.features.bulk.records import BulkRecords
 from pinlater.server.features.bulk.runs import BulkRuns
@@ -61,7 +61,7 @@ __all__ = ["bulk", "pauses", "servers"]  # fixtures
 
 
 def undo(run: BulkRun, rate: float | None = None) -> BulkOrder:
-    return BulkOrder("q", BulkAction.RESTORE, JobState.PENDING, jobs_per_second=rate, undoes=run.id)
+    return BulkOrder("q", BulkAction.RESTORE, JobFilter(JobState.PENDING), jobs_per_second=rate, undoes=run.id)
 
 
 async def deleted(bulk: ShownRuns, order: BulkOrder = DELETE) -> BulkRun:
@@ -72,14 +72,14 @@ async def deleted(bulk: ShownRuns, order: BulkOrder = DELETE) -> BulkRun:
 async def test_deleted_jobs_come_back_as_they_were(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     names = await failed(world, 3)
     before = await world.service.job_queries.lookup(LookupRequest(names, True))
-    run = await deleted(bulk, DELETE._replace(criteria=JobCriteria(error="boom")))
+    run = await deleted(bulk, DELETE._replace(filter=JobFilter(JobState.FAILED, error_text="boom")))
     assert await states(world, names) == []
     assert run.undo_until_ms == run.started_ms + RESTORABLE_MS
 
     undone = await ended(bulk, await bulk.start(undo(run), "boss"))
 
     assert (undone.state, undone.looked, undone.changed, undone.detail) == (BulkState.DONE, 3, 3, "")
-    assert (undone.who, undone.order.undoes, undone.order.criteria) == ("boss", run.id, run.order.criteria)
+    assert (undone.who, undone.order.undoes, undone.order.filter) == ("boss", run.id, run.order.filter)
     assert undone.undo_until_ms is None
     assert await world.service.job_queries.lookup(LookupRequest(names, True)) == before
 
@@ -96,7 +96,7 @@ async def test_many_jobs_come_back_at_the_rate_meant(world: ServiceUnderTest, bu
 
 async def test_a_dequeue_that_waits_gets_a_restored_job(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     [name] = await world.enqueue(b"x")
-    run = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobState.PENDING))
+    run = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.PENDING)))
     waiting = asyncio.create_task(world.dequeue(1, wait_ms=60_000))
     await turns(lambda: world.dispatcher.waiting_by_source())
 
@@ -193,7 +193,7 @@ async def test_jobs_of_a_queue_that_was_made_again_stay_away(world: ServiceUnder
 
 async def test_a_key_that_is_taken_is_told(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     await world.enqueue(b"x", unique_key="k")
-    run = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobState.PENDING))
+    run = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.PENDING)))
     await world.enqueue(b"y", unique_key="k")
 
     undone = await ended(bulk, await bulk.start(undo(run), "ops"))
@@ -238,10 +238,10 @@ async def test_an_undo_makes_space_for_other_copies(world: ServiceUnderTest, pau
     await failed(world, 3)
     run = await deleted(bulk)
     world.clock.advance(seconds=11)
-    refused = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobState.FAILED))
+    refused = await deleted(bulk, BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.FAILED)))
     assert refused.state is BulkState.DONE, "no job was left to delete"
     await world.enqueue(b"x")
-    waiting = BulkOrder("q", BulkAction.DELETE, JobState.PENDING)
+    waiting = BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.PENDING))
     assert (await deleted(bulk, waiting)).state is BulkState.FAILED
     await ended(bulk, await bulk.start(undo(run), "ops"))
     world.clock.advance(seconds=11)
@@ -480,8 +480,7 @@ async def test_a_run_of_an_older_server_has_no_copies(world: ServiceUnderTest, b
 
     [shard] = world.service.shards
     now_ms = world.clock.now_ms()
-    order = [["q", "delete", 3, None, None, list(JobCriteria()), 1, None], "ops"]
-    order[0][5] = [[], {}, "", 0, None, None, "", False]  # type: ignore[index]
+    order = [["q", "delete", 3, None, None, [[], {}, "", 0, None, None, "", False], 1, None], "ops"]
     progress = ["done", 3, 3, now_ms, now_ms, "", False, "-1", False, "a"]
     rows = {"": order, ".progress": progress}
     await shard.store.submit(

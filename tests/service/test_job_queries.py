@@ -20,7 +20,7 @@ from pinlater.wire.generated.structs import (
     AckBatch,
     Checkpoint,
     CheckpointBatch,
-    JobFilter,
+    CountRequest,
     JobInfo,
     LookupRequest,
     RetryRequest,
@@ -29,7 +29,7 @@ from pinlater.wire.generated.structs import (
 from tests.commands import instead
 from tests.service.conftest import CALLER, ServiceUnderTest
 
-PENDING = JobFilter("q", JobState.PENDING)
+PENDING = CountRequest("q", JobState.PENDING)
 
 
 async def _bodies(world: ServiceUnderTest, **more: Any) -> list[bytes | None]:
@@ -50,7 +50,7 @@ async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(w
     assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 1_250
     assert await world.service.bulk.retry_failed(RetryRequest("q", limit=1_250, skip_cancelled=True)) == 50
     assert await world.service.job_queries.count(PENDING) == len(failed)
-    assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == len(cancelled)
+    assert await world.service.job_queries.count(CountRequest("q", JobState.FAILED)) == len(cancelled)
 
 
 async def test_a_job_that_was_due_before_all_time_has_an_age_that_the_wire_can_say(world: ServiceUnderTest) -> None:

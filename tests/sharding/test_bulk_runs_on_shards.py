@@ -8,14 +8,15 @@ from pinlater.client.bulk import BulkRun
 from pinlater.domain.bulk import BulkAction, BulkOrder, BulkState
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.storage.commands import DeleteJobs, DeleteWithCopies, ListSamples
 from pinlater.wire.generated.structs import Ack, AckBatch
 from tests.service.shown_runs import ShownRuns
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
-DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
-RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
+DELETE = BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.FAILED))
+RETRY = BulkOrder("q", BulkAction.RETRY, JobFilter(JobState.FAILED))
 of_both_deletes = pytest.mark.parametrize(
     ("order", "method"),
     [(DELETE, DeleteWithCopies), (DELETE._replace(for_good=True), DeleteJobs)],
@@ -161,7 +162,9 @@ async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(ser
     """Instead of none: an operator must not take it for ended or never begun."""
     await failed_on(server, "1", "1", "1", "2")
     run = await ShownRuns(server.service.of(BulkRuns)).start(DELETE._replace(jobs_per_second=1.0), "ops")
-    ended = await ShownRuns(server.service.of(BulkRuns)).start(RETRY._replace(queue="q", priority=2), "ops")
+    ended = await ShownRuns(server.service.of(BulkRuns)).start(
+        RETRY._replace(filter=JobFilter(JobState.FAILED, 2)), "ops"
+    )
     await server.pass_time(1_600)
     before = await now(server, run)
     assert (await now(server, ended)).state is BulkState.DONE
@@ -222,7 +225,7 @@ async def test_an_undo_that_waits_for_a_shard_tells_a_taken_key_once(server: Sha
     """The second look comes to that job again: it has kept its copy."""
     [name] = (await server.enqueue(b"x", unique="k")).descriptors
     away = "3" if shard_of(name) == "2" else "2"
-    pending = DELETE._replace(state=JobState.PENDING)
+    pending = DELETE._replace(filter=JobFilter(JobState.PENDING))
     run = await ShownRuns(server.service.of(BulkRuns)).start(pending, "ops")
     await server.pass_time(10_000)
     await server.enqueue(b"y", unique="k")

@@ -21,7 +21,7 @@ from pinlater.server.storage.commands import InsertJobs, create_queues
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import ClaimCall, Inserted, InsertRequest, NewJob
-from pinlater.wire.generated.structs import Ack, AckBatch, DequeueRequest, Enqueued, EnqueueRequest, Job, JobFilter
+from pinlater.wire.generated.structs import Ack, AckBatch, CountRequest, DequeueRequest, Enqueued, EnqueueRequest, Job
 from tests.assembly import open_core
 from tests.handed_out import DequeuedJobs, answer_of
 from tests.sharding.faulty import FaultyShard
@@ -69,7 +69,7 @@ class Files:
         return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueRequest("q", 100)))
 
     async def pending(self) -> int:
-        return await self.service.job_queries.count(JobFilter("q", JobState.PENDING))
+        return await self.service.job_queries.count(CountRequest("q", JobState.PENDING))
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_jobs_on_all_files_are_handed_out_and_acked(files: Files) -> None:
     jobs = (await files.dequeue()).jobs
     assert {job.descriptor for job in jobs} == set(stored)
     await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each) for each in stored]))
-    assert await files.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == 30
+    assert await files.service.job_queries.count(CountRequest("q", JobState.SUCCEEDED)) == 30
 
 
 async def test_a_repeat_is_found_after_a_restart_and_a_change_of_the_map(files: Files) -> None:

@@ -22,7 +22,7 @@ from pinlater.wire.generated.structs import (
     CheckpointBatch,
     Claim,
     ClaimsRequest,
-    JobFilter,
+    CountRequest,
     ReleaseRequest,
 )
 from tests.commands import instead
@@ -30,7 +30,7 @@ from tests.handed_out import HandedOut
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, shard_of
 
 APPLIED, STALE, ERROR = Outcome.APPLIED, Outcome.STALE_CLAIM, Outcome.ERROR
-_SUCCEEDED = JobFilter("q", JobState.SUCCEEDED)
+_SUCCEEDED = CountRequest("q", JobState.SUCCEEDED)
 
 
 async def claim_one_of_each(server: ShardedServer, shards: str = "123") -> list[HandedOut]:

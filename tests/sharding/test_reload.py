@@ -19,10 +19,10 @@ from pinlater.wire.generated.structs import (
     AckBatch,
     Claim,
     ClaimsRequest,
+    CountRequest,
     Enqueued,
     EnqueueRequest,
     Job,
-    JobFilter,
     LookupRequest,
 )
 from tests.contract.desk import Desk
@@ -457,4 +457,4 @@ async def test_no_request_fails_while_the_map_changes_again_and_again(server: Sh
     await asyncio.gather(*work)
     assert len(stored) > 100
     assert acked == set(stored)
-    assert await server.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)
+    assert await server.service.job_queries.count(CountRequest("q", JobState.SUCCEEDED)) == len(stored)

@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.operations.merged_rows import ScanPosition
-from pinlater.wire.generated.structs import Ack, AckBatch, EnqueueRequest, Job, JobFilter, ScanRequest
+from pinlater.wire.generated.structs import Ack, AckBatch, CountRequest, EnqueueRequest, Job, ScanRequest
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards
 
 _NAMES = ("1", "2", "10", "3d2")
@@ -30,7 +30,7 @@ async def fill(server: ShardedServer, seed: int) -> set[str]:
     return descriptors
 
 
-async def listed(server: ShardedServer, filter: JobFilter, limit: int) -> list[str]:
+async def listed(server: ShardedServer, filter: CountRequest, limit: int) -> list[str]:
     found: list[str] = []
     continuation = "0"
     while continuation != "-1":
@@ -60,7 +60,7 @@ def test_a_paged_scan_over_several_shards_shows_each_job_once(seed: int, state: 
                     failed = [Ack(descriptor, final=True) for descriptor in expected]
                     await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed=failed))
         for limit in range(1, 65):
-            found = await listed(server, JobFilter("q", state), limit)
+            found = await listed(server, CountRequest("q", state), limit)
             assert (len(found), set(found)) == (len(expected), expected), f"limit {limit}"
 
     run_on_shards(scenario, shards=_NAMES)
@@ -111,7 +111,7 @@ async def test_a_scan_of_a_shard_that_does_not_exist_is_refused_with_the_names_o
 async def test_a_continuation_of_an_older_server_leaves_no_job_out(server: ShardedServer) -> None:
     """It doesn't name a shard, so jobs of that time and id may come twice."""
     expected = await fill(server, 1)
-    whole = await listed(server, JobFilter("q", JobState.PENDING), _JOBS + 10)
+    whole = await listed(server, CountRequest("q", JobState.PENDING), _JOBS + 10)
     for end in range(1, len(expected), 7):
         page = await server.service.job_queries.scan(ScanRequest("q", JobState.PENDING, limit=end, paged=True))
         old = ".".join(page.continuation.split(".")[:2])
@@ -131,7 +131,7 @@ async def test_one_shards_continuations_are_what_older_servers_read(server: Shar
     time, _, job_id = page.continuation.partition(".")
     assert int(time) > 0
     assert int(job_id) > 0
-    assert len(await listed(server, JobFilter("q", JobState.PENDING), 3)) == 10
+    assert len(await listed(server, CountRequest("q", JobState.PENDING), 3)) == 10
 
 
 def test_a_page_ends_at_the_largest_id_and_time() -> None:

@@ -21,7 +21,7 @@ from pinlater.server.storage.commands import (
     MergeQueues,
     create_queues,
 )
-from pinlater.wire.generated.structs import JobFilter
+from pinlater.wire.generated.structs import CountRequest
 from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards, shards_of
 
 
@@ -48,7 +48,7 @@ async def test_a_shard_out_of_use_is_left_alone(server: ShardedServer) -> None:
     await server.core.sweeps.time_out_claims()
     await server.core.rates.sample()
     await server.service.queue_cache.refresh()
-    await server.service.job_queries.count(JobFilter("q", JobState.PENDING))
+    await server.service.job_queries.count(CountRequest("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
         await server.lanes("1").store.submit(ListQueues())
     assert not server.store("1").calls

@@ -34,9 +34,9 @@ from pinlater.wire.generated.structs import (
     CheckpointBatch,
     Claim,
     ClaimsRequest,
+    CountRequest,
     DeleteRequest,
     JobCount,
-    JobFilter,
     LookupRequest,
     ReleaseRequest,
     ScanRequest,
@@ -401,7 +401,7 @@ async def test_repeating_an_ack_is_safe(server: ShardedServer) -> None:
     with pytest.raises(OutcomeUnknown):
         await server.ack(job)
     await server.ack(job)
-    assert await server.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == 1
+    assert await server.service.job_queries.count(CountRequest("q", JobState.SUCCEEDED)) == 1
 
 
 @on_shards()
@@ -521,7 +521,7 @@ async def test_the_queue_cache_is_refreshed_from_the_shards_that_answer(server: 
     assert list(server.service.queue_cache.queues) == ["q"]
 
 
-_PENDING = JobFilter("q", JobState.PENDING)
+_PENDING = CountRequest("q", JobState.PENDING)
 
 
 @on_shards()

@@ -13,14 +13,14 @@ from pinlater.domain.job import (
     JobState,
     Outcome,
 )
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.features.audit.trail import entry_for
 from pinlater.server.operations.changes import AdministrativeChange
 from pinlater.server.operations.values import DequeueResult
-from pinlater.wire.bulk_orders import wire_order
 from pinlater.wire.generated import structs
 from pinlater.wire.generated.structs import AckResult, AuditEntry, Enqueued
+from pinlater.wire.job_filters import wire_order
 
 RIGHTS = structs.CallerRights("ada", ["read"], ["mail*"], 9, True)
 DESCRIPTOR = "emails:s1:p1:73"
@@ -69,10 +69,7 @@ MOVED = (
 BULK_ORDER = BulkOrder(
     "emails",
     BulkAction.CANCEL,
-    JobState.PENDING,
-    2,
-    "a.*b",
-    JobCriteria(frozenset({"send"}), {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
+    JobFilter(JobState.PENDING, 2, "a.*b", frozenset({"send"}), {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
     2,
     2.5,
     True,
@@ -109,7 +106,9 @@ ANSWERS: dict[str, Any] = {
     "cancel": OUTCOMES,
     "lookup": {DESCRIPTOR: JOB},
     "count": 2**31 - 1,
-    "scan": structs.Scanned([JOB], "next", True),
+    "count_jobs": structs.JobCount(2**40, True, True, "1.2"),
+    "scan": structs.Scanned([JOB], "next", True, True),
+    "find_unique_key": structs.KeyHolders([JOB], incomplete=True),
     "retry_failed": 4,
     "run_jobs": OUTCOMES,
     "change_priority": MOVED,

@@ -46,8 +46,11 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},
         "startBulkRun": {
             "order": types.BulkOrder(
-                queue, ttypes.BulkAction.DELETE, types.BulkFilter(3, 1, SECRET, ["send"], {"x": SECRET}, SECRET), 2, 5.0
+                queue, ttypes.BulkAction.DELETE, types.JobFilter(3, 1, SECRET, ["send"], {"x": SECRET}, SECRET), 2, 5.0
             )
+        },
+        "startLimitedBulkRun": {
+            "order": types.BulkOrder(queue, ttypes.BulkAction.DELETE, types.JobFilter(3, regex=SECRET), max_jobs=9)
         },
         "stopBulkRun": {"queue": queue, "run_id": "0123456789abcdef"},
         "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef", 7)},
@@ -216,7 +219,7 @@ async def test_the_audit_log_shows_the_arguments_without_secrets(desk: ThriftSer
 
 async def test_the_line_of_an_undo_has_only_what_counts_for_it(desk: ThriftServerUnderTest, lines: Lines) -> None:
     """The state and the filter of the order mean nothing there."""
-    order = types.BulkOrder("emails", ttypes.BulkAction.RESTORE, types.BulkFilter(0), undoes="0123456789abcdef")
+    order = types.BulkOrder("emails", ttypes.BulkAction.RESTORE, types.JobFilter(0), undoes="0123456789abcdef")
     await (await desk.connect()).call("startBulkRun", order=order)
     shown = lines.only
     told = {"queue": "emails", "action": "restore", "undoes": "0123456789abcdef"}

@@ -93,7 +93,7 @@ async def test_an_unknown_method_is_answered_and_the_connection_stays_open(
     assert reply.seqid == 99
     assert reply.application_error is not None
     assert reply.application_error.kind == 1
-    assert (await client.call("getJobCount", request=types.JobFilter("q", 0))).value == 2**31 - 1
+    assert (await client.call("getJobCount", request=types.CountRequest("q", 0))).value == 2**31 - 1
 
 
 async def test_a_call_that_cannot_be_decoded_is_answered_and_the_connection_stays_open(

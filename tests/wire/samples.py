@@ -59,6 +59,15 @@ def _checkpoint() -> Any:
     )
 
 
+FILTER = types.JobFilter(0, 2, "a.*b", ["send"], {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True)
+
+
+def _order(max_jobs: int | None = None) -> Any:
+    """An order of a bulk run with every field, but perhaps the last."""
+    undone = "fedcba9876543210"
+    return types.BulkOrder("emails", ttypes.BulkAction.CANCEL, FILTER, 2, 2.5, True, undone, 2**40, max_jobs)
+
+
 def _worker() -> Any:
     return types.WorkerInfo("python", "1.2", "höst", 2**40, 16, 3, 1_767_225_600_000)
 
@@ -78,9 +87,9 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "ackDequeuedJobs": {"request": _acks()},
         "checkpointJobs": {"request": checkpoints},
         "lookupJobs": {"request": types.LookupRequest([DESCRIPTOR, "x"], True)},
-        "getJobCount": {"request": types.JobFilter("emails", 0, 2, True, "a.*b")},
+        "getJobCount": {"request": types.CountRequest("emails", 0, 2, True, "a.*b")},
         "getQueueNames": {},
-        "scanJobs": {"request": types.ScanRequest("emails", 3, 1, True, "tok", 5, "re", True, True)},
+        "scanJobs": {"request": types.ScanRequest("emails", 3, 1, True, "tok", 5, "re", True, True, None, FILTER)},
         "retryFailedJobs": {"request": types.RetryRequest("emails", 2, 3, 1_767_225_600_000, 5, True)},
         "deleteJobs": {"request": types.DeleteRequest("emails", 2, 3, "re", 5)},
         "getServerInfo": {},
@@ -97,25 +106,15 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getQueueStats": {"queues": ["emails"]},
         "changePriority": {"request": types.ChangePriorityRequest("emails", [DESCRIPTOR], 3)},
         "runJobs": {"request": types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3)},
-        "countJobs": {"request": types.JobFilter("emails", 0, 2, True, "a.*b")},
+        "countJobs": {"request": types.CountRequest("emails", 0, 2, True, "a.*b", FILTER, "1.2")},
         "getSettingsInForce": {"queue": "emails"},
         "getWaitingDequeues": {},
         "getWorkers": {"everywhere": True},
         "getCluster": {},
         "getQueueHistory": {"request": types.QueueHistoryRequest(["emails"], 1, 2, 60)},
         "getFailures": {"request": types.FailuresRequest(["emails", "Ü"])},
-        "startBulkRun": {
-            "order": types.BulkOrder(
-                "emails",
-                ttypes.BulkAction.CANCEL,
-                types.BulkFilter(0, 2, "a.*b", ["send"], {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
-                2,
-                2.5,
-                True,
-                "fedcba9876543210",
-                2**40,
-            )
-        },
+        "startBulkRun": {"order": _order()},
+        "startLimitedBulkRun": {"order": _order(9)},
         "stopBulkRun": {"queue": "emails", "run_id": "0123456789abcdef"},
         "getBulkRuns": {"queues": ["emails", "Ü"]},
         "listBulkRuns": {"request": types.BulkRunsRequest(["emails", "Ü"])},

@@ -21,9 +21,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import duration_ms
 from pinlater.domain.errors import DescriptorInvalid
-from pinlater.domain.failures import is_group_name
 from pinlater.domain.job import JobState
-from pinlater.domain.job_criteria import JobCriteria
 
 T = TypeVar("T")
 _COMPLETION_MS = 1_000
@@ -132,32 +130,6 @@ def _print_json(wanted: bool) -> bool:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors.", callback=_print_json, is_eager=True)]
-Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
-Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
-OfTask = Annotated[
-    list[str] | None, typer.Option("--task", help="Only jobs of this task; may be repeated for several.")
-]
-WithHeader = Annotated[
-    list[str] | None,
-    typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
-]
-WithError = Annotated[
-    str | None,
-    typer.Option("--error", metavar="TEXT", help="Only jobs with this text in their error, in small or large letters."),
-]
-MinAttempts = Annotated[
-    int | None, typer.Option("--min-attempts", min=1, help="Only jobs of which this many attempts have begun.")
-]
-OlderThan = Annotated[
-    str | None, typer.Option("--older-than", metavar="SPAN", help="Only jobs enqueued before that: 90s, 5m, 2h, 1d.")
-]
-NewerThan = Annotated[
-    str | None, typer.Option("--newer-than", metavar="SPAN", help="Only jobs enqueued since then: 90s, 5m, 2h, 1d.")
-]
-OfGroup = Annotated[
-    str | None,
-    typer.Option("--group", metavar="NAME", help="Only jobs in this group of failures (see `job failures`)."),
-]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
 QueueNames = Annotated[
     list[str] | None, typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=complete_queue)
@@ -249,38 +221,6 @@ def span_ms(text: str | None, option: str) -> int | None:
         return duration_ms(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} {error}", param_hint=option) from None
-
-
-def criteria(
-    task: Sequence[str] | None,
-    header: Sequence[str] | None,
-    error: str | None,
-    min_attempts: int | None,
-    older_than: str | None,
-    newer_than: str | None,
-    group: str | None,
-    *,
-    skip_cancelled: bool = False,
-) -> JobCriteria:
-    """What the options of a command that chooses jobs say."""
-    if group is not None and not is_group_name(group):
-        raise typer.BadParameter(f"{group!r} is no name of a group: 16 hexadecimal digits", param_hint="--group")
-    now_ms = SystemClock().now_ms()
-
-    def ago_ms(text: str | None, option: str) -> int | None:
-        span = span_ms(text, option)
-        return None if span is None else now_ms - span
-
-    return JobCriteria(
-        frozenset(task or ()),
-        headers_of(header or []) or {},
-        error or "",
-        min_attempts or 0,
-        ago_ms(newer_than, "--newer-than"),
-        ago_ms(older_than, "--older-than"),
-        group or "",
-        skip_cancelled,
-    )
 
 
 def moment_ms(text: str | None, option: str = "--at") -> int | None:

@@ -21,9 +21,10 @@ from pinlater.client._wrong_values import wrong_items
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.durations import is_in_seconds
 from pinlater.domain.job import PROGRESS_MARK, JobState
+from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.setting_types import check_integer
-from pinlater.wire.bulk_orders import wire_order
+from pinlater.wire.job_filters import wire_filter, wire_order
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
@@ -332,50 +333,58 @@ def find_unique_key(key: str, queues: Sequence[str]) -> ClientCall[values.KeyHol
     return ClientCall("findUniqueKey", (types.UniqueKeyRequest(list(queues), key),), _parsing.key_holders, Resend.SAFE)
 
 
-def count(queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None) -> ClientCall[int]:
-    request = _count_request(queue, state, priority, future, regex)
-    return ClientCall("getJobCount", (request,), _same, Resend.SAFE)
+def count(queue: str, chosen: JobFilter, *, future: bool) -> ClientCall[int]:
+    return ClientCall("getJobCount", (_count_request(queue, chosen, future),), _same, Resend.SAFE)
 
 
 def count_jobs(
-    queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None
+    queue: str, chosen: JobFilter, *, future: bool, continuation: str | None = None
 ) -> ClientCall[values.JobCount]:
-    request = _count_request(queue, state, priority, future, regex)
-    return ClientCall("countJobs", (request,), _parsing.job_count, Resend.SAFE)
+    """`continuation`: where a count in parts begins; None for one that ends with the call or fails."""
+    request = _count_request(queue, chosen, future)
+    if continuation is not None:
+        request.filter, request.continuation = _filter(chosen), continuation
+    return ClientCall("countJobs", (request,), partial(_parsing.job_count, chosen=chosen), Resend.SAFE)
 
 
-def _count_request(
-    queue: str, state: JobState, priority: int | None, future: bool, regex: str | None
-) -> types.JobFilter:
-    return types.JobFilter(queue=queue, state=_state(state), priority=priority, future=future, regex=regex)
+def _count_request(queue: str, chosen: JobFilter, future: bool) -> types.CountRequest:
+    return types.CountRequest(
+        queue=queue, state=_state(chosen.state), priority=chosen.priority, future=future, regex=chosen.regex
+    )
 
 
 def scan(
     queue: str,
-    state: JobState,
+    chosen: JobFilter,
     *,
-    priority: int | None,
     future: bool,
-    regex: str | None,
     limit: int,
     continuation: str,
     paged: bool,
     bodies: bool,
     shard: str | None,
+    in_parts: bool = False,
 ) -> ClientCall[values.Scanned]:
+    """`in_parts`: the server may compare a part of the jobs only."""
     request = types.ScanRequest(
         queue=queue,
-        state=_state(state),
-        priority=priority,
+        state=_state(chosen.state),
+        priority=chosen.priority,
         future=future,
         continuation=continuation,
         limit=limit,
-        regex=regex,
+        regex=chosen.regex,
         paged=True if paged else None,
         bodies=True if bodies else None,
         shard=shard,
+        filter=_filter(chosen) if in_parts else None,
     )
-    return ClientCall("scanJobs", (request,), partial(_parsing.scanned, shard=shard), Resend.SAFE)
+    return ClientCall("scanJobs", (request,), partial(_parsing.scanned, shard=shard, chosen=chosen), Resend.SAFE)
+
+
+def _filter(chosen: JobFilter) -> types.JobFilter | None:
+    """The filter for servers; None if the fields of an original request say it, which servers from before filters read, too."""
+    return None if chosen.is_plain else wire_filter(chosen)
 
 
 def retry_failed(
@@ -452,12 +461,13 @@ def failures(queues: Sequence[str]) -> ClientCall[values.FailureGroups]:
 
 
 def start_bulk_run(order: values.BulkOrder) -> ClientCall[values.BulkRun]:
-    return ClientCall("startBulkRun", (wire_order(order),), _parsing.bulk_run)
+    method = "startBulkRun" if order.max_jobs is None else "startLimitedBulkRun"
+    return ClientCall(method, (wire_order(order),), _parsing.bulk_run)
 
 
 def undo_bulk_run(queue: str, run_id: str, jobs_per_second: float | None) -> ClientCall[values.BulkRun]:
     order = values.BulkOrder(
-        queue, values.BulkAction.RESTORE, JobState.PENDING, jobs_per_second=jobs_per_second, undoes=run_id
+        queue, values.BulkAction.RESTORE, JobFilter(JobState.PENDING), jobs_per_second=jobs_per_second, undoes=run_id
     )
     return start_bulk_run(order)
 

@@ -11,7 +11,8 @@ from pinlater.domain.bulk import BulkState
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid, ErrorCode
 from pinlater.domain.job import Attempt, JobState, Outcome
-from pinlater.wire.bulk_orders import order_of
+from pinlater.domain.job_filter import JobFilter
+from pinlater.wire.job_filters import order_of
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
 
 _BULK_STATES = tuple(BulkState)
@@ -137,8 +138,9 @@ def _attempt(attempt: types.Attempt) -> Attempt:
     )
 
 
-def scanned(response: types.Scanned, *, shard: str | None = None) -> values.Scanned:
-    """A page of a scan. Raises `UnknownMethod` if only jobs of one shard were asked for, and the server has not read that."""
+def scanned(response: types.Scanned, *, shard: str | None, chosen: JobFilter) -> values.Scanned:
+    """A page of a scan. Raises `UnknownMethod` if the server has not read the shard or the filter of the request."""
+    _check_filtered(response, chosen)
     if shard is not None and any(
         parse_descriptor(info.descriptor).shard not in (shard, shard.removeprefix("s")) for info in response.jobs
     ):
@@ -155,9 +157,15 @@ def key_holders(holders: types.KeyHolders) -> values.KeyHolders:
     return values.KeyHolders([job_info(info) for info in holders.jobs], bool(holders.incomplete))
 
 
-def job_count(count: types.JobCount) -> values.JobCount:
-    """How many jobs a filter finds."""
-    return values.JobCount(count.jobs, bool(count.incomplete))
+def job_count(count: types.JobCount, *, chosen: JobFilter) -> values.JobCount:
+    """How many jobs a filter finds. Raises `UnknownMethod` if the server has not read the filter."""
+    _check_filtered(count, chosen)
+    return values.JobCount(count.jobs, bool(count.incomplete), count.continuation or "-1")
+
+
+def _check_filtered(answer: types.Scanned | types.JobCount, chosen: JobFilter) -> None:
+    if chosen.compares and not answer.filtered:
+        raise UnknownMethod("The server is older than filters of jobs by more than state, priority and body")
 
 
 def queue_info(name: str, config: types.QueueConfig) -> values.QueueInfo:

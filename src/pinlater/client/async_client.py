@@ -15,6 +15,7 @@ from pinlater.client._client_base import AsyncClientBase
 from pinlater.client._client_call import on_queue
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
+from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import QueueConfig
 
 ORIGINAL_PRIORITY_LEVELS = 3
@@ -266,7 +267,7 @@ class AsyncClient(AsyncClientBase):
         regex: str | None = None,
     ) -> int:
         """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
-        return await self._run(_calls.count(queue, state, priority=priority, future=future, regex=regex))
+        return await self._run(_calls.count(queue, JobFilter(state, priority, regex), future=future))
 
     async def count_jobs(
         self,
@@ -276,9 +277,17 @@ class AsyncClient(AsyncClientBase):
         priority: int | None = None,
         future: bool = False,
         regex: str | None = None,
+        filter: JobFilter | None = None,
+        continuation: str = "0",
     ) -> values.JobCount:
-        """As `count`, and says if an unreachable shard is not counted. An original server raises UnknownMethod."""
-        return await self._run(_calls.count_jobs(queue, state, priority=priority, future=future, regex=regex))
+        """As `count`, and says if an unreachable shard is not counted. An original server raises UnknownMethod.
+
+        `filter` chooses the jobs, in place of `state`, `priority` and `regex`. A call counts those that fit of a part of the jobs, and the
+        next one, with its `continuation`, goes on there until that is "-1". Raises UnknownMethod if the server is too old for the filter.
+        """
+        if filter is None:
+            return await self._run(_calls.count_jobs(queue, JobFilter(state, priority, regex), future=future))
+        return await self._run(_calls.count_jobs(queue, filter, future=future, continuation=continuation))
 
     async def scan(
         self,
@@ -293,20 +302,24 @@ class AsyncClient(AsyncClientBase):
         paged: bool = False,
         bodies: bool = False,
         shard: str | None = None,
+        filter: JobFilter | None = None,
     ) -> values.Scanned:
         """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped. `shard`: only jobs on that shard;
-        raises UnknownMethod if the server is too old for it."""
+        raises UnknownMethod if the server is too old for it.
+
+        `filter` chooses the jobs, in place of `state`, `priority` and `regex`. Such a scan is paged. A call compares a part of the jobs: it
+        may answer fewer than `limit`, also none, and a continuation. Raises UnknownMethod if the server is too old for the filter.
+        """
         call = _calls.scan(
             queue,
-            state,
-            priority=priority,
+            filter or JobFilter(state, priority, regex),
             future=future,
-            regex=regex,
             limit=limit,
             continuation=continuation,
-            paged=paged,
+            paged=paged or filter is not None,
             bodies=bodies,
             shard=shard,
+            in_parts=filter is not None,
         )
         return await self._run(call)
 

@@ -130,7 +130,8 @@ class JobInfo(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """A page of jobs, newest first. `continuation` is '-1' at the end; `incomplete`: a shard or a time budget cut it short."""
+    """A page of jobs, newest first. `continuation` is '-1' at the end; `incomplete`: a shard or a time budget cut it short. A
+    scan with a filter may have fewer jobs than its limit, or none, before the end, without being incomplete."""
 
     jobs: Sequence[JobInfo]
     continuation: str = "-1"
@@ -145,10 +146,12 @@ class KeyHolders(NamedTuple):
 
 
 class JobCount(NamedTuple):
-    """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted."""
+    """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted. `continuation`: where a count in
+    parts goes on; '-1' at the end."""
 
     jobs: int
     incomplete: bool = False
+    continuation: str = "-1"
 
 
 class MovedJob(NamedTuple):

@@ -63,7 +63,7 @@ from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome
 from pinlater.domain.job import UniqueKey as UniqueKey
 from pinlater.domain.job import UniqueScope as UniqueScope
-from pinlater.domain.job_criteria import JobCriteria as JobCriteria
+from pinlater.domain.job_filter import JobFilter as JobFilter
 from pinlater.domain.queue import PartitionNumber as PartitionNumber
 from pinlater.domain.queue import PriorityCounts as PriorityCounts
 from pinlater.domain.queue import QueueConfig as QueueConfig

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pinlater.client._job_scan import PAGE_JOBS
+from pinlater.client._filtered_jobs import PAGE_JOBS
 from pinlater.client._many_failures import QUEUES_A_CALL
 from pinlater.console.endpoint import ApiCall, Endpoint
+from pinlater.console.endpoints.bulk import SAMPLES
 from pinlater.console.endpoints.failures import GROUPS_OF_ALL_MAX
-from pinlater.console.endpoints.jobs import SCAN_BOUNDS
 from pinlater.console.endpoints.workers import JOBS_MAX, QUEUES_MAX
 from pinlater.console.problems import no_memory
 from pinlater.console.shapes.failures import FailuresQuery
@@ -38,9 +38,7 @@ def lookup(call: ApiCall[Any, LookupRequest]) -> int:
 def scan(call: ApiCall[ScanQuery, Any]) -> int:
     """Of a page of jobs. Where jobs are compared: of the jobs found before, and of a page of jobs to compare."""
     query = call.query
-    if not query.compares:
-        return _shown(query.limit, bodies=query.bodies)
-    return _shown(query.limit, bodies=query.bodies) + _shown(PAGE_JOBS, bodies=query.bodies)
+    return _shown(query.limit, bodies=query.bodies)
 
 
 def holders(_: ApiCall[Any, Any]) -> int:
@@ -59,8 +57,8 @@ def workers(_: ApiCall[Any, Any]) -> int:
 
 
 def preview(_: ApiCall[Any, Any]) -> int:
-    """Estimates the jobs that a preview of a bulk run compares."""
-    return _shown(SCAN_BOUNDS.jobs, bodies=False)
+    """Estimates the jobs that a preview of a bulk run shows."""
+    return _shown(SAMPLES, bodies=False)
 
 
 def failures(call: ApiCall[FailuresQuery, Any]) -> int:

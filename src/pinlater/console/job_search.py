@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pinlater.client import AsyncClient
-from pinlater.client._job_scan import PAGE_JOBS, SCAN_END, SCAN_START
+from pinlater.client._filtered_jobs import PAGE_JOBS, SCAN_END, SCAN_START
 from pinlater.client.errors import BodiesMasked, DescriptorInvalid, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import JobInfo, JobState, QueueStats, Scanned
 from pinlater.domain.body_text import regex_of_text

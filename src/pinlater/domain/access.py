@@ -90,6 +90,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "addDeployMark": _OPERATE,
     "muteFailures": _OPERATE,
     "startBulkRun": _OPERATE,
+    "startLimitedBulkRun": _OPERATE,
     "stopBulkRun": _OPERATE,
     "cancelJobs": _OPERATE,
     "runJobs": _OPERATE,

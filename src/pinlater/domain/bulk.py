@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.domain.history import LONGEST_MS
 from pinlater.domain.job import JobState
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.job_filter import JobFilter
 
 BULK_KEPT_MS = LONGEST_MS
 """How long a run is shown, from its start."""
@@ -49,18 +49,23 @@ class BulkState(str, Enum):  # noqa: UP042 - as above
 
 
 class BulkOrder(NamedTuple):
-    """What to do, with which jobs of a queue. `attempts`: of each job that is retried. `jobs_per_second`: the most changes; as many as
-    go for None. `for_good`: no copies of deleted jobs are kept. `undoes`: the run whose deleted jobs are restored; only this and the rate
-    count then, and the servers fill in the rest. `expected`: how many jobs the caller has found to fit, for people only."""
+    """What to do, with which jobs of a queue.
+
+    `filter`: which jobs.
+    `attempts`: of each job that is retried.
+    `jobs_per_second`: the most changes; None sets no limit.
+    `for_good`: no copies of deleted jobs are kept.
+    `undoes`: the run whose deleted jobs are restored; only this and the rate count then, and the servers fill in the rest.
+    `expected`: how many jobs the caller has found to fit, for people only.
+    `max_jobs`: the run ends with that number of changes. Only servers that know `startLimitedBulkRun` take such an order.
+    """
 
     queue: str
     action: BulkAction
-    state: JobState
-    priority: int | None = None
-    regex: str | None = None
-    criteria: JobCriteria = JobCriteria()
+    filter: JobFilter
     attempts: int = 1
     jobs_per_second: float | None = None
     for_good: bool = False
     undoes: str | None = None
     expected: int | None = None
+    max_jobs: int | None = None

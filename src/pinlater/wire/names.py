@@ -16,7 +16,7 @@ OTHER_CLASSES: Mapping[str, str] = {
     "PinLaterDeleteJobsRequest": "DeleteRequest",
     "PinLaterEnqueueResponse": "Enqueued",
     "PinLaterException": "PinLaterException",
-    "PinLaterGetJobCountRequest": "JobFilter",
+    "PinLaterGetJobCountRequest": "CountRequest",
     "PinLaterJobAckInfo": "Ack",
     "PinLaterJobAckRequest": "AckBatch",
     "PinLaterLookupJobRequest": "LookupRequest",

@@ -322,6 +322,27 @@ struct PinLaterJobInfo {
   131: optional string failureGroup
 }
 
+// Which jobs of a queue a scan, a count or a bulk run is about. What is absent chooses by nothing.
+struct JobFilter {
+  1: required PinLaterJobState jobState
+  2: optional byte priority
+  // Searched for (not matched) in the body, RE2 syntax, case-sensitive.
+  3: optional string bodyRegexToMatch
+  // One of them.
+  4: optional list<string> tasks
+  // All of them.
+  5: optional map<string, string> headers
+  // In type or text of the error, in small or large letters.
+  6: optional string errorText
+  // That have begun.
+  7: optional i32 minAttempts
+  8: optional i64 enqueuedFromMillis
+  9: optional i64 enqueuedBeforeMillis
+  // Of failures.
+  10: optional string groupName
+  11: optional bool skipCancelled
+}
+
 struct PinLaterGetJobCountRequest {
   1: required string queueName
   2: required PinLaterJobState jobState
@@ -331,6 +352,11 @@ struct PinLaterGetJobCountRequest {
   4: optional bool countFutureJobs = 0
   // Searched for (not matched) in the body, RE2 syntax, case-sensitive. Makes the count bounded instead of exact.
   5: optional string bodyRegexToMatch
+  // Of countJobs: chooses the jobs, in place of the fields jobState, priority and bodyRegexToMatch. A count by more than state and priority
+  // reads jobs: one call counts a part of them, and its answer has a continuation for the next call. getJobCount refuses it.
+  100: optional JobFilter filter
+  // Where a count with `filter` begins: CONTINUATION_START, or what the answer before gave.
+  101: optional string continuation
 }
 
 struct PinLaterScanJobsRequest {
@@ -348,6 +374,9 @@ struct PinLaterScanJobsRequest {
   // Only jobs on this shard, named as in descriptors, with or without the `s`. A name that is no shard's is refused (SHARD_NOT_FOUND), and
   // a shard that is unreachable, too. Older servers do not read it and answer the jobs of all shards.
   102: optional string shard
+  // Chooses the jobs, in place of the fields jobState, priority and bodyRegexToMatch. One call compares a part of the jobs: a paged scan
+  // then has fewer jobs than `limit`, perhaps none, and a continuation, without `incomplete`.
+  103: optional JobFilter filter
 }
 
 struct PinLaterScanJobsResponse {
@@ -356,6 +385,8 @@ struct PinLaterScanJobsResponse {
   2: optional string continuation = "-1"
   // An unreachable shard or a bound on time cut the answer short.
   100: optional bool incomplete
+  // The server has read the filter of the request. Older ones do not, and answer all jobs of the state.
+  101: optional bool filtered
 }
 
 struct PinLaterRetryFailedJobsRequest {
@@ -527,29 +558,10 @@ struct FailureGroup {
   11: optional i64 mutedUntilMillis
 }
 
-// Which jobs a bulk run changes. What is absent chooses none.
-struct BulkFilter {
-  1: required PinLaterJobState jobState
-  2: optional byte priority
-  3: optional string bodyRegexToMatch
-  // One of them.
-  4: optional list<string> tasks
-  // All of them.
-  5: optional map<string, string> headers
-  // In type or text of the error, in small or large letters.
-  6: optional string errorText
-  7: optional i32 minAttempts
-  8: optional i64 enqueuedFromMillis
-  9: optional i64 enqueuedBeforeMillis
-  // Of failures.
-  10: optional string groupName
-  11: optional bool skipCancelled
-}
-
 struct BulkOrder {
   1: required string queueName
   2: required BulkAction action
-  3: required BulkFilter filter
+  3: required JobFilter filter
   // Of each job that is retried.
   4: optional i32 attemptsToAllow = 1
   // The most changes a second; as many as go if absent.
@@ -560,6 +572,9 @@ struct BulkOrder {
   7: optional string undoes
   // How many jobs the caller has found to fit. It is shown with the progress, and decides nothing.
   8: optional i64 expectedJobs
+  // The most changes: the run ends with the last of them. If an answer of the store is lost on the way, it may make some more. Only with
+  // startLimitedBulkRun, since older servers would not read it.
+  9: optional i64 maxJobs
 }
 
 // A change of many jobs that servers carry out in the background, or have.
@@ -692,6 +707,10 @@ struct JobCount {
   1: required i64 jobs
   // A shard was unreachable; its jobs are not counted.
   2: optional bool incomplete
+  // The server has read the filter of the request. Older ones do not, and count all jobs of the state.
+  3: optional bool filtered
+  // There are jobs that this call has not compared: the next one begins here. Absent at the end.
+  4: optional string continuation
 }
 
 struct UniqueKeyRequest {
@@ -1257,6 +1276,9 @@ service PinLater {
 
   // Begins a change of many jobs in the background. It survives restarts: the servers continue it.
   BulkRun startBulkRun(1: RequestContext requestContext, 2: BulkOrder order) throws (1: PinLaterException e)
+
+  // The same of an order with maxJobs. A server from before that field does not know the method, and so does not change more jobs.
+  BulkRun startLimitedBulkRun(1: RequestContext requestContext, 2: BulkOrder order) throws (1: PinLaterException e)
 
   // A run that has ended stays as it is.
   BulkRun stopBulkRun(1: RequestContext requestContext, 2: string queueName, 3: string runId) throws (1: PinLaterException e)

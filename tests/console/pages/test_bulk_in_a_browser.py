@@ -11,7 +11,7 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobCriteria, JobState
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobFilter, JobState
 from pinlater.domain.clock import SystemClock
 from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
 
@@ -33,9 +33,15 @@ async def browsed() -> AsyncIterator[BrowsedConsole]:
 
 def runs_of_every_kind(now_ms: int) -> list[BulkRun]:
     """Under way with and without an end, waiting, stopped, failed, done, and an undo."""
-    delete = BulkOrder("mail", BulkAction.DELETE, JobState.FAILED)
-    chosen = JobCriteria(frozenset({"send_mail"}), error="Connection refused", min_attempts=3, skip_cancelled=True)
-    retry = BulkOrder(_LONG, BulkAction.RETRY, JobState.FAILED, criteria=chosen, jobs_per_second=100.0)
+    delete = BulkOrder("mail", BulkAction.DELETE, JobFilter(JobState.FAILED))
+    chosen = JobFilter(
+        JobState.FAILED,
+        tasks=frozenset({"send_mail"}),
+        error_text="Connection refused",
+        min_attempts=3,
+        skip_cancelled=True,
+    )
+    retry = BulkOrder(_LONG, BulkAction.RETRY, chosen, jobs_per_second=100.0)
     undo = delete._replace(action=BulkAction.RESTORE, undoes="4444444444444444")
     early = now_ms - 180_000
     return [

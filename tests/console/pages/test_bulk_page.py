@@ -24,7 +24,9 @@ async def test_a_person_looks_at_what_would_change_and_starts_it(visitor: PageVi
     preview = await visitor.page(link)
     assert "All failed jobs with error no disk 1" in " ".join(preview.text.split())
     assert preview.inputs["error"] == "no disk"
-    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", error="no disk", rate="100")
+    told = await visitor.does(
+        "/queues/mail/bulk", action="delete", state="failed", error="no disk", jobs_per_second="100"
+    )
     assert told.startswith("The servers delete jobs of mail in the background: run ")
     run_id = run_of(told)
     await ended(visitor, run_id)
@@ -55,7 +57,7 @@ async def test_a_person_undoes_a_delete(visitor: PageVisitor, client: AsyncClien
 
 async def test_what_is_deleted_for_good_has_no_undo(visitor: PageVisitor, client: AsyncClient) -> None:
     await failed_job(client, "no disk")
-    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", for_good="yes")
+    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", for_good="true")
     await ended(visitor, run_of(told))
     page = await visitor.page("/bulk")
     assert "for good" in page.text
@@ -73,7 +75,7 @@ async def test_the_page_shows_how_far_a_run_is_and_when_it_ends(
 ) -> None:
     for _ in range(3):
         await failed_job(client, "no disk")
-    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", rate="0.1", expected="3")
+    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", jobs_per_second="0.1", expected="3")
     run_id = run_of(told)
     text = ""
     async with asyncio.timeout(30):

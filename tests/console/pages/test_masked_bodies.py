@@ -34,8 +34,8 @@ QUERIES: Mapping[str, str] = {
     "/v1/search": f"?text={SECRET[:3]}",
     "/search": f"?text={SECRET[:3]}",
     "/find": "?text=mail",
-    "/queues/{queue}": f"?tab=due&body={SECRET[:3]}",
-    "/queues/{queue}/bulk": f"?state=pending&body={SECRET[:3]}",
+    "/queues/{queue}": f"?tab=due&regex={SECRET[:3]}",
+    "/queues/{queue}/bulk": f"?state=pending&regex={SECRET[:3]}",
 }
 REQUESTS: Mapping[str, Any] = {
     "/v1/queues/{queue}/jobs/dequeue": {"dry_run": True},
@@ -192,7 +192,7 @@ async def test_a_regex_in_masked_bodies_is_refused_with_a_reason(
     ):
         problem = await guarded.person().refused(method, path, **headers)
         assert (problem["status"], problem["reason"]) == (403, "BODIES_MASKED")
-    text = text_of(await (await reader(guarded)).get(f"/queues/mail?tab=due&body={SECRET}", accept="text/html"))
+    text = text_of(await (await reader(guarded)).get(f"/queues/mail?tab=due&regex={SECRET}", accept="text/html"))
     assert "are masked for your roles" in text
 
 

@@ -18,6 +18,7 @@ from pinlater.domain.access import BODIES, EVERY_CALLER, METHOD_ROLES, Role, all
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.failures import failure_of
 from pinlater.domain.job import TASK_HEADER
+from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.refusals import Refusals
 from pinlater.server.main.core import Core
 from pinlater.server.thrift.guard import Guard
@@ -126,7 +127,7 @@ async def filled(guarded: GuardedConsole, client: AsyncClient) -> Dashboard:
     failed = await failed_job(client)
     await stored(client)
     await client.dequeue("mail", 1)
-    run = await client.start_bulk_run(BulkOrder("mail", BulkAction.DELETE, JobState.SUCCEEDED))
+    run = await client.start_bulk_run(BulkOrder("mail", BulkAction.DELETE, JobFilter(JobState.SUCCEEDED)))
     while not all(one.ended_ms for one in await client.bulk_runs("mail")):
         await asyncio.sleep(0.005)
     return Dashboard(guarded, client, failed, await stored(client), run.id)

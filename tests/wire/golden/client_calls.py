@@ -14,7 +14,7 @@ from pinlater.client import (
     Checkpoint,
     Claim,
     Job,
-    JobCriteria,
+    JobFilter,
     JobState,
     QueueConfig,
     UniqueKey,
@@ -40,8 +40,8 @@ FULL_JOB = Job(
 )
 FULL_ACK = Ack(JOB, False, "token", "späť", 5_000, True, "TypeError", "größe")
 FULL_CHECKPOINT = Checkpoint(JOB, "token", b"\xff half", True, NOW_MS, 9, "halb ")
-CRITERIA = JobCriteria(frozenset({"send"}), {"ü": "1"}, "größe", 3, 1, 2**40, RUN, True)
-FULL_ORDER = BulkOrder("mail", BulkAction.RETRY, JobState.FAILED, 2, "a.*b", CRITERIA, 2, 2.5, True, None, 2**40)
+FULL_FILTER = JobFilter(JobState.FAILED, 2, "a.*b", frozenset({"send"}), {"ü": "1"}, "größe", 3, 1, 2**40, RUN, True)
+FULL_ORDER = BulkOrder("mail", BulkAction.RETRY, FULL_FILTER, 2, 2.5, True, None, 2**40)
 Ask = Callable[[AsyncClient], Awaitable[Any]]
 
 
@@ -206,9 +206,12 @@ CALLS: Sequence[ClientCall] = (
     ),
     *_short_and_full(
         "startBulkRun",
-        lambda to: to.start_bulk_run(BulkOrder("mail", BulkAction.DELETE, JobState.PENDING)),
+        lambda to: to.start_bulk_run(BulkOrder("mail", BulkAction.DELETE, JobFilter(JobState.PENDING))),
         lambda to: to.start_bulk_run(FULL_ORDER),
     ),
+    *_only("startLimitedBulkRun", lambda to: to.start_bulk_run(FULL_ORDER._replace(max_jobs=9))),
+    ClientCall("countJobs", "by a filter", lambda to: to.count_jobs("mail", filter=FULL_FILTER, continuation="1.2")),
+    ClientCall("scanJobs", "by a filter", lambda to: to.scan("mail", filter=FULL_FILTER, limit=5)),
     ClientCall("startBulkRun", "an undo", lambda to: to.undo_bulk_run("mail", RUN, jobs_per_second=2.5)),
     *_only("stopBulkRun", lambda to: to.stop_bulk_run("mail", RUN)),
     *_short_and_full("getBulkRuns", lambda to: to.bulk_runs(), lambda to: to.bulk_runs("mail", "audio")),

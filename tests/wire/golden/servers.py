@@ -275,6 +275,7 @@ async def _bounded(folder: Path) -> GoldenServer:
         max_queues=2,
         max_backlog=4,
         max_wait_ms=1_000,
+        max_compared_jobs=2,
         regex_pattern_bytes_max=20,
         max_frame_bytes=1_024,
         max_answer_bytes=1_024,

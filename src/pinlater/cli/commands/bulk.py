@@ -9,14 +9,27 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.filter_options import ChosenJobs, with_filter
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
-from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobInfo, JobState
-from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
+from pinlater.client import (
+    AsyncClient,
+    BulkAction,
+    BulkOrder,
+    BulkRun,
+    BulkRunList,
+    BulkState,
+    JobCount,
+    JobFilter,
+    JobInfo,
+    JobState,
+)
+from pinlater.client._filtered_jobs import count_all, halves_of, scan_to_limit
 from pinlater.client.bulk import Undo, progress_in_words, state_for, undone_by, unreachable
 from pinlater.domain.bulk import RATE_MAX, RATE_MIN
+from pinlater.domain.job_filter import words_of
 from pinlater.domain.wording import counted
 
-COMPARED_MAX, SAMPLES = 20_000, 10
+SAMPLES = 10
 
 
 class BulkActionName(str, Enum):  # noqa: UP042 - the option's words, not the enum's
@@ -27,12 +40,14 @@ class BulkActionName(str, Enum):  # noqa: UP042 - the option's words, not the en
     CANCEL = "cancel"
 
 
+@with_filter
 def start(
     queue: options.QueueName,
     action: Annotated[
         BulkActionName,
         typer.Option("--action", case_sensitive=False, metavar="ACTION", help="What to do: retry, delete or cancel."),
     ],
+    chosen: ChosenJobs,
     state: Annotated[
         options.State | None,
         typer.Option(
@@ -42,15 +57,6 @@ def start(
             help=f"Jobs in this state: {options.STATES}. Needed to delete and to cancel.",
         ),
     ] = None,
-    priority: options.Priority = None,
-    task: options.OfTask = None,
-    header: options.WithHeader = None,
-    error: options.WithError = None,
-    min_attempts: options.MinAttempts = None,
-    older_than: options.OlderThan = None,
-    newer_than: options.NewerThan = None,
-    group: options.OfGroup = None,
-    regex: options.Regex = None,
     cancelled: Annotated[bool, typer.Option("--cancelled", help="Retry cancelled jobs too.")] = False,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts of a job that is retried.")] = 1,
     rate: Annotated[
@@ -79,18 +85,15 @@ def start(
 
     Example: pinlater bulk start emails --action retry --error 'Connection refused' --rate 100 --dry-run
     """
-    chosen = BulkAction(action.value)
-    of_state = _state_for(chosen, state)
+    does = BulkAction(action.value)
+    of_state = _state_for(does, state)
     _check_rate(rate)
-    if for_good and chosen is not BulkAction.DELETE:
+    if for_good and does is not BulkAction.DELETE:
         raise typer.BadParameter("only a delete can be for good", param_hint="--for-good")
-    skip_cancelled = chosen is BulkAction.RETRY and not cancelled
-    wanted = options.criteria(
-        task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=skip_cancelled
-    )
-    order = BulkOrder(queue, chosen, of_state, priority, regex, wanted, attempts, rate, for_good, expected=expect)
+    wanted = chosen.of(of_state, skip_cancelled=does is BulkAction.RETRY and not cancelled)
+    order = BulkOrder(queue, does, wanted, attempts, rate, for_good, expected=expect)
     if dry_run:
-        _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), of_state, json)
+        show_fitting(server, timeout, queue, wanted, json)
         return
     run = options.ask(server, timeout, lambda client: client.start_bulk_run(order))
     _print_started(run, json)
@@ -185,32 +188,32 @@ def _check_rate(rate: float | None) -> None:
         raise typer.BadParameter(f"must be from {RATE_MIN} to {RATE_MAX:,.0f}", param_hint="--rate")
 
 
-async def fitting(client: AsyncClient, order: BulkOrder) -> tuple[Sequence[JobInfo], bool]:
-    """The jobs that an order would change now, and whether there may be more: at most some 20,000 are compared."""
-    found: list[JobInfo] = []
-    more = False
-    for future in (False, True) if order.state is JobState.PENDING else (False,):
-        request = ScanFilter(order.state, order.priority, future, order.regex)
-        bounds = ScanBounds(jobs=COMPARED_MAX)
-        page = await scan_by_task(client, order.queue, request, order.criteria, COMPARED_MAX, bounds=bounds)
-        found += page.jobs
-        more |= page.incomplete or page.continuation != SCAN_END
-    return found, more
+def show_fitting(
+    server: str, timeout_s: float, queue: str, wanted: JobFilter, as_json: bool, limit: int | None = None
+) -> None:
+    """Prints how many jobs a change with this filter, and this limit, would change now, and the newest of them."""
+    halves = halves_of(wanted.state)
 
+    async def ask(client: AsyncClient) -> tuple[JobCount, Sequence[JobInfo]]:
+        samples: list[JobInfo] = []
+        for future in halves:
+            if len(samples) < SAMPLES:
+                found = await scan_to_limit(client, queue, wanted, SAMPLES - len(samples), future=future)
+                samples += found.jobs
+        return await count_all(client, queue, wanted, halves), samples
 
-def _print_fitting(found: tuple[Sequence[JobInfo], bool], state: JobState, as_json: bool) -> None:
-    jobs, more = found
+    count, samples = options.ask(server, timeout_s, ask)
+    jobs = count.jobs if limit is None else min(limit, count.jobs)
+    more = count.incomplete and jobs != limit
     if as_json:
-        samples = [output.info_json(job) for job in jobs[:SAMPLES]]
-        output.print_json({"jobs": len(jobs), "more": more, "samples": samples})
+        output.print_json({"jobs": jobs, "more": more, "samples": list(map(output.info_json, samples))})
         return
-    output.print_lines([f"{'at least ' if more else ''}{counted(len(jobs), f'{state.name.lower()} job')} would change"])
-    if jobs:
-        rows = [
-            (job.descriptor, output.task_of(job), output.age_of(job), output.error_of(job)) for job in jobs[:SAMPLES]
-        ]
+    told = f"{'at least ' if more else ''}{counted(jobs, f'{wanted.state.name.lower()} job')} would change"
+    output.print_lines([told])
+    if samples:
+        rows = [(job.descriptor, output.task_of(job), output.age_of(job), output.error_of(job)) for job in samples]
         output.print_blocks(["descriptor", "task", "age", "error"], rows)
-        if len(jobs) > len(rows):
+        if jobs > len(rows):
             notes.write(f"these are the newest {len(rows)} of them")
 
 
@@ -265,7 +268,7 @@ def _undo(run: BulkRun, undone: str | None) -> str | None:
 def _action(order: BulkOrder) -> str:
     if order.undoes is not None:
         return f"undo {order.undoes}"
-    return f"{order.action.value} {order.state.name.lower()}{' for good' if order.for_good else ''}"
+    return f"{order.action.value} {order.filter.state.name.lower()}{' for good' if order.for_good else ''}"
 
 
 def _changed(run: BulkRun) -> int | str:
@@ -277,6 +280,6 @@ def _changed(run: BulkRun) -> int | str:
 
 def _as_json(run: BulkRun) -> dict[str, object]:
     order = run.order
-    wanted = order.criteria._asdict() | {"tasks": sorted(order.criteria.tasks), "headers": dict(order.criteria.headers)}
-    told = order._asdict() | {"action": order.action.value, "state": order.state.name, "criteria": wanted}
+    wanted = {"state": order.filter.state.name, **words_of(order.filter)}
+    told = order._asdict() | {"action": order.action.value, "filter": wanted}
     return run._asdict() | {"order": told, "state": run.state.value}

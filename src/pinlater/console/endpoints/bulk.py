@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pinlater.client import BulkAction, BulkOrder, BulkRun, JobInfo
-from pinlater.client._job_scan import SCAN_END, ScanFilter, scan_by_task
+from pinlater.client._filtered_jobs import count_all, halves_of
 from pinlater.client.bulk import state_for
 from pinlater.console.endpoint import ApiCall
-from pinlater.console.endpoints.forms import job_shown, regex_of, state_of
-from pinlater.console.endpoints.jobs import SCAN_BOUNDS, criteria_of
+from pinlater.console.endpoints.forms import filter_of, job_shown, state_of
+from pinlater.console.endpoints.jobs import SECONDS
 from pinlater.console.problems import invalid
 from pinlater.console.shapes.bulk import (
-    BulkFilterItem,
     BulkPreviewAnswer,
     BulkPreviewQuery,
     BulkRequest,
@@ -21,9 +20,10 @@ from pinlater.console.shapes.bulk import (
     UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.filters import FilterItem
+from pinlater.domain.job_filter import words_of
 
 SAMPLES = 10
-_FITTING_MAX = 10_000
 
 
 async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
@@ -37,14 +37,10 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
         raise invalid("state", str(error)) from None
     if body.for_good and action is not BulkAction.DELETE:
         raise invalid("for_good", "only a delete can be for good")
-    skip_cancelled = action is BulkAction.RETRY and not body.cancelled
     order = BulkOrder(
         call.queue,
         action,
-        state,
-        body.priority,
-        regex_of(body),
-        criteria_of(body, skip_cancelled=skip_cancelled),
+        filter_of(body, state, skip_cancelled=action is BulkAction.RETRY and not body.cancelled),
         body.attempts,
         body.jobs_per_second,
         body.for_good,
@@ -54,28 +50,18 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
 
 
 async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPreviewAnswer:
-    """Returns how many jobs a run would change now, and the newest of them. Changes nothing."""
-    query = call.query
-    state = state_of(query.state)
-    futures = (False, True) if query.state == "pending" else (False,)
-    regex = regex_of(query)
-    found: list[JobInfo] = []
-    number, more = 0, False
-    for future in futures:
-        request = ScanFilter(state, query.priority, future, regex)
-        if query.compares or regex is not None:
-            page = await scan_by_task(
-                call.client, call.queue, request, criteria_of(query), _FITTING_MAX, bounds=SCAN_BOUNDS
-            )
-            number += len(page.jobs)
-            more |= page.incomplete or page.continuation != SCAN_END
-        else:
-            counted = await call.client.count_jobs(call.queue, state, priority=query.priority, future=future)
-            page = await request.page(call.client, call.queue, SAMPLES, "0")
-            number += counted.jobs
-            more |= counted.incomplete
-        found += page.jobs[:SAMPLES]
-    return BulkPreviewAnswer(jobs=number, more=more, samples=[job_shown(job) for job in found[:SAMPLES]])
+    """Returns how many jobs a run would change now, and the newest of them. Changes nothing. It counts for some seconds: `more` says that
+    there may be more."""
+    wanted = filter_of(call.query, state_of(call.query.state))
+    halves = halves_of(wanted.state)
+    counted = await count_all(call.client, call.queue, wanted, halves, seconds=SECONDS)
+    samples: list[JobInfo] = []
+    for future in halves:
+        left = min(SAMPLES, counted.jobs) - len(samples)
+        if left > 0:
+            found = await call.client.scan(call.queue, filter=wanted, future=future, limit=left)
+            samples += found.jobs
+    return BulkPreviewAnswer(jobs=counted.jobs, more=counted.incomplete, samples=[job_shown(job) for job in samples])
 
 
 async def undo_bulk_run(call: ApiCall[Nothing, UndoBulkRequest]) -> BulkRunItem:
@@ -99,23 +85,12 @@ async def get_bulk_runs(call: ApiCall[BulkRunsQuery, Nothing]) -> BulkRunsAnswer
 
 
 def _shown(run: BulkRun) -> BulkRunItem:
-    order, wanted = run.order, run.order.criteria
+    order = run.order
     return BulkRunItem(
         id=run.id,
         queue=order.queue,
         action=order.action.value,
-        filter=BulkFilterItem(
-            state=order.state.name.lower(),  # type: ignore[arg-type]
-            priority=order.priority,
-            regex=order.regex,
-            task=sorted(wanted.tasks),
-            header=[f"{name}={value}" for name, value in wanted.headers.items()],
-            error=wanted.error,
-            min_attempts=wanted.min_attempts,
-            enqueued_from_ms=wanted.enqueued_from_ms,
-            enqueued_before_ms=wanted.enqueued_before_ms,
-            group=wanted.group,
-        ),
+        filter=FilterItem(state=order.filter.state.name.lower(), **words_of(order.filter)),
         attempts=order.attempts,
         jobs_per_second=order.jobs_per_second,
         for_good=order.for_good,

@@ -20,9 +20,8 @@ from pinlater.console.shapes.claims import (
     ResultsAnswer,
 )
 from pinlater.console.shapes.fields import AnswerShape, PartitionNumberItem
-from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, JobsByBody, NewJobItem, ReasonItem
-from pinlater.domain.body_text import regex_of_text
-from pinlater.domain.job_criteria import group_of
+from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, NewJobItem, ReasonItem
+from pinlater.domain.job_filter import FILTER_FIELDS, FilterFault, JobFilter, filter_from, group_of
 from pinlater.domain.queue import PartitionNumber
 
 S = TypeVar("S", bound=AnswerShape)
@@ -49,13 +48,13 @@ def due_ms(
     return run_after_ms if delay_ms is None else now_ms + delay_ms
 
 
-def regex_of(chosen: JobsByBody) -> str | None:
-    """The regular expression for the bodies of these jobs; None if they are not chosen by their bodies."""
-    if chosen.text is None:
-        return chosen.regex
-    if chosen.regex is not None:
-        raise invalid("text", "regex and text exclude each other")
-    return regex_of_text(chosen.text)
+def filter_of(chosen: Any, state: JobState, *, skip_cancelled: bool = False) -> JobFilter:
+    """The filter in a `JobsFilter`. Raises RequestRefused that names the field."""
+    given = {field.word: getattr(chosen, field.word) for field in FILTER_FIELDS}
+    try:
+        return filter_from(state, given, skip_cancelled=skip_cancelled)
+    except FilterFault as fault:
+        raise invalid(fault.field.word, fault.text) from None
 
 
 def body_given(item: NewJobItem | CheckpointItem, where: str) -> bytes | None:

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from pinlater.client import Job, JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanBounds, ScanFilter, scan_by_task
+from pinlater.client import (
+    BulkAction,
+    BulkOrder,
+    BulkState,
+    Job,
+    JobCount,
+    JobFilter,
+    JobState,
+    Outcome,
+    UniqueKey,
+    UniqueScope,
+)
+from pinlater.client._filtered_jobs import (
+    SCAN_END,
+    SCAN_START,
+    FoundJobsChange,
+    count_all,
+    halves_of,
+    wait_for_end,
+)
 from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
 from pinlater.console.endpoints.forms import (
     body_given,
     due_ms,
     explanation_shown,
+    filter_of,
     job_shown,
     moved_shown,
-    regex_of,
     results_shown,
     state_of,
 )
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import MovedJobsAnswer, ResultsAnswer
-from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.fields import I32_MAX, Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
     ChangePriorityRequest,
-    ComparedJobs,
     CountQuery,
+    DeletedAnswer,
     DeleteJobsQuery,
     DescriptorsRequest,
     EnqueueBatchAnswer,
@@ -47,11 +65,9 @@ from pinlater.console.shapes.jobs import (
     ScanQuery,
     UniqueKeyQuery,
 )
-from pinlater.domain.job_criteria import JobCriteria
-from pinlater.wire.limits import FRAME_BYTES_MAX
 
-_PIECE = 500  # jobs of one request that changes them
-SCAN_BOUNDS = ScanBounds(jobs=10_000, found_bytes=FRAME_BYTES_MAX)
+SECONDS = 5.0
+"""For how long one request counts or changes the jobs that a filter chooses."""
 
 _Enqueue = ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest]
 
@@ -185,17 +201,17 @@ async def find_unique_key(call: ApiCall[UniqueKeyQuery, Nothing]) -> KeyHoldersA
 
 
 async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
-    """Lists jobs in a state, newest first, in pages. With `task`, `header`, `error`, `min_attempts`, a time of enqueue or `group`,
-    one request compares at most some 10,000 jobs: it may answer fewer than `limit`, also none, and a continuation."""
+    """Lists jobs in a state, newest first, in pages. With a filter by more than `priority`, one request compares a part of the jobs: it may
+    answer fewer than `limit`, also none, and a continuation."""
     query = call.query
-    page = await scan_by_task(
-        call.client,
+    page = await call.client.scan(
         call.queue,
-        ScanFilter(state_of(query.state), query.priority, query.future, regex_of(query), query.bodies, query.shard),
-        criteria_of(query),
-        query.limit,
-        query.continuation or SCAN_START,
-        SCAN_BOUNDS,
+        filter=filter_of(query, state_of(query.state)),
+        future=query.future,
+        limit=query.limit,
+        continuation=query.continuation or SCAN_START,
+        bodies=query.bodies,
+        shard=query.shard,
     )
     return ScanAnswer(
         jobs=[job_shown(job) for job in page.jobs],
@@ -205,12 +221,10 @@ async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
 
 
 async def count_jobs(call: ApiCall[CountQuery, Nothing]) -> JobCountAnswer:
-    """Counts jobs in a state."""
+    """Counts jobs in a state, for some seconds: with a filter by more than `priority` it reads jobs, and the answer may be incomplete."""
     query = call.query
-    counted = await call.client.count_jobs(
-        call.queue, state_of(query.state), priority=query.priority, future=query.future, regex=regex_of(query)
-    )
-    return JobCountAnswer(jobs=counted.jobs, incomplete=counted.incomplete)
+    wanted = filter_of(query, state_of(query.state))
+    return counted_shown(await count_all(call.client, call.queue, wanted, (query.future,), seconds=SECONDS))
 
 
 async def cancel_jobs(call: ApiCall[Nothing, DescriptorsRequest]) -> ResultsAnswer:
@@ -233,82 +247,69 @@ async def change_priority(call: ApiCall[Nothing, ChangePriorityRequest]) -> Move
     return moved_shown(await call.client.change_priority(call.queue, body.descriptors, body.priority))
 
 
-def criteria_of(chosen: ComparedJobs, *, skip_cancelled: bool = False) -> JobCriteria:
-    """The filters that servers do not know."""
-    return JobCriteria(
-        frozenset(chosen.task),
-        _headers(chosen.header),
-        chosen.error,
-        chosen.min_attempts,
-        chosen.enqueued_from_ms,
-        chosen.enqueued_before_ms,
-        chosen.group,
-        skip_cancelled,
-    )
-
-
-async def _chosen(
-    call: ApiCall[Any, Any], states: Sequence[ScanFilter], wanted: JobCriteria, limit: int
-) -> tuple[list[str], bool]:
-    """The descriptors of jobs that fit, up to a limit, and whether there may be more that were not compared."""
-    descriptors: list[str] = []
-    incomplete = False
-    for state in states:
-        left = limit - len(descriptors)
-        if left > 0:
-            page = await scan_by_task(call.client, call.queue, state, wanted, left, bounds=SCAN_BOUNDS)
-            descriptors += [job.descriptor for job in page.jobs]
-            incomplete |= page.incomplete
-    return descriptors, incomplete
+def counted_shown(counted: JobCount, limit: int = I32_MAX) -> JobCountAnswer:
+    """How many jobs, at most `limit`."""
+    return JobCountAnswer(jobs=min(counted.jobs, limit), incomplete=counted.incomplete and counted.jobs < limit)
 
 
 async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCountAnswer:
-    """Returns failed jobs to the queue, up to a limit. The answer has their number. With a filter other than `priority`, one request
-    compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more."""
+    """Returns failed jobs to the queue, up to a limit. The answer has their number. With a filter other than `priority` it takes the newest
+    first; if that takes longer than some seconds, the answer is `incomplete`, and a repeat goes on."""
     body = call.body
     run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
-    regex = regex_of(body)
-    if not body.compares and regex is None:
+    wanted = filter_of(body, JobState.FAILED, skip_cancelled=not body.cancelled)
+    if body.dry_run:
+        return counted_shown(await count_all(call.client, call.queue, wanted, (False,), seconds=SECONDS), body.limit)
+    if wanted._replace(skip_cancelled=False).is_plain:
         done = await call.client.retry_failed(
             call.queue,
-            priority=body.priority,
+            priority=wanted.priority,
             attempts=body.attempts,
             run_after_ms=run_after_ms,
             limit=body.limit,
             cancelled=body.cancelled,
         )
         return JobCountAnswer(jobs=done)
-    wanted = criteria_of(body, skip_cancelled=not body.cancelled)
-    failed = [ScanFilter(JobState.FAILED, body.priority, regex=regex)]
-    descriptors, incomplete = await _chosen(call, failed, wanted, body.limit)
-    retried = 0
-    for piece in _pieces(descriptors):
+
+    async def retry(piece: Sequence[str]) -> int:
         results = await call.client.run_jobs(call.queue, piece, attempts=body.attempts, run_after_ms=run_after_ms)
-        retried += sum(result.outcome is Outcome.APPLIED for result in results)
-    return JobCountAnswer(jobs=retried, incomplete=incomplete)
+        return sum(result.outcome is Outcome.APPLIED for result in results)
+
+    return await _changed(call, wanted, retry, body.limit)
 
 
-async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> JobCountAnswer:
-    """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority`, `regex` and `text`, one
-    request compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more. It deletes these also if one
-    has just changed its state."""
+async def _changed(
+    call: ApiCall[Any, Any], wanted: JobFilter, change: Callable[[Sequence[str]], Awaitable[int]], limit: int
+) -> JobCountAnswer:
+    done = FoundJobsChange(call.client, call.queue, wanted)
+    await done.run(change, limit, seconds=SECONDS)
+    return JobCountAnswer(jobs=done.number, incomplete=done.incomplete)
+
+
+async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
+    """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` a bulk run deletes them,
+    the newest first: `run` names it, and it can be undone for a day. If it takes longer than some seconds, the answer is `incomplete`, and
+    the run goes on. With `for_good` no run is made: then a repeat goes on."""
     query = call.query
-    state = state_of(query.state)
-    regex = regex_of(query)
-    if not query.compares:
-        done = await call.client.delete_jobs(call.queue, state, priority=query.priority, regex=regex, limit=query.limit)
-        return JobCountAnswer(jobs=done)
-    futures = (False, True) if state is JobState.PENDING else (False,)
-    states = [ScanFilter(state, query.priority, future, regex) for future in futures]
-    descriptors, incomplete = await _chosen(call, states, criteria_of(query), query.limit)
-    deleted = 0
-    for piece in _pieces(descriptors):
-        deleted += await call.client.delete_jobs_by_descriptor(call.queue, piece)
-    return JobCountAnswer(jobs=deleted, incomplete=incomplete)
-
-
-def _pieces(descriptors: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (descriptors[start : start + _PIECE] for start in range(0, len(descriptors), _PIECE))
+    wanted = filter_of(query, state_of(query.state))
+    if query.dry_run:
+        halves = halves_of(wanted.state)
+        counted = counted_shown(await count_all(call.client, call.queue, wanted, halves, seconds=SECONDS), query.limit)
+        return DeletedAnswer(jobs=counted.jobs, incomplete=counted.incomplete)
+    if wanted.is_plain or (query.for_good and not wanted.compares):
+        state, priority, regex, *_ = wanted
+        done = await call.client.delete_jobs(call.queue, state, priority=priority, regex=regex, limit=query.limit)
+        return DeletedAnswer(jobs=done)
+    if query.for_good:
+        found = await _changed(
+            call, wanted, lambda piece: call.client.delete_jobs_by_descriptor(call.queue, piece), query.limit
+        )
+        return DeletedAnswer(jobs=found.jobs, incomplete=found.incomplete)
+    order = BulkOrder(call.queue, BulkAction.DELETE, wanted, max_jobs=query.limit)
+    run = await wait_for_end(call.client, await call.client.start_bulk_run(order), seconds=SECONDS)
+    if run.state is BulkState.FAILED:
+        raise refused(HTTPStatus.CONFLICT, "RUN_FAILED", f"Run {run.id} failed after {run.changed} jobs: {run.detail}")
+    return DeletedAnswer(jobs=run.changed, incomplete=run.ended_ms is None, run=run.id)
 
 
 async def delete_jobs_by_descriptor(call: ApiCall[Nothing, DescriptorsRequest]) -> JobCountAnswer:

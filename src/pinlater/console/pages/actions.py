@@ -25,6 +25,7 @@ from pinlater.console.pages.page import Goto, PageCall, job_path, queue_path
 from pinlater.console.pages.setting_fields import SETTINGS, changed_fields, settings_of
 from pinlater.console.pins_cookie import fits
 from pinlater.console.problems import invalid, refused
+from pinlater.console.reading import fields_of
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
 from pinlater.console.shapes.failures import MuteRequest
 from pinlater.console.shapes.fields import Attempts, Moment, Priority, RequestShape, State
@@ -45,7 +46,7 @@ _NOT_DONE: Mapping[str, str] = {
 }
 
 
-_MORE = " There are more failed jobs than were compared: repeat it."
+_MORE = " There was no time for all of them: repeat it."
 
 
 class BackForm(RequestShape, frozen=True, kw_only=True):
@@ -128,7 +129,9 @@ async def change(call: PageCall) -> Goto:
 async def retry_failed(call: PageCall) -> Goto:
     """Returns failed jobs of a queue, at most the number that the page announced."""
     form = call.read(RetryFailedForm)
-    wanted = RetryFailedRequest(limit=form.number, attempts=form.attempts, group=form.group)
+    wanted = fields_of(
+        {"limit": form.number, "attempts": form.attempts, "group": form.group}, RetryFailedRequest, "form"
+    )
     done = await call.api.ask(retry_failed_jobs, queue=call.queue, body=wanted)
     told = f"Retried {done.jobs:,} of {form.number:,} failed jobs of {call.queue}"
     if form.group:

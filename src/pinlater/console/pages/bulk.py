@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, get_args
-
-from msgspec import Meta
+from typing import NamedTuple, get_args
 
 from pinlater.client import BulkAction, BulkState
 from pinlater.client.bulk import Undo, progress_in_words, undone_by, unreachable
@@ -19,8 +17,10 @@ from pinlater.console.endpoints.bulk import (
 )
 from pinlater.console.endpoints.forms import state_of
 from pinlater.console.pages.actions import BackForm
+from pinlater.console.pages.filter_fields import FilterQuery, asked_of, from_form, in_words, to_form, wanted_of
 from pinlater.console.pages.listed_job import ListedJob, rows_of
 from pinlater.console.pages.page import Goto, PageCall, PageView
+from pinlater.console.reading import fields_of
 from pinlater.console.shapes.bulk import (
     ActionName,
     BulkPreviewQuery,
@@ -30,49 +30,17 @@ from pinlater.console.shapes.bulk import (
     StopBulkRequest,
     UndoBulkRequest,
 )
-from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
-from pinlater.domain.body_text import text_of_regex
-from pinlater.domain.bulk import EXPECTED_MAX, RATE_MAX, RATE_MIN, STATES_OF
+from pinlater.console.shapes.fields import State
+from pinlater.domain.bulk import STATES_OF
 from pinlater.domain.wording import counted
 
 RUNS = 100
 
 
-class BulkPageQuery(RequestShape, frozen=True, kw_only=True):
+class BulkPageQuery(FilterQuery, frozen=True, kw_only=True):
     """Which jobs of the queue, as the page of the queue names them."""
 
     state: State = "failed"
-    priority: OfPriority = None
-    task: str | None = None
-    header: str | None = None
-    text: str | None = None
-    body: str | None = None
-    error: str | None = None
-    attempts: MinAttempts = 0
-    older: str | None = None
-    newer: str | None = None
-    group: str | None = None
-
-
-class BulkForm(RequestShape, frozen=True, kw_only=True):
-    """What to do, with which jobs; the times are those of the page on which the form was."""
-
-    action: ActionName
-    state: State
-    priority: OfPriority = None
-    task: str | None = None
-    header: str | None = None
-    text: str | None = None
-    body: str | None = None
-    error: str | None = None
-    min_attempts: MinAttempts = 0
-    from_ms: Moment | None = None
-    before_ms: Moment | None = None
-    group: str | None = None
-    attempts: Attempts = 1
-    rate: Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None = None
-    for_good: Literal["yes"] | None = None
-    expected: Annotated[int, Meta(ge=0, le=EXPECTED_MAX)] | None = None
 
 
 class BulkRunForm(BackForm, frozen=True, kw_only=True):
@@ -135,40 +103,16 @@ async def show(call: PageCall) -> BulkView:
 async def preview(call: PageCall) -> BulkPreviewView:
     """Two calls: the number of jobs, and the newest of them; four for waiting jobs."""
     query = call.read(BulkPageQuery)
-    wanted = BulkPreviewQuery(
-        state=query.state,
-        priority=query.priority,
-        regex=query.body,
-        text=query.text,
-        task=(query.task,) if query.task else (),
-        header=(query.header,) if query.header else (),
-        error=query.error or "",
-        min_attempts=query.attempts,
-        enqueued_from_ms=call.ago_ms("newer"),
-        enqueued_before_ms=call.ago_ms("older"),
-        group=query.group or "",
-    )
-    found = await call.api.ask(preview_bulk_run, queue=call.queue, query=wanted)
+    wanted = wanted_of(call, query)
+    preview = BulkPreviewQuery(state=query.state, **wanted)
+    found = await call.api.ask(preview_bulk_run, queue=call.queue, query=preview)
     state = state_of(query.state)
-    fields = {
-        "state": query.state,
-        "priority": query.priority,
-        "task": query.task,
-        "header": query.header,
-        "text": query.text,
-        "body": query.body,
-        "error": query.error,
-        "min_attempts": query.attempts or None,
-        "from_ms": wanted.enqueued_from_ms,
-        "before_ms": wanted.enqueued_before_ms,
-        "group": query.group,
-        "expected": None if found.more else found.jobs,
-    }
+    fields = {"state": query.state, **to_form(wanted), "expected": None if found.more else found.jobs}
     return BulkPreviewView(
         title=f"Change jobs of {call.queue}",
         polls=False,
         queue=call.queue,
-        chosen=_chosen(query.state, {name: value for name, value in query_fields(query).items() if value}),
+        chosen=_chosen(query.state, {word.replace("_", " "): value for word, value in asked_of(query).items()}),
         jobs=found.jobs,
         more=found.more,
         samples=rows_of(found.samples),
@@ -177,43 +121,9 @@ async def preview(call: PageCall) -> BulkPreviewView:
     )
 
 
-def query_fields(query: BulkPageQuery) -> dict[str, object]:
-    """What chooses jobs besides their state, by the words of the page."""
-    return {
-        "priority": query.priority,
-        "task": query.task,
-        "header": query.header,
-        "text": query.text,
-        "body": query.body,
-        "error": query.error,
-        "at least attempts": query.attempts,
-        "older than": query.older,
-        "newer than": query.newer,
-        "group": query.group,
-    }
-
-
 async def start(call: PageCall) -> Goto:
     """Begins a run."""
-    form = call.read(BulkForm)
-    wanted = BulkRequest(
-        action=form.action,
-        state=form.state,
-        priority=form.priority,
-        regex=form.body,
-        text=form.text,
-        task=(form.task,) if form.task else (),
-        header=(form.header,) if form.header else (),
-        error=form.error or "",
-        min_attempts=form.min_attempts,
-        enqueued_from_ms=form.from_ms,
-        enqueued_before_ms=form.before_ms,
-        group=form.group or "",
-        attempts=form.attempts,
-        jobs_per_second=form.rate,
-        for_good=form.for_good is not None,
-        expected=form.expected,
-    )
+    wanted = fields_of(from_form(call.fields), BulkRequest, "form")
     run = await call.api.ask(start_bulk_run, queue=call.queue, body=wanted)
     told = f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}."
     undone = " It can be undone for a day." if run.action == "delete" and not run.for_good else ""
@@ -248,25 +158,7 @@ def _progress(run: BulkRunItem) -> str:
 def _words(run: BulkRunItem) -> str:
     if run.undoes is not None:
         return f"the jobs that run {run.undoes} has deleted"
-    chosen = run.filter
-    text = text_of_regex(chosen.regex or "")
-    return _chosen(
-        chosen.state,
-        {
-            name: value
-            for name, value in (
-                ("priority", chosen.priority),
-                ("task", ", ".join(chosen.task)),
-                ("header", ", ".join(chosen.header)),
-                ("text", text),
-                ("body", chosen.regex if text is None else None),
-                ("error", chosen.error),
-                ("at least attempts", chosen.min_attempts),
-                ("group", chosen.group),
-            )
-            if value
-        },
-    )
+    return _chosen(run.filter.state, in_words(run.filter))
 
 
 def _chosen(state: str, fields: Mapping[str, object]) -> str:

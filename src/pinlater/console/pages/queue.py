@@ -18,13 +18,14 @@ from pinlater.console.pages.charts import (
     labels_of,
     mark_lines,
 )
+from pinlater.console.pages.filter_fields import FilterQuery, InputField, asked_of, inputs_of, wanted_of
 from pinlater.console.pages.history import MINUTE_STEP_S, SPANS, Span, history_of, recent_points
 from pinlater.console.pages.listed_job import ListedJob, age_column, rows_of
 from pinlater.console.pages.page import PageCall, PageView, bulk_path, queue_path
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.pages.setting_fields import SettingField, fields_shown
 from pinlater.console.shapes.audit import AuditItem
-from pinlater.console.shapes.fields import MinAttempts, OfPriority, PartitionNumberItem, RequestShape, State
+from pinlater.console.shapes.fields import PartitionNumberItem, State
 from pinlater.console.shapes.jobs import ScanQuery
 from pinlater.console.shapes.queues import CountsItem, HistoryAnswer, HistoryPointItem
 
@@ -48,39 +49,28 @@ _TABS: Mapping[Tab, _Jobs] = {
 }
 
 
-class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
-    """Which jobs of the queue. `header`: NAME=VALUE. `text` and `body`: a text and a regular expression in the body, of which one is
-    given. `older`, `newer`: how long ago they were enqueued, as `10m`. `group`: of failures. `after`: the continuation of the page before.
-    `range`: of the charts, or of a `table` with the same figures."""
+class QueuePageQuery(FilterQuery, frozen=True, kw_only=True):
+    """Which jobs of the queue. `after`: the continuation of the page before. `range`: of the charts, or of a `table` with the same
+    figures."""
 
     tab: Tab = "due"
     range: Span = "1h"
     table: bool = False
-    priority: OfPriority = None
-    task: str | None = None
-    header: str | None = None
-    text: str | None = None
-    body: str | None = None
-    error: str | None = None
-    attempts: MinAttempts = 0
-    older: str | None = None
-    newer: str | None = None
-    group: str | None = None
     after: str | None = None
 
     @property
     def is_slow(self) -> bool:
         """Whether the list may read many jobs for a few."""
-        return bool(self.task or self.header or self.text) or self.has_more
+        return bool(asked_of(self).keys() - {"priority"})
 
     @property
     def has_more(self) -> bool:
         """Whether the filters count that a page hides at first."""
-        return bool(self.body or self.error or self.attempts or self.older or self.newer or self.group)
+        return any(field.value for field in inputs_of(self, common=False))
 
     @property
     def is_filtered(self) -> bool:
-        return self.is_slow or self.priority is not None
+        return bool(asked_of(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,30 +104,22 @@ class QueueView(PageView):
             "tab": query.tab,
             "range": "" if query.range == "1h" else query.range,
             "table": "true" if query.table else "",
-            **self._chosen,
+            **asked_of(query),
         }
         return queue_path(self.queue.name, **{**kept, **changes})
 
     @property
     def bulk_path(self) -> str:
         """The page that changes all jobs of this choice, due or not."""
-        return bulk_path(self.queue.name, state=_TABS[self.query.tab].state, **self._chosen)
+        return bulk_path(self.queue.name, state=_TABS[self.query.tab].state, **asked_of(self.query))
 
     @property
-    def _chosen(self) -> Mapping[str, object]:
-        query = self.query
-        return {
-            "priority": query.priority,
-            "task": query.task,
-            "header": query.header,
-            "text": query.text,
-            "body": query.body,
-            "error": query.error,
-            "attempts": query.attempts or "",
-            "older": query.older,
-            "newer": query.newer,
-            "group": query.group,
-        }
+    def common_inputs(self) -> Sequence[InputField]:
+        return inputs_of(self.query, common=True)
+
+    @property
+    def more_inputs(self) -> Sequence[InputField]:
+        return inputs_of(self.query, common=False)
 
 
 async def show(call: PageCall) -> QueueView:
@@ -153,16 +135,7 @@ async def show(call: PageCall) -> QueueView:
     wanted = ScanQuery(
         state=jobs.state,
         future=jobs.future,
-        priority=query.priority,
-        task=(query.task,) if query.task else (),
-        header=(query.header,) if query.header else (),
-        regex=query.body,
-        text=query.text,
-        error=query.error or "",
-        min_attempts=query.attempts,
-        enqueued_from_ms=call.ago_ms("newer"),
-        enqueued_before_ms=call.ago_ms("older"),
-        group=query.group or "",
+        **wanted_of(call, query),
         limit=ROWS,
         continuation=query.after,
     )

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from pinlater.console.shapes.fields import AnswerShape, Attempts, OfPriority, RequestShape, State
-from pinlater.console.shapes.jobs import ComparedJobs, JobItem
+from pinlater.console.shapes.fields import AnswerShape, Attempts, RequestShape, State
+from pinlater.console.shapes.filters import FilterItem, JobsFilter
+from pinlater.console.shapes.jobs import JobItem
 from pinlater.domain.bulk import EXPECTED_MAX, RATE_MAX, RATE_MIN
 
 ActionName = Literal["retry", "delete", "cancel"]
@@ -18,20 +19,18 @@ JobsPerSecond = Annotated[
 ]
 
 
-class BulkPreviewQuery(ComparedJobs, frozen=True, kw_only=True):
+class BulkPreviewQuery(JobsFilter, frozen=True, kw_only=True):
     """Which jobs of the queue."""
 
     state: State = "failed"
-    priority: OfPriority = None
 
 
-class BulkRequest(ComparedJobs, frozen=True, kw_only=True):
+class BulkRequest(JobsFilter, frozen=True, kw_only=True):
     """What to do, and with which jobs of the queue."""
 
     state: Annotated[
         State | None, Meta(description="Needed for `delete` and `cancel`; `retry` changes failed jobs only.")
     ] = None
-    priority: OfPriority = None
     action: Annotated[
         ActionName,
         Meta(description="`retry` changes failed jobs, `cancel` pending and running ones, `delete` jobs of any state."),
@@ -67,21 +66,6 @@ class BulkRunsQuery(RequestShape, frozen=True, kw_only=True):
     queue: Annotated[Sequence[str], Meta(description="A queue; may be repeated. All without it.")] = ()
 
 
-class BulkFilterItem(AnswerShape, frozen=True, kw_only=True):
-    """Which jobs a run changes."""
-
-    state: State
-    priority: int | None
-    regex: str | None
-    task: Sequence[str]
-    header: Sequence[str]
-    error: str
-    min_attempts: int
-    enqueued_from_ms: int | None
-    enqueued_before_ms: int | None
-    group: str
-
-
 class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
     """A change of many jobs, under way or ended."""
 
@@ -90,7 +74,7 @@ class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
     action: Annotated[
         Literal["retry", "delete", "cancel", "restore"], Meta(description="`restore`: an undo of the run `undoes`.")
     ]
-    filter: BulkFilterItem
+    filter: FilterItem
     attempts: int
     jobs_per_second: float | None
     for_good: Annotated[bool, Meta(description="No copies of deleted jobs are kept.")]

@@ -13,7 +13,6 @@ MS_MAX = 2**53 - 1  # the largest integer that every JSON parser reads exactly
 State = Literal["pending", "in_progress", "succeeded", "failed"]
 Count = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Priority = Annotated[int, Meta(ge=1, le=127, description="1 is the highest.")]
-OfPriority = Annotated[Priority | None, Meta(description="Only this priority; 1 is the highest.")]
 Limit = Annotated[int, Meta(ge=1, le=I32_MAX, description="The largest number of jobs.")]
 Key = Annotated[str, Meta(min_length=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -29,10 +28,6 @@ Delay = Annotated[
 Token = Annotated[
     str | None, Meta(description="The claim token. Without it the request counts for any holder of the job.")
 ]
-Regex = Annotated[str | None, Meta(description="Only jobs in whose body this is found (RE2 syntax).")]
-BodyWithText = Annotated[
-    Key | None, Meta(description="Only jobs with this text in their body, in small or large letters. Not with `regex`.")
-]
 BodyText = Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8.")]
 BodyBase64 = Annotated[str | None, Meta(description="The body in base64 if it is not UTF-8, else null.")]
 BodyMasked = Annotated[
@@ -43,15 +38,6 @@ BodyMasked = Annotated[
     ),
 ]
 Descriptors = Annotated[Sequence[str], Meta(min_length=1, description="The names of jobs, all of this queue.")]
-OfTasks = Annotated[Sequence[Key], Meta(description="Only jobs of this task; may be repeated for several.")]
-OfHeaders = Annotated[Sequence[str], Meta(description="Only jobs with this header, as `NAME=VALUE`; may be repeated.")]
-WithError = Annotated[
-    str, Meta(description="Only jobs with this text in the type or text of their error, in small or large letters.")
-]
-MinAttempts = Annotated[int, Meta(ge=0, le=I32_MAX, description="Only jobs of which this many attempts have begun.")]
-EnqueuedFrom = Annotated[Moment | None, Meta(description="Only jobs that were enqueued then or later.")]
-EnqueuedBefore = Annotated[Moment | None, Meta(description="Only jobs that were enqueued before.")]
-OfGroup = Annotated[str, Meta(description="Only jobs whose last failed attempt is in this group of failures.")]
 OfShard = Annotated[
     Key | None, Meta(description="Only jobs on this shard, named with or without the `s` of descriptors: `2` or `s2`.")
 ]

@@ -12,30 +12,21 @@ from pinlater.console.shapes.fields import (
     Attempts,
     BodyBase64,
     BodyMasked,
-    BodyWithText,
     Delay,
     Descriptors,
-    EnqueuedBefore,
-    EnqueuedFrom,
     Incomplete,
     Key,
     Limit,
-    MinAttempts,
     Moment,
-    OfGroup,
-    OfHeaders,
-    OfPriority,
     OfShard,
-    OfTasks,
     PartitionNumberItem,
     Priority,
-    Regex,
     RequestShape,
     RunAfter,
     Span,
     State,
-    WithError,
 )
+from pinlater.console.shapes.filters import JobsFilter
 
 
 class NewJobOptions(RequestShape, frozen=True, kw_only=True):
@@ -107,45 +98,17 @@ class BodiesQuery(RequestShape, frozen=True, kw_only=True):
     bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
 
 
-class JobsByBody(RequestShape, frozen=True, kw_only=True):
-    """Which jobs, by their body."""
-
-    regex: Regex = None
-    text: BodyWithText = None
-
-
-class CountQuery(JobsByBody, frozen=True, kw_only=True):
+class CountQuery(JobsFilter, frozen=True, kw_only=True):
     """Which jobs of a queue."""
 
     state: State = "pending"
-    priority: OfPriority = None
     future: Annotated[bool, Meta(description="Pending jobs that are not due yet, instead of those that are.")] = False
 
 
-class ComparedJobs(JobsByBody, frozen=True, kw_only=True):
-    """Which jobs, by what the console compares: servers choose by state, priority and body only."""
-
-    task: OfTasks = ()
-    header: OfHeaders = ()
-    error: WithError = ""
-    min_attempts: MinAttempts = 0
-    enqueued_from_ms: EnqueuedFrom = None
-    enqueued_before_ms: EnqueuedBefore = None
-    group: OfGroup = ""
-
-    @property
-    def compares(self) -> bool:
-        """Whether it chooses anything by more than the body."""
-        times = (self.enqueued_from_ms, self.enqueued_before_ms)
-        chosen = self.task or self.header or self.error or self.min_attempts or self.group
-        return bool(chosen) or any(at is not None for at in times)
-
-
-class ScanQuery(ComparedJobs, frozen=True, kw_only=True):
+class ScanQuery(JobsFilter, frozen=True, kw_only=True):
     """Which jobs of a queue, and how many."""
 
     state: State = "pending"
-    priority: OfPriority = None
     future: Annotated[bool, Meta(description="Pending jobs that are not due yet, instead of those that are.")] = False
     shard: OfShard = None
     limit: Limit = 100
@@ -280,8 +243,8 @@ class ScanAnswer(AnswerShape, frozen=True, kw_only=True):
     incomplete: Annotated[
         bool,
         Meta(
-            description="A shard was unreachable, or a limit of time, or of jobs compared by task or header, made the answer shorter. "
-            "With a continuation, the next request goes on there."
+            description="A shard was unreachable, or a limit of time made the answer shorter. With a continuation, the next request "
+            "goes on there."
         ),
     ]
 
@@ -291,6 +254,9 @@ class JobCountAnswer(AnswerShape, frozen=True, kw_only=True):
 
     jobs: int
     incomplete: Incomplete = False
+
+
+DryRun = Annotated[bool, Meta(description="Changes nothing: the answer has the number of jobs that would change.")]
 
 
 class DescriptorsRequest(RequestShape, frozen=True, kw_only=True):
@@ -315,20 +281,37 @@ class ChangePriorityRequest(RequestShape, frozen=True, kw_only=True):
     priority: Priority
 
 
-class RetryFailedRequest(ComparedJobs, frozen=True, kw_only=True):
+class RetryFailedRequest(JobsFilter, frozen=True, kw_only=True):
     """Which failed jobs go back to the queue."""
 
-    priority: OfPriority = None
     attempts: Annotated[Attempts, Meta(description="Attempts that each job gets.")] = 1
     limit: Limit = 1000
     run_after_ms: RunAfter = None
     delay_ms: Delay = None
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
+    dry_run: DryRun = False
 
 
-class DeleteJobsQuery(ComparedJobs, frozen=True, kw_only=True):
+class DeleteJobsQuery(JobsFilter, frozen=True, kw_only=True):
     """Which jobs to delete."""
 
     state: State
-    priority: OfPriority = None
     limit: Limit = 1000
+    for_good: Annotated[
+        bool,
+        Meta(
+            description="Deletes jobs that a filter chooses without copies: frees space at once, and cannot be undone."
+        ),
+    ] = False
+    dry_run: DryRun = False
+
+
+class DeletedAnswer(JobCountAnswer, frozen=True, kw_only=True):
+    """The number of jobs that were deleted."""
+
+    run: Annotated[
+        str | None,
+        Meta(
+            description="The bulk run that deletes them, and can be undone; null if none does. `incomplete`: it goes on."
+        ),
+    ] = None

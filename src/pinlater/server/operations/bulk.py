@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from msgspec.structs import replace
-
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import due_fault
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, JobState, Outcome
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.operations.addressing import (
     OnShard,
     ack_results,
@@ -50,7 +49,6 @@ from pinlater.wire.generated.structs import (
     AckResult,
     ChangePriorityRequest,
     DeleteRequest,
-    JobFilter,
     MovedJob,
     RetryRequest,
     RunJobsRequest,
@@ -202,14 +200,11 @@ class Bulk:
 
     async def _delete_matching(self, request: DeleteRequest) -> int:
         state = JobState(request.state)
-        due = JobFilter(request.queue, state, request.priority, regex=request.regex)
-        regex = await self._inspect.regex(due)
-        if regex is None:
-            return 0
-        chosen = await self._inspect.matching_jobs(due, regex, request.limit)
+        due = await self._inspect.search_for(request.queue, JobFilter(state, request.priority, request.regex))
+        chosen = await self._inspect.matching_jobs(due, request.limit)
         if state is JobState.PENDING:  # a delete means waiting jobs, due or not
-            later = replace(due, future=True)
-            chosen += await self._inspect.matching_jobs(later, regex, request.limit - len(chosen))
+            later = due._replace(future=True)
+            chosen += await self._inspect.matching_jobs(later, request.limit - len(chosen))
 
         async def delete(shard: ShardLanes) -> int:
             keys, done = [key for home, key in chosen if home == shard.name], 0

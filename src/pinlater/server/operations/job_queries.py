@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pinlater.domain.clock import Clock
 from pinlater.domain.errors import AnswerTooLarge, InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import JobState
+from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import PriorityCounts
 from pinlater.server.operations.addressing import (
     OnShard,
@@ -22,10 +24,11 @@ from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import (
     END,
     PAGE_ROWS,
+    START,
     MergedRows,
+    RowSearch,
     ScannedRow,
     ScanPosition,
-    page_of,
     parse_continuation,
 )
 from pinlater.server.operations.regex import BodyRegex
@@ -35,20 +38,22 @@ from pinlater.server.storage.claim_bytes import JOB_BYTES, header_bytes
 from pinlater.server.storage.commands import AdvanceDue, CountJobs, FindUnique, LookupJobs, ScanJobs
 from pinlater.server.storage.values import JobKey, UniqueRef, raise_error
 from pinlater.wire.generated.structs import (
+    CountRequest,
     JobCount,
-    JobFilter,
     JobInfo,
     KeyHolders,
     LookupRequest,
     Scanned,
     ScanRequest,
 )
+from pinlater.wire.job_filters import filter_of
 from pinlater.wire.limits import fit_i32
 
 if TYPE_CHECKING:
     from pinlater.server.operations.service import Service
 
 _BODIES_A_LOOKUP = 64
+_COMPARED_PAGE_ROWS, _COMPARED_S = 500, 2.0
 _QUEUES_A_LOOK = 1_000
 _SHARDS_NAMED_MAX = 20
 HOLDERS_MAX = 200
@@ -162,52 +167,78 @@ class JobQueries:
 
     # --- count ------------------------------------------------------------------------------------------------------------
 
-    async def count(self, filter: JobFilter) -> int:
+    async def count(self, request: CountRequest) -> int:
         """As `count_jobs`, without a word of shards that are not counted."""
-        return fit_i32((await self.count_jobs(filter)).jobs)
+        if request.filter is not None:
+            raise InvalidArgument("getJobCount takes no filter; countJobs does")
+        return fit_i32((await self.count_jobs(request)).jobs)
 
-    async def count_jobs(self, filter: JobFilter) -> JobCount:
-        """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
-        await self._check(filter)
-        regex = await self.regex(filter)
-        if _names_none(filter):
-            return JobCount(0)
-        if regex is not None:
-            return await self._count_matching(filter, regex)
+    async def count_jobs(self, request: CountRequest) -> JobCount:
+        """How many jobs: by state and priority from counters and exact; with a filter by more than that, in parts; with a regex and no
+        filter, of at most 100,000 rows a shard and priority."""
+        chosen, by_filter = _asked(request), request.filter is not None
+        after = parse_continuation(request.continuation or START, paged=by_filter)
+        search = await self.search_for(request.queue, chosen, future=request.future)
+        filtered = True if by_filter else None
+        if _names_none(search):
+            return JobCount(0, filtered=filtered)
+        if chosen.is_plain:
+            return await self._count_by_counters(search, filtered)
+        if by_filter:
+            return await self._count_part(search, after)
+        return await self._count_matching(search)
+
+    async def _count_by_counters(self, search: RowSearch, filtered: bool | None) -> JobCount:
+        chosen = search.filter
 
         async def count(shard: ShardLanes) -> int:
             # What has become due since the last sweep is counted as due first.
             await shard.store.submit(AdvanceDue(self._clock.now_ms(), DUE_ROWS_MAX))
-            rows = await shard.store.submit(CountJobs([filter.queue]))
-            counts = [row.counts for row in rows if filter.priority in (None, row.counts.priority)]
-            return sum(_count(each, filter) for each in counts)
+            rows = await shard.store.submit(CountJobs([search.queue]))
+            counts = [row.counts for row in rows if chosen.priority in (None, row.counts.priority)]
+            return sum(_count(each, chosen.state, future=search.future) for each in counts)
 
         counts = await on_reachable(self._shards, self._metrics, "getJobCount", count)
-        return JobCount(sum(counts), incomplete=len(counts) < len(self._shards) or None)
+        return JobCount(sum(counts), len(counts) < len(self._shards) or None, filtered)
 
-    async def _count_matching(self, filter: JobFilter, regex: BodyRegex) -> JobCount:
+    async def _count_part(self, search: RowSearch, after: ScanPosition | None) -> JobCount:
+        """How many fit of the next jobs, as many as one call compares."""
+        bound = _Bound(self._settings, self._clock, search)
+        merged = self._merged("countJobs", search, after, PAGE_ROWS)
+        jobs = 0
+        last: ScannedRow | None = None
+        async for found in merged.rows():
+            jobs += found.matches
+            last = found
+            if bound.is_reached():
+                return JobCount(jobs, merged.cut or None, True, merged.continuation(found))
+        if not merged.unsearched:
+            return JobCount(jobs, merged.cut or None, True)
+        if last is None:
+            raise search.too_costly(0)
+        return JobCount(jobs, merged.cut or None, True, merged.continuation(last))
+
+    async def _count_matching(self, search: RowSearch) -> JobCount:
         seen = shards_counted = 0
 
         async def count(shard: ShardLanes) -> int:
             nonlocal seen, shards_counted
             found = 0
-            for priority in self._priorities(filter):
+            for priority in self._priorities(search.filter):
                 rows_left = self._settings.regex_rows_max
                 after = None
                 while rows_left > 0:
-                    page = page_of(
-                        filter, [priority], after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
-                    )
+                    page = search.page([priority], after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True)
                     rows = raise_error(await shard.store.submit(ScanJobs(page)))
                     if not rows:
                         break
-                    matches = await regex.found(rows)
+                    matches = await search.matches(rows)
                     found += sum(matches)
                     seen += len(matches)
                     rows_left -= len(rows)
                     after = (rows[-1].sort_ms, rows[-1].key.id)
-                    if regex.exhausted:
-                        raise regex.too_costly(seen)
+                    if search.exhausted:
+                        raise search.too_costly(seen)
             shards_counted += 1
             return found
 
@@ -217,63 +248,71 @@ class JobQueries:
     # --- scan -------------------------------------------------------------------------------------------------------------
 
     async def scan(self, request: ScanRequest) -> Scanned:
-        """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
+        """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at the bounds of a filter or a regex."""
         page = await self.scan_page(request)
-        return Scanned(page.jobs, page.continuation, page.incomplete or None)
+        return Scanned(page.jobs, page.continuation, page.incomplete or None, None if request.filter is None else True)
 
     async def scan_page(self, request: ScanRequest) -> ScannedPage:
         """As `scan`, and says how many jobs were compared. Raises `ShardConnectionFailed` if the named shard is unreachable."""
-        chosen = JobFilter(request.queue, request.state, request.priority, request.future, request.regex)
-        check_state(request.state)
+        chosen, by_filter = _asked(request), request.filter is not None
         if request.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {request.limit}")
-        after = parse_continuation(request)
-        await self._check(chosen)
+        if by_filter and not request.paged:
+            raise InvalidArgument("A scan with a filter must be paged: one call compares a part of the jobs")
+        after = parse_continuation(request.continuation, paged=bool(request.paged))
+        search = await self.search_for(request.queue, chosen, future=request.future)
         only = self._shard_of(request.shard or "")
         limit = min(request.limit, self._settings.max_scan_limit)
-        regex = await self.regex(chosen)
-        if limit == 0 or _names_none(chosen):
+        if limit == 0 or _names_none(search):
             return ScannedPage((), END, False, 0)
         jobs: list[JobInfo] = []
         bytes_left = self._settings.jobs_bytes_max
         last: ScannedRow | None = None
         seen = 0
         bodies = bool(request.bodies)
-        merged = self._merged("scanJobs", chosen, after, limit, regex, bodies=bodies, only=only)
+        bound = _Bound(self._settings, self._clock, search)
+        page_rows = max(limit, _COMPARED_PAGE_ROWS) if chosen.compares else limit
+        merged = self._merged("scanJobs", search, after, page_rows, bodies=bodies, only=only)
         async for found in merged.rows():
             row = found.row
             seen += 1
-            if not found.matches:
-                last = found
-                if regex is not None and regex.exhausted:
-                    if not request.paged:
-                        raise regex.too_costly(seen)
-                    return ScannedPage(jobs, merged.continuation(found), True, seen)
-                continue
-            bytes_left -= _shown_bytes(row.job, body=bodies)
-            if bytes_left < 0 and jobs:
-                return ScannedPage(jobs, merged.continuation(last) if request.paged else END, True, seen - 1)
-            if not bodies:
-                row.job.body = None
-            jobs.append(row.job)
+            if found.matches:
+                bytes_left -= _shown_bytes(row.job, body=bodies)
+                if bytes_left < 0 and jobs:
+                    goes_on = merged.continuation(last) if request.paged else END
+                    return ScannedPage(jobs, goes_on, merged.cut or not by_filter, seen - 1)
+                if not bodies:
+                    row.job.body = None
+                jobs.append(row.job)
+                if len(jobs) >= limit:
+                    return ScannedPage(jobs, merged.continuation(found) if request.paged else END, merged.cut, seen)
             last = found
-            if len(jobs) >= limit:
-                return ScannedPage(jobs, merged.continuation(found) if request.paged else END, merged.cut, seen)
-        if regex is not None and merged.unsearched:
-            if not request.paged or last is None:
-                raise regex.too_costly(seen)
-            return ScannedPage(jobs, merged.continuation(last), True, seen)
-        return ScannedPage(jobs, END, merged.cut, seen)
-
-    async def regex(self, filter: JobFilter) -> BodyRegex | None:
-        """The filter's regex with the budgets of a request. Raises `InvalidArgument`."""
-        if filter.regex is None:
-            return None
-        return await BodyRegex.compiled(filter.regex, self._settings, self._clock, self._searches)
+            if bound.is_reached() if by_filter else not found.matches and search.exhausted:
+                if not request.paged:
+                    raise search.too_costly(seen)
+                return ScannedPage(jobs, merged.continuation(found), merged.cut or not by_filter, seen)
+        if not merged.unsearched:
+            return ScannedPage(jobs, END, merged.cut, seen)
+        if not request.paged or last is None:
+            raise search.too_costly(seen)
+        return ScannedPage(jobs, merged.continuation(last), merged.cut or not by_filter, seen)
 
     # --- shared -------------------------------------------------------------------------------------------------------------
 
-    async def matching_jobs(self, filter: JobFilter, regex: BodyRegex, limit: int) -> list[tuple[str, JobKey]]:
+    async def search_for(self, queue: str, chosen: JobFilter, *, future: bool = False) -> RowSearch:
+        """The search for these jobs of a queue, with the budgets of a request if the filter has a regex. Raises `InvalidArgument`."""
+        check_priority(chosen.priority, self._settings)
+        chosen.check()
+        await self._queue_cache.require(queue)
+        return RowSearch(queue, chosen, future, await self.compiled(chosen.regex))
+
+    async def compiled(self, regex: str | None) -> BodyRegex | None:
+        """The regex with the budgets of a request. Raises `InvalidArgument`."""
+        if regex is None:
+            return None
+        return await BodyRegex.compiled(regex, self._settings, self._clock, self._searches)
+
+    async def matching_jobs(self, search: RowSearch, limit: int) -> list[tuple[str, JobKey]]:
         """Up to `limit` jobs of one state and priority whose body matches, with their shards; for deletes.
 
         Raises at the regex's budgets.
@@ -282,41 +321,39 @@ class JobQueries:
         if limit <= 0:
             return chosen
         seen = 0
-        merged = self._merged("deleteJobs", filter, None, PAGE_ROWS, regex, bodies=True)
+        merged = self._merged("deleteJobs", search, None, PAGE_ROWS)
         async for found in merged.rows():
             seen += 1
             if found.matches:
                 chosen.append((found.shard, found.row.key))
                 if len(chosen) >= limit:
                     return chosen
-            if regex.exhausted:
-                raise regex.too_costly(seen)
+            if search.exhausted:
+                raise search.too_costly(seen)
         if merged.unsearched:
-            raise regex.too_costly(seen)
+            raise search.too_costly(seen)
         return chosen
 
     def _merged(
         self,
         method: str,
-        filter: JobFilter,
+        search: RowSearch,
         after: ScanPosition | None,
         limit: int,
-        regex: BodyRegex | None,
         *,
-        bodies: bool,
+        bodies: bool = False,
         only: ShardLanes | None = None,
     ) -> MergedRows:
-        priorities, now_ms = self._priorities(filter), self._clock.now_ms()
+        priorities, now_ms = self._priorities(search.filter), self._clock.now_ms()
         return MergedRows(
             self._shards,
             self._metrics,
             method,
-            filter,
+            search,
             priorities,
             after,
             limit,
             now_ms,
-            regex,
             bodies=bodies,
             only=only,
         )
@@ -333,13 +370,25 @@ class JobQueries:
             )
         return found
 
-    async def _check(self, filter: JobFilter) -> None:
-        check_state(filter.state)
-        check_priority(filter.priority, self._settings)
-        await self._queue_cache.require(filter.queue)
+    def _priorities(self, chosen: JobFilter) -> Sequence[int]:
+        return range(1, self._settings.priority_levels + 1) if chosen.priority is None else (chosen.priority,)
 
-    def _priorities(self, filter: JobFilter) -> Sequence[int]:
-        return range(1, self._settings.priority_levels + 1) if filter.priority is None else (filter.priority,)
+
+class _Bound:
+    """Where a call ends that compares jobs with a filter, so that one that fits no job of many neither holds a server up nor times out."""
+
+    def __init__(self, settings: JobSettings, clock: Clock, search: RowSearch) -> None:
+        self._rows_left = settings.max_compared_jobs
+        self._clock = clock
+        self._until_s = clock.monotonic() + _COMPARED_S
+        self._search = search
+
+    def is_reached(self) -> bool:
+        """Counts one more job, and says whether it is the last one. The time is looked at now and then: each call compares some jobs."""
+        self._rows_left -= 1
+        if self._rows_left <= 0 or self._search.exhausted:
+            return True
+        return self._rows_left % _COMPARED_PAGE_ROWS == 0 and self._clock.monotonic() >= self._until_s
 
 
 class _LookupSize:
@@ -373,17 +422,26 @@ def check_priority(priority: int | None, settings: JobSettings) -> None:
         raise PriorityNotSupported.of(priority, settings.priority_levels)
 
 
-def _names_none(filter: JobFilter) -> bool:
+def _asked(request: ScanRequest | CountRequest) -> JobFilter:
+    """The filter of a request, or what a client says that knows none. Raises `InvalidArgument` for an unknown state."""
+    chosen = request.filter
+    check_state(request.state if chosen is None else chosen.state)
+    if chosen is not None:
+        return filter_of(chosen)
+    return JobFilter(JobState(request.state), request.priority, request.regex)
+
+
+def _names_none(search: RowSearch) -> bool:
     """Only PENDING jobs have a due time ahead of them; the original, too, finds no job of another state with the flag."""
-    return filter.future and filter.state != JobState.PENDING
+    return search.future and search.filter.state is not JobState.PENDING
 
 
-def _count(counts: PriorityCounts, filter: JobFilter) -> int:
-    if filter.state == JobState.PENDING:
-        return counts.future if filter.future else counts.pending - counts.future
-    if filter.state == JobState.IN_PROGRESS:
+def _count(counts: PriorityCounts, state: JobState, *, future: bool) -> int:
+    if state is JobState.PENDING:
+        return counts.future if future else counts.pending - counts.future
+    if state is JobState.IN_PROGRESS:
         return counts.in_progress
-    return counts.succeeded if filter.state == JobState.SUCCEEDED else counts.failed
+    return counts.succeeded if state is JobState.SUCCEEDED else counts.failed
 
 
 def _shown_bytes(job: JobInfo, *, body: bool = True) -> int:

@@ -38,6 +38,8 @@ class JobSettings:
     """Most jobs that one dequeue hands out; a larger limit is cut to this."""
     max_scan_limit: int = 10_000
     """Most jobs that one scan returns; a larger limit is cut to this."""
+    max_compared_jobs: Annotated[int, Meta(ge=1)] = 20_000
+    """Most jobs that one scan or count compares with a filter. The client continues with the next call."""
     max_wait_ms: int = 60_000
     """Longest wait of a dequeue; a longer one is cut to this."""
     max_backlog: int | None = None

@@ -1,4 +1,4 @@
-"""Rows of several shards in one order, newest first: read page by page, and searched if there is a regex."""
+"""Rows of several shards in one order, newest first: read page by page, and compared with a filter."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.errors import ContinuationInvalid, Unavailable
-from pinlater.domain.job import JobState
+from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, Unavailable
+from pinlater.domain.job_filter import JobFilter
 from pinlater.server.operations.addressing import left_out, reachable
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
+from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ScanJobs
 from pinlater.server.storage.values import Page, PageRow, raise_error
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.wire.generated.structs import JobFilter, ScanRequest
 
 START, END = "0", "-1"
 PAGE_ROWS = 1_000
+_COMPARED_A_TURN = 100  # a group of failures is computed in some 50 µs
 _PAGE_BYTES_MIN = 256 * 1024
 # Without a shard where there is one only, and from servers that did not name it.
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
 
 
 class ScannedRow(NamedTuple):
-    """A row of a scan, the shard it came from, and whether the regex, if there is one, is in its body."""
+    """A row of a scan, the shard it came from, and whether it fits the filter."""
 
     shard: str
     row: PageRow
@@ -54,27 +55,53 @@ class ScanPosition(NamedTuple):
         return (self.sort_ms + 1, 0) if self.sort_ms < I64_MAX else None
 
 
-def page_of(
-    filter: JobFilter,
-    priorities: Sequence[int],
-    after: tuple[int, int] | None,
-    limit: int,
-    now_ms: int,
-    *,
-    bodies: bool,
-) -> Page:
-    """A page of the jobs that a filter names, of these priorities."""
-    state = JobState(filter.state)
-    return Page(filter.queue, state, priorities, limit, after, now_ms, filter.future, bodies, PAGES_BYTES_MAX)
+class RowSearch(NamedTuple):
+    """Which jobs a scan looks for, of which half of the waiting ones if they wait, and the compiled regex of the filter."""
+
+    queue: str
+    filter: JobFilter
+    future: bool
+    regex: BodyRegex | None
+
+    def page(
+        self, priorities: Sequence[int], after: tuple[int, int] | None, limit: int, now_ms: int, *, bodies: bool
+    ) -> Page:
+        """Returns the first page, or the one after a row."""
+        bodies = bodies or self.regex is not None
+        state = self.filter.state
+        return Page(self.queue, state, priorities, limit, after, now_ms, self.future, bodies, PAGES_BYTES_MAX)
+
+    async def matches(self, rows: Sequence[PageRow]) -> list[bool]:
+        """Says of each row whether it fits. If a budget of the regex ends on the way, of those before it only."""
+        fitting = [True] * len(rows)
+        if self.filter.compares:
+            fits = self.filter.fits
+            fitting = await in_turns(rows, lambda some: [fits(row.job) for row in some], _COMPARED_A_TURN)
+        if self.regex is None:
+            return fitting
+        places = [place for place, fit in enumerate(fitting) if fit]
+        found = await self.regex.found([rows[place] for place in places])
+        for place, match in zip(places, found, strict=False):
+            fitting[place] = match
+        return fitting if len(found) == len(places) else fitting[: places[len(found)]]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a budget of the regex is used up."""
+        return self.regex is not None and self.regex.exhausted
+
+    def too_costly(self, seen: int) -> InvalidArgument:
+        """The error that says so."""
+        return InvalidArgument("") if self.regex is None else self.regex.too_costly(seen)
 
 
 class _Stream:
-    """The rows of one shard, page by page, searched a page at a time if there is a regex."""
+    """The rows of one shard, page by page, compared a page at a time."""
 
-    def __init__(self, shard: ShardLanes, first: Page, regex: BodyRegex | None) -> None:
+    def __init__(self, shard: ShardLanes, first: Page, search: RowSearch) -> None:
         self.shard = shard
         self._first = first
-        self._regex = regex
+        self._search = search
         self._after = first.after
         self._unsearched: list[PageRow] = []
         self._found: deque[ScannedRow] = deque()
@@ -85,7 +112,7 @@ class _Stream:
         while not self._found:
             if not self._unsearched and not await self._read():
                 return None
-            await self._search()
+            await self._compare()
         return self._found.popleft()
 
     async def _read(self) -> bool:
@@ -99,9 +126,9 @@ class _Stream:
             self._after = (rows[-1].sort_ms, rows[-1].key.id)
         return bool(rows)
 
-    async def _search(self) -> None:
+    async def _compare(self) -> None:
         rows = self._unsearched
-        matches = [True] * len(rows) if self._regex is None else await self._regex.found(rows)
+        matches = await self._search.matches(rows)
         if not matches:
             raise _BudgetEnded
         for row, match in zip(rows, matches, strict=False):
@@ -124,19 +151,17 @@ class MergedRows:
         shards: Shards,
         metrics: Metrics,
         method: str,
-        filter: JobFilter,
+        search: RowSearch,
         priorities: Sequence[int],
         after: ScanPosition | None,
         limit: int,
         now_ms: int,
-        regex: BodyRegex | None,
         *,
         bodies: bool,
         only: ShardLanes | None = None,
     ) -> None:
         if only is not None and not only.healthy:
             raise shard_unreachable(only.name)
-        bodies = bodies or regex is not None
         self._metrics, self._method = metrics, method
         found = reachable(shards, self._metrics, method) if only is None else [only]
         self.cut = only is None and len(found) < len(shards)
@@ -144,12 +169,12 @@ class MergedRows:
         self._failures: dict[str, Unavailable] = {}
         self._shards = len(found)
         self._alone = len(shards) == 1
-        page = page_of(filter, priorities, None, min(limit, PAGE_ROWS), now_ms, bodies=bodies)._replace(
+        page = search.page(priorities, None, min(limit, PAGE_ROWS), now_ms, bodies=bodies)._replace(
             max_bytes=max(PAGES_BYTES_MAX // max(1, len(found)), _PAGE_BYTES_MIN)
         )
         begins = [None if after is None else after.on(shard.name, alone=self._alone) for shard in found]
         self._streams = [
-            _Stream(shard, page._replace(after=begin), regex) for shard, begin in zip(found, begins, strict=True)
+            _Stream(shard, page._replace(after=begin), search) for shard, begin in zip(found, begins, strict=True)
         ]
         self._heap: list[tuple[int, int, str, int, ScannedRow]] = []
 
@@ -189,14 +214,14 @@ class MergedRows:
             heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.key.id, shard, number, found))
 
 
-def parse_continuation(request: ScanRequest) -> ScanPosition | None:
+def parse_continuation(continuation: str, *, paged: bool) -> ScanPosition | None:
     """Where a scan goes on; None: at its begin. Raises `ContinuationInvalid`."""
-    if request.continuation == START:
+    if continuation == START:
         return None
-    match = _CONTINUATION.fullmatch(request.continuation) if request.paged else None
+    match = _CONTINUATION.fullmatch(continuation) if paged else None
     if match is None:
-        raise ContinuationInvalid.of(request.continuation)
+        raise ContinuationInvalid.of(continuation)
     sort_ms, job_id = int(match[1]), int(match[2])
     if not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX:  # no store has such a number
-        raise ContinuationInvalid.of(request.continuation)
+        raise ContinuationInvalid.of(continuation)
     return ScanPosition(sort_ms, job_id, match[3])

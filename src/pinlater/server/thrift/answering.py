@@ -125,7 +125,7 @@ class Answering:
                 served,
                 served.handle,
                 metrics.method(name),
-                served.hands_out or served.searches or served.cost_bytes is not None,
+                served.hands_out or served.searches is not None or served.cost_bytes is not None,
             )
             for name, served in methods.items()
         }
@@ -195,7 +195,8 @@ class Answering:
         if waits:
             return await self._wait(call, route, recipient)
         self.running += 1
-        recipient.waiting = route.served.searches and request.regex is not None
+        searches = route.served.searches
+        recipient.waiting = searches is not None and searches(call.arguments)
         try:
             cost = route.served.cost_bytes
             if cost is not None and (cost_bytes := cost(self._memory_bounds, call.arguments)):

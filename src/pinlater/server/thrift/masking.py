@@ -11,7 +11,7 @@ import asyncio
 from typing import Any
 
 from pinlater.domain.body_masks import QueueMask, masked_status, masked_text
-from pinlater.domain.job_criteria import group_of_texts
+from pinlater.domain.job_filter import group_of_texts
 
 # Bodies that are looked into before other calls get a turn of the event loop.
 _BYTES_A_TURN = 32 * 1024

@@ -418,21 +418,55 @@ REQUIRED[JobInfo] = ('descriptor', 'state', 'attempts_allowed', 'attempts_remain
 
 
 class JobFilter(Struct, omit_defaults=True):
+    state: int = NOT_SENT
+    priority: int | None = None
+    regex: str | None = None
+    tasks: Sequence[str] | None = None
+    headers: Mapping[str, str] | None = None
+    error_text: str | None = None
+    min_attempts: int | None = None
+    enqueued_from_ms: int | None = None
+    enqueued_before_ms: int | None = None
+    group: str | None = None
+    skip_cancelled: bool | None = None
+
+
+SPECS[JobFilter] = _spec(
+    (1, I32, "state", None, "jobState"),
+    (2, BYTE, "priority", None, "priority"),
+    (3, STRING, "regex", "UTF8", "bodyRegexToMatch"),
+    (4, LIST, "tasks", (STRING, "UTF8", False), "tasks"),
+    (5, MAP, "headers", (STRING, "UTF8", STRING, "UTF8", False), "headers"),
+    (6, STRING, "error_text", "UTF8", "errorText"),
+    (7, I32, "min_attempts", None, "minAttempts"),
+    (8, I64, "enqueued_from_ms", None, "enqueuedFromMillis"),
+    (9, I64, "enqueued_before_ms", None, "enqueuedBeforeMillis"),
+    (10, STRING, "group", "UTF8", "groupName"),
+    (11, BOOL, "skip_cancelled", None, "skipCancelled"),
+)
+REQUIRED[JobFilter] = ('state',)
+
+
+class CountRequest(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     state: int = NOT_SENT
     priority: int | None = None
     future: bool = False
     regex: str | None = None
+    filter: JobFilter | None = None
+    continuation: str | None = None
 
 
-SPECS[JobFilter] = _spec(
+SPECS[CountRequest] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
     (2, I32, "state", None, "jobState"),
     (3, BYTE, "priority", None, "priority"),
     (4, BOOL, "future", None, "countFutureJobs"),
     (5, STRING, "regex", "UTF8", "bodyRegexToMatch"),
+    (100, STRUCT, "filter", [JobFilter, SPECS[JobFilter]], "filter"),
+    (101, STRING, "continuation", "UTF8", "continuation"),
 )
-REQUIRED[JobFilter] = ('queue', 'state')
+REQUIRED[CountRequest] = ('queue', 'state')
 
 
 class ScanRequest(Struct, omit_defaults=True):
@@ -446,6 +480,7 @@ class ScanRequest(Struct, omit_defaults=True):
     paged: bool | None = None
     bodies: bool | None = None
     shard: str | None = None
+    filter: JobFilter | None = None
 
 
 SPECS[ScanRequest] = _spec(
@@ -459,6 +494,7 @@ SPECS[ScanRequest] = _spec(
     (100, BOOL, "paged", None, "paged"),
     (101, BOOL, "bodies", None, "includeBody"),
     (102, STRING, "shard", "UTF8", "shard"),
+    (103, STRUCT, "filter", [JobFilter, SPECS[JobFilter]], "filter"),
 )
 REQUIRED[ScanRequest] = ('queue', 'state')
 
@@ -467,12 +503,14 @@ class Scanned(Struct, omit_defaults=True):
     jobs: Sequence[JobInfo] = NOT_SENT
     continuation: str = '-1'
     incomplete: bool | None = None
+    filtered: bool | None = None
 
 
 SPECS[Scanned] = _spec(
     (1, LIST, "jobs", (STRUCT, [JobInfo, SPECS[JobInfo]], False), "scannedJobs"),
     (2, STRING, "continuation", "UTF8", "continuation"),
     (100, BOOL, "incomplete", None, "incomplete"),
+    (101, BOOL, "filtered", None, "filtered"),
 )
 REQUIRED[Scanned] = ('jobs',)
 
@@ -750,56 +788,28 @@ SPECS[FailureGroup] = _spec(
 REQUIRED[FailureGroup] = ('queue', 'name', 'task', 'error_type', 'pattern', 'failures', 'first_ms', 'last_ms', 'sample_descriptor', 'hours')
 
 
-class BulkFilter(Struct, omit_defaults=True):
-    state: int = NOT_SENT
-    priority: int | None = None
-    regex: str | None = None
-    tasks: Sequence[str] | None = None
-    headers: Mapping[str, str] | None = None
-    error_text: str | None = None
-    min_attempts: int | None = None
-    enqueued_from_ms: int | None = None
-    enqueued_before_ms: int | None = None
-    group: str | None = None
-    skip_cancelled: bool | None = None
-
-
-SPECS[BulkFilter] = _spec(
-    (1, I32, "state", None, "jobState"),
-    (2, BYTE, "priority", None, "priority"),
-    (3, STRING, "regex", "UTF8", "bodyRegexToMatch"),
-    (4, LIST, "tasks", (STRING, "UTF8", False), "tasks"),
-    (5, MAP, "headers", (STRING, "UTF8", STRING, "UTF8", False), "headers"),
-    (6, STRING, "error_text", "UTF8", "errorText"),
-    (7, I32, "min_attempts", None, "minAttempts"),
-    (8, I64, "enqueued_from_ms", None, "enqueuedFromMillis"),
-    (9, I64, "enqueued_before_ms", None, "enqueuedBeforeMillis"),
-    (10, STRING, "group", "UTF8", "groupName"),
-    (11, BOOL, "skip_cancelled", None, "skipCancelled"),
-)
-REQUIRED[BulkFilter] = ('state',)
-
-
 class BulkOrder(Struct, omit_defaults=True):
     queue: str = NOT_SENT
     action: int = NOT_SENT
-    filter: BulkFilter = NOT_SENT
+    filter: JobFilter = NOT_SENT
     attempts: int = 1
     jobs_per_second: float | None = None
     for_good: bool | None = None
     undoes: str | None = None
     expected_jobs: int | None = None
+    max_jobs: int | None = None
 
 
 SPECS[BulkOrder] = _spec(
     (1, STRING, "queue", "UTF8", "queueName"),
     (2, I32, "action", None, "action"),
-    (3, STRUCT, "filter", [BulkFilter, SPECS[BulkFilter]], "filter"),
+    (3, STRUCT, "filter", [JobFilter, SPECS[JobFilter]], "filter"),
     (4, I32, "attempts", None, "attemptsToAllow"),
     (5, DOUBLE, "jobs_per_second", None, "jobsPerSecond"),
     (6, BOOL, "for_good", None, "forGood"),
     (7, STRING, "undoes", "UTF8", "undoes"),
     (8, I64, "expected_jobs", None, "expectedJobs"),
+    (9, I64, "max_jobs", None, "maxJobs"),
 )
 REQUIRED[BulkOrder] = ('queue', 'action', 'filter')
 
@@ -1017,11 +1027,15 @@ REQUIRED[QueueHistoryResponse] = ('queues', 'marks', 'step_s', 'from_ms', 'until
 class JobCount(Struct, omit_defaults=True):
     jobs: int = NOT_SENT
     incomplete: bool | None = None
+    filtered: bool | None = None
+    continuation: str | None = None
 
 
 SPECS[JobCount] = _spec(
     (1, I64, "jobs", None, "jobs"),
     (2, BOOL, "incomplete", None, "incomplete"),
+    (3, BOOL, "filtered", None, "filtered"),
+    (4, STRING, "continuation", "UTF8", "continuation"),
 )
 REQUIRED[JobCount] = ('jobs',)
 
@@ -1761,12 +1775,12 @@ RESULTS["lookupJobs"] = ((0, MAP, "success", (STRING, "UTF8", STRUCT, [JobInfo, 
 
 class getJobCount_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: JobFilter = NOT_SENT
+    request: CountRequest = NOT_SENT
 
 
 SPECS[getJobCount_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [JobFilter, SPECS[JobFilter]], "request"),
+    (2, STRUCT, "request", [CountRequest, SPECS[CountRequest]], "request"),
 )
 REQUIRED[getJobCount_args] = ('context', 'request')
 RESULTS["getJobCount"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
@@ -2036,12 +2050,12 @@ RESULTS["changePriority"] = ((0, LIST, "success", (STRUCT, [MovedJob, SPECS[Move
 
 class countJobs_args(Arguments):
     context: RequestContext = NOT_SENT
-    request: JobFilter = NOT_SENT
+    request: CountRequest = NOT_SENT
 
 
 SPECS[countJobs_args] = _spec(
     (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
-    (2, STRUCT, "request", [JobFilter, SPECS[JobFilter]], "request"),
+    (2, STRUCT, "request", [CountRequest, SPECS[CountRequest]], "request"),
 )
 REQUIRED[countJobs_args] = ('context', 'request')
 RESULTS["countJobs"] = ((0, STRUCT, "success", [JobCount, SPECS[JobCount]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
@@ -2184,6 +2198,19 @@ SPECS[startBulkRun_args] = _spec(
 )
 REQUIRED[startBulkRun_args] = ('context', 'order')
 RESULTS["startBulkRun"] = ((0, STRUCT, "success", [BulkRun, SPECS[BulkRun]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+
+
+class startLimitedBulkRun_args(Arguments):
+    context: RequestContext = NOT_SENT
+    order: BulkOrder = NOT_SENT
+
+
+SPECS[startLimitedBulkRun_args] = _spec(
+    (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
+    (2, STRUCT, "order", [BulkOrder, SPECS[BulkOrder]], "order"),
+)
+REQUIRED[startLimitedBulkRun_args] = ('context', 'order')
+RESULTS["startLimitedBulkRun"] = ((0, STRUCT, "success", [BulkRun, SPECS[BulkRun]], "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
 
 
 class stopBulkRun_args(Arguments):

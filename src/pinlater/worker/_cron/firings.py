@@ -27,6 +27,7 @@ from pinlater.client.errors import AccessDenied, PinLaterError, RequestKeyConfli
 from pinlater.client.values import JobInfo
 from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.job import JobState
+from pinlater.domain.job_filter import JobFilter
 from pinlater.worker.cron import Cron, Missed
 
 _log = logging.getLogger("pinlater.worker")
@@ -73,10 +74,8 @@ class Firings:
     async def _look(self, ask: Ask) -> str | None:
         newest = _calls.scan(
             self._entry.task.queue,
-            JobState.PENDING,
-            priority=None,
+            JobFilter(JobState.PENDING),
             future=False,
-            regex=None,
             limit=_LOOKED_AT,
             continuation="0",
             paged=False,

@@ -60,7 +60,7 @@ def every_call(queue: str) -> dict[str, dict[str, Any]]:
         "addDeployMark": {"mark": types.DeployMark(NOW_MS, "v2", queue)},
         "startBulkRun": {
             "order": types.BulkOrder(
-                queue, types.BulkAction.DELETE, bare(types.BulkFilter, jobState=SUCCEEDED), forGood=True
+                queue, types.BulkAction.DELETE, bare(types.JobFilter, jobState=SUCCEEDED), forGood=True
             )
         },
         "stopBulkRun": {"queueName": queue, "runId": "0"},
@@ -126,7 +126,7 @@ async def few_queues(to: ScenarioRecorder) -> None:
             jobs = [types.PinLaterJob(b"u", uniqueKey="key")]
             await to.call("enqueueJobs", request=types.PinLaterEnqueueRequest(queue, jobs))
         await to.call("dequeueJobs", request=types.PinLaterDequeueRequest(queue, 1, process=5))
-        order = types.BulkOrder(queue, types.BulkAction.DELETE, bare(types.BulkFilter, jobState=FAILED), forGood=True)
+        order = types.BulkOrder(queue, types.BulkAction.DELETE, bare(types.JobFilter, jobState=FAILED), forGood=True)
         await to.call("startBulkRun", order=order)
         await to.do("finish_runs")
         await to.do("advance 1000")
@@ -213,7 +213,7 @@ async def masks(to: ScenarioRecorder) -> None:
             types.PinLaterJobAckInfo(claimed[1], finalFailure=True, errorType="TypeError", errorText="no 17"),
         ]
         await to.call("ackJobs", request=types.PinLaterJobAckRequest(queue, [], failed))
-        chosen = bare(types.BulkFilter, jobState=FAILED, bodyRegexToMatch="4111", errorText="none", minAttempts=1)
+        chosen = bare(types.JobFilter, jobState=FAILED, bodyRegexToMatch="4111", errorText="none", minAttempts=1)
         await to.call("startBulkRun", order=types.BulkOrder(queue, types.BulkAction.DELETE, chosen, forGood=True))
         await to.do("finish_runs")
         await to.do("advance 1000")
@@ -244,7 +244,7 @@ async def masks(to: ScenarioRecorder) -> None:
     )
     for field in ("bodyRegexToMatch", "errorText"):
         for queue in ("mail", "video"):
-            chosen = bare(types.BulkFilter, jobState=FAILED, **{field: "4111"})
+            chosen = bare(types.JobFilter, jobState=FAILED, **{field: "4111"})
             order = types.BulkOrder(queue, types.BulkAction.DELETE, chosen, forGood=True)
             await to.call("startBulkRun", f"by {field}, bodies are masked", order=order)
             await to.do("finish_runs")

@@ -92,7 +92,7 @@ async def bulk_runs(to: ScenarioRecorder) -> None:
     await to.call("getBulkRuns", "there are none", queueNames=[])
     await to.call("listBulkRuns", "there are none", request=types.BulkRunsRequest([]))
     await enqueue(to, "mail", b"1", b"2", b"3", headers={"task": "send", "ü": "1"})
-    order, chosen, action = types.BulkOrder, types.BulkFilter, types.BulkAction
+    order, chosen, action = types.BulkOrder, types.JobFilter, types.BulkAction
     delete = await to.call(
         "startBulkRun", "deletes", order=order("mail", action.DELETE, bare(chosen, jobState=PENDING))
     )

@@ -121,3 +121,39 @@ async def looks(to: ScenarioRecorder) -> None:
     await to.call("getCluster", "a server alone, whose jobs were counted")
     await to.call("getQueueOwners", "a server alone")
     await to.call("getWorkers", "none that says its name", everywhere=True)
+
+
+@scenario("with low bounds")
+async def filters(to: ScenarioRecorder) -> None:
+    await to.call("createQueue", name="mail")
+    for task in ("send", "bill", "send"):
+        await enqueue(to, "mail", task.encode(), headers={"pinlater-task": task})
+        await to.do("advance 1000")
+    chosen, scan, count = types.JobFilter, types.PinLaterScanJobsRequest, types.PinLaterGetJobCountRequest
+    send = bare(chosen, jobState=PENDING, tasks=["send"])
+    page = await to.call("scanJobs", "of a task", request=scan("mail", PENDING, limit=1, paged=True, filter=send))
+    more = scan("mail", PENDING, continuation=page.continuation, limit=5, paged=True, filter=send)
+    await to.call("scanJobs", "of a task, the next page", request=more)
+    for note, wanted in {
+        "every field": chosen(FAILED, 2, "a.*b", ["send"], {"ü": "1"}, "größe", 3, 1, 2**40, "0123456789abcdef", True),
+        "no such state": chosen(9),
+        "no such priority": chosen(PENDING, 9),
+        "a regex that is none": chosen(PENDING, bodyRegexToMatch="("),
+        "times that exclude each other": chosen(PENDING, enqueuedFromMillis=2, enqueuedBeforeMillis=1),
+        "fewer than no attempts": chosen(PENDING, minAttempts=-1),
+        "that is no group": chosen(PENDING, groupName="größe"),
+    }.items():
+        await to.call("scanJobs", note, request=scan("mail", PENDING, paged=True, filter=wanted))
+        await to.call("countJobs", note, request=count("mail", PENDING, filter=wanted))
+    await to.call("scanJobs", "not paged", request=scan("mail", PENDING, filter=send))
+    await to.call("getJobCount", "with a filter", request=count("mail", PENDING, filter=send))
+    counted = await to.call("countJobs", "of a task", request=count("mail", PENDING, filter=send))
+    following = count("mail", PENDING, filter=send, continuation=counted.continuation)
+    await to.call("countJobs", "of a task, the rest", request=following)
+    order = types.BulkOrder("mail", types.BulkAction.DELETE, send, maxJobs=1)
+    await to.call("startLimitedBulkRun", "of one job", order=order)
+    await to.do("finish_runs")
+    await to.do("advance 1000")
+    await to.call("getBulkRuns", "one of one job", queueNames=["mail"])
+    order.maxJobs = 0
+    await to.call("startLimitedBulkRun", "of no job", order=order)

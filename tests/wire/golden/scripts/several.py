@@ -137,7 +137,7 @@ async def texts_of_failures(to: ScenarioRecorder) -> None:
     to.token = SECRETS["admin"]
     await to.call("createQueue", name="mail")
     await to.do("break 2")
-    chosen = bare(types.BulkFilter, jobState=PENDING)
+    chosen = bare(types.JobFilter, jobState=PENDING)
     order = types.BulkOrder("mail", types.BulkAction.DELETE, chosen, forGood=True)
     await to.call("startBulkRun", "a shard is lost", order=order)
     await to.do("wait_for_pause")

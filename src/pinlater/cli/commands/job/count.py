@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pinlater.cli import options, output
-from pinlater.client import AsyncClient, JobCount
+from pinlater.cli.filter_options import ChosenJobs, with_filter
+from pinlater.client import AsyncClient, JobCount, JobFilter
+from pinlater.client._filtered_jobs import count_all
 from pinlater.client.errors import UnknownMethod
 
 
+@with_filter
 def count(
     queue: options.QueueName,
+    chosen: ChosenJobs,
     state: options.StateOption = options.State.PENDING,
-    priority: options.Priority = None,
     future: options.Future = False,
-    regex: options.Regex = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -22,9 +24,8 @@ def count(
     Example: pinlater job count emails --state failed
     """
     options.check_future(state, future)
-    found = options.ask(
-        server, timeout, lambda c: count_jobs(c, queue, state, priority=priority, future=future, regex=regex)
-    )
+    wanted = chosen.of(state.wire)
+    found = options.ask(server, timeout, lambda client: count_jobs(client, queue, wanted, future=future))
     if json:
         counted = {"queue": queue, "state": state.name, "future": future}
         output.print_json({**counted, "count": found.jobs, "incomplete": found.incomplete})
@@ -34,17 +35,12 @@ def count(
         output.warn_incomplete()
 
 
-async def count_jobs(
-    client: AsyncClient,
-    queue: str,
-    state: options.State,
-    *,
-    priority: int | None = None,
-    future: bool = False,
-    regex: str | None = None,
-) -> JobCount:
+async def count_jobs(client: AsyncClient, queue: str, wanted: JobFilter, *, future: bool = False) -> JobCount:
     """Their number. An original server does not say if a shard is unreachable."""
     try:
-        return await client.count_jobs(queue, state.wire, priority=priority, future=future, regex=regex)
+        return await count_all(client, queue, wanted, (future,))
     except UnknownMethod:
-        return JobCount(await client.count(queue, state.wire, priority=priority, future=future, regex=regex))
+        if wanted.compares:
+            raise
+        state, priority, regex, *_ = wanted
+        return JobCount(await client.count(queue, state, priority=priority, future=future, regex=regex))

@@ -7,45 +7,48 @@ from typing import Annotated
 
 import typer
 
-from pinlater.cli import options
+from pinlater.cli import notes, options
+from pinlater.cli.commands.bulk import show_fitting
 from pinlater.cli.commands.job.retry import (
-    SCAN_ENDED,
     UNREACHABLE,
     Changed,
+    DryRun,
     Limit,
-    change_in_pieces,
+    change_found,
     count_left,
     print_changed,
 )
+from pinlater.cli.filter_options import ALL_JOBS, ChosenJobs, with_filter
 from pinlater.cli.queue_notes import say_if_no_group
-from pinlater.client import AsyncClient, Scanned
-from pinlater.client._job_scan import ScanFilter, scan_by_task
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkState, JobFilter
+from pinlater.client._filtered_jobs import wait_for_end
+from pinlater.client.errors import InvalidArgument, UnknownMethod
+from pinlater.domain.errors import adding
+
+_SAYS_AFTER_S = 2.0
 
 
+@with_filter
 def delete_jobs(
     queue: options.QueueIfAny = None,
+    chosen: ChosenJobs = ALL_JOBS,
     state: options.StateIfAny = None,
     descriptor: Annotated[
         list[str] | None, typer.Option("--descriptor", "-d", help="These jobs, in whatever state; may be repeated.")
     ] = None,
-    priority: options.Priority = None,
-    task: options.OfTask = None,
-    header: options.WithHeader = None,
-    error: options.WithError = None,
-    min_attempts: options.MinAttempts = None,
-    older_than: options.OlderThan = None,
-    newer_than: options.NewerThan = None,
-    group: options.OfGroup = None,
-    regex: options.Regex = None,
     limit: Limit = 1000,
+    for_good: Annotated[
+        bool, typer.Option("--for-good", help="Delete chosen jobs without copies: frees space at once; no undo.")
+    ] = False,
+    dry_run: DryRun = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """Delete jobs of one state, or the jobs of --descriptor. Prints their number.
 
-    With --task, --header, --error, --min-attempts or an age it deletes the jobs that `job list` shows, newest first, also if one of them
-    has just changed its state.
+    With an option that chooses jobs, other than --priority, it deletes the jobs that `job list` shows, newest first, by a bulk run:
+    `bulk undo` brings them back for a day. Other deletes, and those with --for-good, cannot be undone.
 
     Example: pinlater job delete emails --state failed --regex 'example\\.org'
     """
@@ -57,39 +60,62 @@ def delete_jobs(
             param_hint="--state",
         )
     of_queue = options.queue_of(queue, descriptor)
-    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
-    if state is None and not wanted.of_any_job:
-        raise typer.BadParameter("--descriptor excludes the options that choose jobs")
+    if state is None:
+        if not chosen.is_all or dry_run:
+            raise typer.BadParameter("--descriptor excludes --dry-run and the options that choose jobs")
+        deleted = options.ask(server, timeout, lambda c: c.delete_jobs_by_descriptor(of_queue, descriptor or []))
+        print_changed("deleted", Changed(deleted, incomplete=False), json)
+        return
+    wanted = chosen.of(state.wire)
+    if dry_run:
+        show_fitting(server, timeout, of_queue, wanted, json, limit)
+        return
 
-    async def ask_for_some(client: AsyncClient) -> Changed:
-        assert state is not None  # noqa: S101 - checked above
-        descriptors: list[str] = []
-        incomplete = False
-        for future in (False, True) if state is options.State.PENDING else (False,):
-            left = limit - len(descriptors)
-            request = ScanFilter(state.wire, priority, future, regex)
-            found = await scan_by_task(client, of_queue, request, wanted, left) if left else Scanned([], "", False)
-            descriptors += [job.descriptor for job in found.jobs]
-            incomplete |= found.incomplete
+    async def ask(client: AsyncClient) -> Changed:
+        if wanted.is_plain or (for_good and not wanted.compares):
+            return await _delete_by_state(client, of_queue, state, wanted, limit)
+        if not for_good:
+            return await _delete_by_run(client, of_queue, wanted, limit, json)
 
         async def delete(piece: Sequence[str]) -> int:
             return await client.delete_jobs_by_descriptor(of_queue, piece)
 
-        deleted = await change_in_pieces("deleted", descriptors, delete, json)
-        if not descriptors:
-            await say_if_no_group(client, of_queue, wanted.group)
-        return Changed(deleted, incomplete, more=len(descriptors) == limit)
-
-    if not wanted.of_any_job:
-        print_changed("deleted", options.ask(server, timeout, ask_for_some), json, SCAN_ENDED)
-        return
-
-    async def ask(client: AsyncClient) -> Changed:
-        if state is None:
-            return Changed(await client.delete_jobs_by_descriptor(of_queue, descriptor or []), incomplete=False)
-        number = await client.delete_jobs(of_queue, state.wire, priority=priority, regex=regex, limit=limit)
-        left = await count_left(client, of_queue, state, priority)
-        more = number == limit and (left.jobs > 0 or left.incomplete)
-        return Changed(number, left.incomplete, more)
+        return await change_found("deleted", client, of_queue, wanted, delete, limit, json)
 
     print_changed("deleted", options.ask(server, timeout, ask), json, UNREACHABLE)
+
+
+async def _delete_by_state(
+    client: AsyncClient, queue: str, state: options.State, wanted: JobFilter, limit: int
+) -> Changed:
+    number = await client.delete_jobs(queue, wanted.state, priority=wanted.priority, regex=wanted.regex, limit=limit)
+    left = await count_left(client, queue, state, wanted.priority)
+    more = number == limit and (left.jobs > 0 or left.incomplete)
+    return Changed(number, left.incomplete, more)
+
+
+async def _delete_by_run(client: AsyncClient, queue: str, wanted: JobFilter, limit: int, as_json: bool) -> Changed:
+    """Deletes by a bulk run, and waits for its end. If the command is stopped, the run goes on."""
+    try:
+        run = await client.start_bulk_run(BulkOrder(queue, BulkAction.DELETE, wanted, max_jobs=limit))
+    except (UnknownMethod, InvalidArgument) as error:
+        if isinstance(error, UnknownMethod) or error.detail == "TOO_MANY":
+            raise adding(error, " (--for-good deletes without a bulk run)") from None
+        raise
+    run = await wait_for_end(client, run, seconds=_SAYS_AFTER_S)
+    if run.ended_ms is None and not as_json:
+        notes.write(
+            f"run {run.id} deletes the jobs, also if this command ends; `pinlater bulk stop {queue} {run.id}` stops it"
+        )
+    run = await wait_for_end(client, run)
+    if run.state is BulkState.FAILED:
+        _fail(run)
+    if not run.changed:
+        await say_if_no_group(client, queue, wanted.group)
+    elif not as_json:
+        notes.write(f"for a day, `pinlater bulk undo {queue} {run.id}` brings them back")
+    return Changed(run.changed, incomplete=False, more=run.changed >= limit, run=run.id)
+
+
+def _fail(run: BulkRun) -> None:
+    raise InvalidArgument(f"run {run.id} failed after {run.changed} jobs: {run.detail}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, NamedTuple
 
 import typer
 
 from pinlater.cli import notes, options, output
+from pinlater.cli.filter_options import ALL_JOBS, ChosenJobs, with_filter
 from pinlater.cli.queue_notes import say_if_no_group
 from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
-from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanFilter, scan_by_task
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.client._filtered_jobs import SCAN_END, SCAN_START, scan_to_limit
+
+_Scan = Callable[[AsyncClient, str, int, str], Awaitable[Scanned]]
 
 
 class ScannedQueues(NamedTuple):
@@ -21,19 +23,12 @@ class ScannedQueues(NamedTuple):
     cut: bool
 
 
+@with_filter
 def list_jobs(
     queues: options.QueueNames = None,
+    chosen: ChosenJobs = ALL_JOBS,
     state: options.StateOption = options.State.PENDING,
-    priority: options.Priority = None,
     future: options.Future = False,
-    regex: options.Regex = None,
-    task: options.OfTask = None,
-    header: options.WithHeader = None,
-    error: options.WithError = None,
-    min_attempts: options.MinAttempts = None,
-    older_than: options.OlderThan = None,
-    newer_than: options.NewerThan = None,
-    group: options.OfGroup = None,
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="NAME", help="Only jobs on this shard: 2, or s2 as in descriptors.")
     ] = None,
@@ -53,12 +48,14 @@ def list_jobs(
     options.check_future(state, future)
     if after != SCAN_START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
-    request = ScanFilter(state.wire, priority, future, regex, body, shard)
-    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
+    wanted = chosen.of(state.wire)
+
+    def scan(client: AsyncClient, queue: str, limit: int, after: str) -> Awaitable[Scanned]:
+        return scan_to_limit(client, queue, wanted, limit, future=future, after=after, bodies=body, shard=shard)
 
     async def ask(client: AsyncClient) -> ScannedQueues:
         names = queues or await client.queue_names()
-        found = await _scan_all(client, names, request, wanted, limit, after)
+        found = await _scan_all(client, names, scan, limit, after)
         if len(names) == 1 and not found.scanned.jobs:
             await say_if_no_group(client, names[0], wanted.group)
         return found
@@ -73,16 +70,14 @@ def list_jobs(
     if more:
         notes.write(f"more: --after {more}")
     if found.incomplete:
-        output.warn_incomplete("a shard is unreachable, or one scan cannot read all jobs")
+        output.warn_incomplete("a shard is unreachable, or a time limit made the list shorter")
     elif cut:
         output.warn_incomplete(
             "--limit was reached, there may be more: raise it, or scan one queue to get a continuation"
         )
 
 
-async def _scan_all(
-    client: AsyncClient, queues: Sequence[str], request: ScanFilter, wanted: JobCriteria, limit: int, after: str
-) -> ScannedQueues:
+async def _scan_all(client: AsyncClient, queues: Sequence[str], scan: _Scan, limit: int, after: str) -> ScannedQueues:
     """One queue after the other, up to `limit` jobs together. The continuation is the only queue's."""
     jobs: list[JobInfo] = []
     incomplete = cut = False
@@ -91,7 +86,7 @@ async def _scan_all(
         if len(jobs) >= limit:
             cut = True
             break
-        found = await scan_by_task(client, queue, request, wanted, limit - len(jobs), after)
+        found = await scan(client, queue, limit - len(jobs), after)
         jobs += found.jobs
         incomplete |= found.incomplete
         if len(queues) == 1:

@@ -8,6 +8,7 @@ from typing import Any
 from pinlater.domain.body_masks import MASKED_VALUE, BodyMasks, masked_text
 from pinlater.domain.bulk import BulkAction, BulkOrder
 from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.job_filter import FILTER_FIELDS, FieldKind
 from pinlater.server.features.bulk.runs import BulkRuns
 from pinlater.server.features.feature import Feature
 from pinlater.server.front.operations import Forwarded
@@ -24,17 +25,21 @@ from pinlater.server.thrift.methods.record import (
     queues_of_call,
     queues_of_request,
 )
-from pinlater.wire.bulk_orders import order_of
 from pinlater.wire.generated import structs
+from pinlater.wire.job_filters import order_of
 
 # How often runs are looked for that no server carries out.
 _LOOK_MS = 10_000
 _TASKS_MAX = 5
+_TOLD = [field.field for field in FILTER_FIELDS if field.kind in {FieldKind.NUMBER, FieldKind.MOMENT}]
+"""The fields of a filter whose values the log and the audit may hold."""
 _ACTIONS = {number: action.value for number, action in enumerate(BulkAction)}
 
 
 # --- start and stop -----------------------------------------------------------------------------------------------------------
-async def _start_bulk_run(service: Service, call: structs.startBulkRun_args) -> structs.BulkRun:
+async def _start_bulk_run(
+    service: Service, call: structs.startBulkRun_args | structs.startLimitedBulkRun_args
+) -> structs.BulkRun:
     """Keeps the caller with the run, until it ends."""
     source, known, order = call.context.source, known_caller_of(call), _bulk_order(call.order)
     if known is None:
@@ -65,8 +70,8 @@ def _start_asked(call: Any) -> Fields:
         "headers": len(chosen.headers or ()),
         "tasks": [task[:TEXT_MAX] for task in (chosen.tasks or ())[:_TASKS_MAX]],
         "group": (chosen.group or "")[:TEXT_MAX],
-        **given(order, "attempts", "jobs_per_second", "for_good"),
-        **given(chosen, "priority", "min_attempts", "enqueued_from_ms", "enqueued_before_ms", "skip_cancelled"),
+        **given(order, "attempts", "jobs_per_second", "for_good", "max_jobs"),
+        **given(chosen, *_TOLD, "skip_cancelled"),
     }
 
 
@@ -126,15 +131,18 @@ async def _mask_runs(masks: BodyMasks, call: Any, answer: Any) -> None:
 
 
 METHODS = [
-    ServedMethod(
-        "startBulkRun",
-        handle=_start_bulk_run,
-        queues=lambda call: (call.order.queue,),
-        wants_known_caller=True,
-        chosen=_chosen,
-        mask=_mask_run,
-        administrative=Administrative(_start_asked),
-    ),
+    *[
+        ServedMethod(
+            name,
+            handle=_start_bulk_run,
+            queues=lambda call: (call.order.queue,),
+            wants_known_caller=True,
+            chosen=_chosen,
+            mask=_mask_run,
+            administrative=Administrative(_start_asked),
+        )
+        for name in ("startBulkRun", "startLimitedBulkRun")
+    ],
     ServedMethod(
         "stopBulkRun",
         handle=lambda service, call: service.of(BulkRuns).stop(call.queue, call.run_id),

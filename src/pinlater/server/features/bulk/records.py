@@ -7,7 +7,7 @@ late, of a server that stood still, leaves the end as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,8 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.commands import ListSamples, SaveSamples
 from pinlater.server.storage.values import SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
-from pinlater.wire.bulk_orders import wire_order
 from pinlater.wire.generated.structs import BulkRun
+from pinlater.wire.job_filters import wire_order
 
 WHO_CHARS_MAX = 300
 _ORDER_BYTES_MAX = 8_000
@@ -37,9 +37,9 @@ _PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
 
 class _Order(NamedTuple):
     """The first row of a run. `who`: who started it, as it is shown; `source`, `caller`: the same for listeners to its end.
-    `copied_ms`: the start of the run whose jobs it restores."""
+    `copied_ms`: the start of the run whose jobs it restores. `order`: as `_stored` says."""
 
-    order: BulkOrder
+    order: Sequence[Any]
     who: str
     copied_ms: int = 0
     source: str = ""
@@ -137,6 +137,20 @@ class KeptRun(NamedTuple):
         )
 
 
+def _stored(order: BulkOrder) -> list[Any]:
+    """Returns an order as it is kept. Its filter is in two pieces, and a number of jobs is left out if there is none, so that servers from
+    before it read what it does not concern."""
+    state, priority, regex, *compared = order.filter
+    rest = list(order[3:] if order.max_jobs is not None else order[3:-1])
+    return [order.queue, order.action, state, priority, regex, compared, *rest]
+
+
+def _order_of(stored: Sequence[Any]) -> BulkOrder:
+    """Returns a kept order. Raises `ValueError` if it has a form that this server does not know."""
+    queue, action, state, priority, regex, compared, *rest = stored
+    return msgspec.convert([queue, action, [state, priority, regex, *compared], *rest], BulkOrder)
+
+
 _pack = msgspec.msgpack.Encoder().encode
 _unpack_order = msgspec.msgpack.Decoder(_Order).decode
 _unpack_progress = msgspec.msgpack.Decoder(RunProgress).decode
@@ -191,13 +205,13 @@ class BulkRecords:
 
     def check_size(self, order: BulkOrder) -> None:
         """Raises `InvalidArgument` if the order is too long to be kept."""
-        size = len(_pack(order))
+        size = len(_pack(_stored(order)))
         if size > _ORDER_BYTES_MAX:
             raise InvalidArgument(f"The filters take {size} bytes; at most {_ORDER_BYTES_MAX} are kept")
 
     async def add(self, run: KeptRun) -> None:
         """Keeps a new run. Raises `Unavailable`."""
-        order = _Order(run.order, run.who, run.copied_ms, run.source, run.caller)
+        order = _Order(_stored(run.order), run.who, run.copied_ms, run.source, run.caller)
         await self._save(run, {"": _pack(order), _PROGRESS: _pack(run.progress)})
         self._seen.setdefault(run.shard, {})[run.id] = run
 
@@ -256,9 +270,10 @@ def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, Stor
     for row in orders:
         progress = rows.get(row.origin + _END, rows.get(row.origin + _PROGRESS))
         try:
-            order, who, copied_ms, source, caller = _unpack_order(row.data)
+            stored, who, copied_ms, source, caller = _unpack_order(row.data)
+            order = _order_of(stored)
             now = RunProgress() if progress is None else _unpack_progress(progress.data)
-        except msgspec.MsgspecError:
+        except ValueError:
             continue
         stop = row.origin + _STOP in rows
         yield KeptRun(shard, row.origin, row.at_ms, order, who, now, stop, copied_ms, source, caller)

@@ -64,7 +64,7 @@ from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import END
 from pinlater.server.operations.service import Service
 from pinlater.server.storage.values import CopiesOf
-from pinlater.wire.generated.structs import BulkRun, BulkRunsResponse, JobFilter, RunJobsRequest, ScanRequest
+from pinlater.wire.generated.structs import BulkRun, BulkRunsResponse, CountRequest, RunJobsRequest, ScanRequest
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class BulkRuns:
         """
         self._check(order)
         await self._queue_cache.require(order.queue)
-        await self._job_queries.regex(JobFilter(order.queue, order.state, regex=order.regex))
+        await self._job_queries.compiled(order.filter.regex)
         self._records.check_size(order)
         async with self._starting:
             await self._check_number(order)
@@ -190,16 +190,19 @@ class BulkRuns:
         )
 
     def _check(self, order: BulkOrder) -> None:
-        check_priority(order.priority, self._settings)
+        check_priority(order.filter.priority, self._settings)
+        order.filter.check()
         check_attempts(order.attempts)
         if (order.action is BulkAction.RESTORE) is (order.undoes is None):
             raise InvalidArgument("A run that restores names the run that it undoes, and no other run does")
         if order.for_good and order.action is not BulkAction.DELETE:
             raise InvalidArgument("Only a run that deletes can do so for good")
-        if order.undoes is None and order.state not in STATES_OF[order.action]:
-            raise InvalidArgument(f"No {order.state.name} job can be changed by {order.action.value}")
+        if order.undoes is None and order.filter.state not in STATES_OF[order.action]:
+            raise InvalidArgument(f"No {order.filter.state.name} job can be changed by {order.action.value}")
         if order.expected is not None and not 0 <= order.expected <= EXPECTED_MAX:
             raise InvalidArgument(f"expectedJobs must be from 0 to {EXPECTED_MAX:,}")
+        if order.max_jobs is not None and not 1 <= order.max_jobs <= EXPECTED_MAX:
+            raise InvalidArgument(f"maxJobs must be from 1 to {EXPECTED_MAX:,}")
         rate = order.jobs_per_second
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise InvalidArgument(f"jobsPerSecond must be from {RATE_MIN} to {RATE_MAX:,.0f}")
@@ -270,18 +273,18 @@ class BulkRuns:
             return
         if steps.is_to_count:
             steps.note_count(await self._jobs_to_look_at(order))
-        now = steps.progress
-        future = order.state is JobState.PENDING and not now.due
+        now, state, regex = steps.progress, order.filter.state, order.filter.regex
+        future = state is JobState.PENDING and not now.due
         most = min(PAGE_JOBS, self._settings.max_descriptors_per_request)
         size = most if order.jobs_per_second is None else max(1, min(most, int(order.jobs_per_second)))
-        turns = self._pages if order.regex is None else self._searches
+        turns = self._pages if regex is None else self._searches
         if not await self._turn(steps, turns):
             return
         try:
             began_s, missing = self._clock.monotonic(), not self._reaches_all
             limit = min(most, max(size, _PAGE_JOBS_MIN))  # small if it is slow: what was read gets old
             page = await self._job_queries.scan_page(
-                ScanRequest(order.queue, order.state, order.priority, future, now.after, limit, order.regex, paged=True)
+                ScanRequest(order.queue, state, order.filter.priority, future, now.after, limit, regex, paged=True)
             )
             names = await in_turns(page.jobs, steps.chosen, _JOBS_A_TURN)
         finally:
@@ -289,16 +292,19 @@ class BulkRuns:
         looked, after = page.looked, page.continuation
         missing = missing or (page.incomplete and (after == END or not self._reaches_all))
         del page  # its jobs may be large
-        if order.regex is not None and not await self._wait(steps, self._clock.monotonic() - began_s):
+        if regex is not None and not await self._wait(steps, self._clock.monotonic() - began_s):
             return  # others search in the pause
         for start in range(0, len(names), size):
-            part = names[start : start + size]
+            part = names[start : start + size][: steps.jobs_left]
             if not await self._turn(steps, self._pages):
                 return
             try:
                 await self._change(steps, part)
             finally:
                 self._pages.release()
+            if steps.jobs_left == 0:
+                await self._finish(steps, BulkState.DONE, "")
+                return
             steps.note_in_page(looked * (start + len(part)) // len(names))
             if not await self._wait(steps, _pause_s(order, len(part))):
                 return
@@ -308,9 +314,9 @@ class BulkRuns:
 
     async def _jobs_to_look_at(self, order: BulkOrder) -> int | None:
         """How many jobs a look compares, from counters; None if a shard can't be asked. Raises `Unavailable`."""
-        found = 0
-        for future in (False, True) if order.state is JobState.PENDING else (False,):
-            counted = await self._job_queries.count_jobs(JobFilter(order.queue, order.state, order.priority, future))
+        found, state, priority = 0, order.filter.state, order.filter.priority
+        for future in (False, True) if state is JobState.PENDING else (False,):
+            counted = await self._job_queries.count_jobs(CountRequest(order.queue, state, priority, future))
             if counted.incomplete:
                 return None
             found += counted.jobs
@@ -406,7 +412,12 @@ class BulkRuns:
         if not await self._keep_end(steps):
             return
         now, order = steps.progress, steps.run.order
-        about = {"run": steps.run.id, "action": order.action.value, "state": order.state.name, "ended": state.value}
+        about = {
+            "run": steps.run.id,
+            "action": order.action.value,
+            "state": order.filter.state.name,
+            "ended": state.value,
+        }
         if order.undoes is not None:
             about["undoes"] = order.undoes
         logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
@@ -465,7 +476,7 @@ class BulkRuns:
         if order.action is not BulkAction.DELETE:
             steps.note(changed=await self._cancel_or_retry(order, names))
         elif order.for_good:
-            steps.note(changed=await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state))
+            steps.note(changed=await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.filter.state))
         else:
             await self._delete(steps, names)
 
@@ -474,7 +485,7 @@ class BulkRuns:
         run, copies = steps.run, RunCopies(self._space, steps)
         try:
             await self._bulk.delete_with_copies(
-                run.order.queue, names, run.order.state, CopiesOf(run.id, run.started_ms), copies
+                run.order.queue, names, run.order.filter.state, CopiesOf(run.id, run.started_ms), copies
             )
         except StoreFull as error:
             raise InvalidArgument(
@@ -484,7 +495,7 @@ class BulkRuns:
     async def _cancel_or_retry(self, order: BulkOrder, names: Sequence[str]) -> int:
         """To how many of these it happened."""
         if order.action is BulkAction.CANCEL:
-            results = await self._claimed_jobs.cancel(order.queue, names, order.state)
+            results = await self._claimed_jobs.cancel(order.queue, names, order.filter.state)
         else:
             request = RunJobsRequest(order.queue, names, attempts=order.attempts)
             results = await self._bulk.run_jobs(request, only_failed=True)

@@ -64,9 +64,16 @@ class BulkSteps:
         """Notes how many jobs there are for the look that begins; None if a shard could not be asked."""
         self._is_counted = True
         order, now = self.run.order, self.progress
-        if jobs is not None and order.regex is None and order.criteria.of_any_job:
-            now = now._replace(expected=now.changed + jobs)
+        if jobs is not None and order.filter._replace(skip_cancelled=False).is_plain:
+            most = now.changed + jobs
+            now = now._replace(expected=most if order.max_jobs is None else min(most, order.max_jobs))
         self.progress = now._replace(to_look_at=jobs)
+
+    @property
+    def jobs_left(self) -> int | None:
+        """How many more jobs the run may change; None if its order sets no limit."""
+        most = self.run.order.max_jobs
+        return None if most is None else max(0, most - self.progress.changed)
 
     def is_others(self, kept: KeptRun, now_ms: int) -> bool:
         """Whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower name."""
@@ -81,7 +88,7 @@ class BulkSteps:
 
     def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
         """The jobs that fit, of those that were there when the run began."""
-        fits = self.run.order.criteria.fits
+        fits = self.run.order.filter.fits
         return [job.descriptor for job in jobs if self._was_there(job) and fits(job)]
 
     def _was_there(self, job: JobInfo) -> bool:
@@ -135,7 +142,7 @@ class BulkSteps:
         now = self.progress
         now = now._replace(looked=now.looked + looked, passed=now.passed + looked, in_page=0)
         now = now._replace(after=after, unseen=now.unseen or unseen, detail="")
-        if after == END and self.run.order.state is JobState.PENDING and not now.due:
+        if after == END and self.run.order.filter.state is JobState.PENDING and not now.due:
             now = now._replace(after=START, due=True)
         self.progress = now
 

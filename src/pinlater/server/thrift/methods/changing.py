@@ -97,7 +97,7 @@ METHODS = [
         queues=queue_of_request,
         chosen=chosen_by_regex,
         cost_bytes=cost_of_search,
-        searches=True,
+        searches=lambda call: call.request.regex is not None,
         administrative=Administrative(_delete_asked, affected=int),
     ),
     ServedMethod(

@@ -9,6 +9,7 @@ from pinlater.domain.access import BODIES
 from pinlater.domain.body_masks import BodyMasks
 from pinlater.server.operations.job_queries import HOLDERS_MAX
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
+from pinlater.server.operations.merged_rows import PAGE_ROWS
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.costs import MemoryBounds
 from pinlater.server.thrift.masking import Turns, mask_info
@@ -31,6 +32,26 @@ def cost_of_search(bounds: MemoryBounds, call: Any) -> int:
     """Returns what a call that shows no jobs needs if it looks into bodies."""
     del bounds
     return PAGES_BYTES_MAX if call.request.regex is not None else 0
+
+
+def _chosen_by_filter(call: Any) -> Chosen:
+    chosen = call.request.filter
+    return chosen_by_regex(call) if chosen is None else Chosen(call.request.queue, chosen.regex, chosen.error_text)
+
+
+def _searches(call: Any) -> bool:
+    return call.request.filter is not None or call.request.regex is not None
+
+
+def _reads_bodies(call: Any) -> bool:
+    chosen = call.request.filter
+    return (call.request if chosen is None else chosen).regex is not None
+
+
+def _cost_of_count(bounds: MemoryBounds, call: Any) -> int:
+    if _reads_bodies(call):
+        return PAGES_BYTES_MAX
+    return 0 if call.request.filter is None else bounds.shown(PAGE_ROWS, bodies=False)
 
 
 # --- by descriptor ------------------------------------------------------------------------------------------------------------
@@ -86,8 +107,10 @@ async def _mask_scanned(masks: BodyMasks, call: Any, answer: Any) -> None:
 def _cost_of_scan(bounds: MemoryBounds, call: Any) -> int:
     request = call.request
     shown = bounds.shown(request.limit, bodies=request.bodies)
-    if request.regex is not None:
+    if _reads_bodies(call):
         return shown + PAGES_BYTES_MAX
+    if request.filter is not None:
+        return shown + (PAGES_BYTES_MAX if request.bodies else bounds.shown(PAGE_ROWS, bodies=False))
     return shown + bounds.read(request.limit) if request.bodies else shown
 
 
@@ -114,24 +137,26 @@ METHODS = [
         "scanJobs",
         handle=lambda service, call: service.job_queries.scan(call.request),
         queues=queue_of_request,
-        chosen=chosen_by_regex,
+        chosen=_chosen_by_filter,
         mask=_mask_scanned,
         cost_bytes=_cost_of_scan,
-        searches=True,
+        searches=_searches,
         jobs_shown=lambda answer: answer.jobs,
     ),
     ServedMethod(
         "getJobCount",
         handle=lambda service, call: service.job_queries.count(call.request),
         queues=queue_of_request,
-        chosen=chosen_by_regex,
-        cost_bytes=cost_of_search,
-        searches=True,
+        chosen=_chosen_by_filter,
+        cost_bytes=_cost_of_count,
+        searches=_searches,
     ),
     ServedMethod(
         "countJobs",
         handle=lambda service, call: service.job_queries.count_jobs(call.request),
         queues=queue_of_request,
-        chosen=chosen_by_regex,
+        chosen=_chosen_by_filter,
+        cost_bytes=_cost_of_count,
+        searches=_searches,
     ),
 ]

@@ -88,7 +88,7 @@ class ServedMethod:
     `cost_bytes`: how much memory a call may need; None if none is to be reserved.
     `is_report`: whether a worker reports on its jobs, which quotas let through longest.
     `hands_out`: whether its answers hand out jobs, which are given back if the answer can't be delivered.
-    `searches`: whether its calls look into bodies if they have a regex: those are ended when their caller has gone.
+    `searches`: whether a call reads many jobs for a few, or looks into bodies: it is ended when its caller has gone.
     `wants_arrival`: whether the handler is told when the call arrived, as `call.arrived_s`.
     `jobs_shown`: the jobs of an answer: one that shows a single job may be longer than others.
     `in_span`: carries out a call within a span of a trace.
@@ -109,7 +109,7 @@ class ServedMethod:
     cost_bytes: Callable[[MemoryBounds, Any], int] | None = None
     is_report: bool = False
     hands_out: bool = False
-    searches: bool = False
+    searches: Callable[[Any], bool] | None = None
     wants_arrival: bool = False
     jobs_shown: Callable[[Any], Collection[Any]] | None = None
     in_span: Callable[[Tracing, Handler, Service, Any], Awaitable[Any]] | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.client import JobInfo, JobState
 from pinlater.domain.job import Attempt
-from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.job_filter import JobFilter
 
 TRIED = Attempt(4, "host:9010:0:worker:1", 1_000, 2_000, "failed", "ValueError", "boom")
 JOB = JobInfo(
@@ -32,22 +32,22 @@ JOB = JobInfo(
         ({"tasks": frozenset({"archive"})}, False),
         ({"headers": {"tenant": "acme"}}, True),
         ({"headers": {"tenant": "other"}}, False),
-        ({"error": "connectionerror: mailbox"}, True),
-        ({"error": "STRASSE"}, True),
-        ({"error": "empty"}, False),
+        ({"error_text": "connectionerror: mailbox"}, True),
+        ({"error_text": "STRASSE"}, True),
+        ({"error_text": "empty"}, False),
         ({"min_attempts": 2}, True),
         ({"min_attempts": 3}, False),
         ({"enqueued_from_ms": 5_000}, True),
         ({"enqueued_from_ms": 5_001}, False),
         ({"enqueued_before_ms": 5_001}, True),
         ({"enqueued_before_ms": 5_000}, False),
-        ({"error": "full", "min_attempts": 3}, False),
+        ({"error_text": "full", "min_attempts": 3}, False),
     ],
 )
 def test_a_job_fits_all_that_is_wanted(wanted: dict[str, Any], fits: bool) -> None:
-    criteria = JobCriteria(**wanted)
-    assert criteria.fits(JOB) is fits
-    assert criteria.of_any_job is (not wanted)
+    chosen = JobFilter(JobState.FAILED, **wanted)
+    assert chosen.fits(JOB) is fits
+    assert chosen.compares is bool(wanted)
 
 
 class TooLong(str):
@@ -62,20 +62,23 @@ class TooLong(str):
 @pytest.mark.parametrize("letter", ["x", "\u0390", "\u1e9e"])
 def test_a_text_that_is_longer_than_the_error_of_a_job_is_not_read_for_it(letter: str) -> None:
     """A scan compares ten thousand jobs, and a request may have a text of 16 MiB."""
-    assert not JobCriteria(error=TooLong(letter * 100_000)).fits(JOB)
+    assert not JobFilter(JobState.FAILED, error_text=TooLong(letter * 100_000)).fits(JOB)
     whole = JOB._replace(error_text=letter * 1_000)
     for wanted in (letter * 1_000, letter.casefold() * 1_000, f"ConnectionError: {letter * 1_000}"):
-        assert JobCriteria(error=wanted).fits(whole)
+        assert JobFilter(JobState.FAILED, error_text=wanted).fits(whole)
 
 
 def test_attempts_before_a_retry_by_hand_and_the_running_one_count() -> None:
     again = JOB._replace(attempts=[TRIED], attempts_remaining=3)
-    assert JobCriteria(min_attempts=4).fits(again)
-    assert not JobCriteria(min_attempts=5).fits(again)
-    assert JobCriteria(min_attempts=5).fits(again._replace(state=JobState.IN_PROGRESS, attempts_remaining=2))
+    assert JobFilter(JobState.FAILED, min_attempts=4).fits(again)
+    assert not JobFilter(JobState.FAILED, min_attempts=5).fits(again)
+    assert JobFilter(JobState.FAILED, min_attempts=5).fits(
+        again._replace(state=JobState.IN_PROGRESS, attempts_remaining=2)
+    )
 
 
-def test_a_choice_that_skips_cancelled_jobs_alone_is_one_of_any_job() -> None:
-    assert JobCriteria(skip_cancelled=True).of_any_job
-    assert not JobCriteria(skip_cancelled=True).fits_all
-    assert JobCriteria().fits_all
+def test_a_filter_compares_jobs_unless_state_priority_and_body_are_all_that_it_chooses_by() -> None:
+    assert JobFilter(JobState.FAILED, skip_cancelled=True).compares
+    assert JobFilter(JobState.FAILED, 1, "a").compares is False
+    assert JobFilter(JobState.FAILED, 1).is_plain
+    assert not JobFilter(JobState.FAILED, 1, "a").is_plain

@@ -1,0 +1,88 @@
+"""The options that choose jobs, one for each field of a filter, for all commands that choose jobs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from pinlater.cli import options
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.job import JobState
+from pinlater.domain.job_filter import FILTER_FIELDS, FieldKind, FilterFault, FilterField, JobFilter, filter_from
+
+_TYPES: Mapping[FieldKind, Any] = {
+    FieldKind.NUMBER: int | None,
+    FieldKind.NAMES: list[str] | None,
+    FieldKind.HEADERS: list[str] | None,
+}
+_METAVARS = {FieldKind.HEADERS: "NAME=VALUE", FieldKind.TEXT: "TEXT", FieldKind.BODY_TEXT: "TEXT"}
+_SHORT = {"priority": "-p"}
+
+
+class ChosenJobs:
+    """What the options say."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no option is given."""
+        return not any(value is not None and value != [] for value in self._given.values())
+
+    def of(self, state: JobState, *, skip_cancelled: bool = False) -> JobFilter:
+        """Returns the filter for jobs in a state. A wrong value is a usage error that names its option."""
+        now_ms = SystemClock().now_ms()
+        values = {}
+        for field in FILTER_FIELDS:
+            value = self._given.get(field.asked)
+            if field.span and value is not None:
+                value = now_ms - (options.span_ms(value, _option(field)) or 0)
+            values[field.word] = value
+        try:
+            return filter_from(state, values, skip_cancelled=skip_cancelled)
+        except FilterFault as fault:
+            raise typer.BadParameter(fault.text, param_hint=_option(fault.field)) from None
+
+
+ALL_JOBS = ChosenJobs({})
+
+
+def with_filter(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives the command the options in the place of its parameter of the type `ChosenJobs`, which it gets with their values."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.annotation is ChosenJobs:
+            parameters += map(_parameter, FILTER_FIELDS)
+        else:
+            parameters.append(parameter)
+
+    shown = signature.replace(parameters=parameters)
+
+    @wraps(command)
+    def with_values(*args: Any, **named: Any) -> None:
+        bound = shown.bind(*args, **named)
+        bound.apply_defaults()
+        given = bound.arguments
+        chosen = {field.asked: given.pop(field.asked) for field in FILTER_FIELDS}
+        command(chosen=ChosenJobs(chosen), **given)
+
+    with_values.__signature__ = shown  # type: ignore[attr-defined]
+    return with_values
+
+
+def _option(field: FilterField) -> str:
+    return f"--{field.asked.replace('_', '-')}"
+
+
+def _parameter(field: FilterField) -> inspect.Parameter:
+    names = [_option(field), *([_SHORT[field.word]] if field.word in _SHORT else [])]
+    metavar = "SPAN" if field.span else _METAVARS.get(field.kind)
+    option = typer.Option(*names, metavar=metavar, help=(field.span_text or field.text).replace("`", ""))
+    kind: Any = Annotated[_TYPES.get(field.kind, str | None), option]
+    return inspect.Parameter(field.asked, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)

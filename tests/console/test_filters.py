@@ -1,0 +1,55 @@
+"""The table of filters over HTTP."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from pinlater.client import AsyncClient, JobState
+from pinlater.domain.clock import ManualClock
+from tests.console.caller import Caller
+from tests.filter_table import FILTER_CASES, WRONG_CASES, fail_jobs, moments
+
+JOBS = "/v1/queues/mail/jobs"
+
+
+async def test_lists_counts_previews_and_dry_runs_find_the_jobs_of_a_filter(
+    caller: Caller, client: AsyncClient, clock: ManualClock
+) -> None:
+    names = await fail_jobs(client, "mail")
+    for words, wanted in FILTER_CASES:
+        given = moments(words, clock.now_ms())
+        query = urlencode({"state": "failed", **given}, doseq=True)
+        found = (await caller.ok("GET", f"{JOBS}?{query}"))["jobs"]
+        assert "".join(sorted(names[job["descriptor"]] for job in found)) == wanted, words
+        assert (await caller.ok("GET", f"{JOBS}/count?{query}"))["jobs"] == len(wanted), words
+        assert (await caller.ok("GET", f"/v1/queues/mail/bulk/preview?{query}"))["jobs"] == len(wanted), words
+        dry = await caller.ok("DELETE", f"{JOBS}?{query}&dry_run=true")
+        assert dry == {"jobs": len(wanted), "incomplete": False, "run": None}, words
+        retry = {"cancelled": True, "dry_run": True, **given}
+        assert (await caller.ok("POST", f"{JOBS}/retry-failed", retry))["jobs"] == len(wanted), words
+    assert all(job.state is JobState.FAILED for job in (await client.lookup(list(names))).values())
+
+
+async def test_a_wrong_filter_is_refused_everywhere(caller: Caller, clock: ManualClock) -> None:
+    for words in WRONG_CASES:
+        given = moments(words, clock.now_ms())
+        query = urlencode({"state": "failed", **given}, doseq=True)
+        for method, path in (("GET", JOBS), ("GET", f"{JOBS}/count"), ("DELETE", JOBS)):
+            assert (await caller.refused(method, f"{path}?{query}"))["status"] == 400, (path, words)
+        assert (await caller.refused("POST", f"{JOBS}/retry-failed", given))["status"] == 400, words
+        order = {"action": "retry", **given}
+        assert (await caller.refused("POST", "/v1/queues/mail/bulk", order))["status"] == 400, words
+
+
+async def test_a_delete_by_a_filter_can_be_undone_unless_it_is_for_good(caller: Caller, client: AsyncClient) -> None:
+    names = await fail_jobs(client, "mail")
+    done = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send&limit=2")
+    assert (done["jobs"], done["incomplete"]) == (2, False)
+    assert len(await client.lookup(list(names))) == 3
+    undoing = await caller.ok("POST", "/v1/queues/mail/bulk/undo", {"run": done["run"]})
+    while (await caller.ok("GET", "/v1/bulk?queue=mail"))["runs"][0]["ended_ms"] is None:
+        pass
+    assert undoing["undoes"] == done["run"]
+    assert len(await client.lookup(list(names))) == 5
+    gone = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send&for_good=true")
+    assert gone == {"jobs": 3, "incomplete": False, "run": None}
