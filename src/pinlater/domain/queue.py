@@ -107,7 +107,7 @@ class Home(NamedTuple):
     transaction of the shard that `Home.shard` named before.
 
     `shard`: the home; '' before the first such job.
-    `version`: the greater one is newer; 0 before the first such job.
+    `version`: the greater one is newer; 0 before the first such job, and a time in ms with it.
     `former`: the shard that was the home before; '' once its jobs no longer come first.
     `lifted`: the former one has no such jobs any more, and the first jobs of the keys are let go.
     `claim`: the shard that is to be the home after this one, if all shards say so.

@@ -232,9 +232,9 @@ async def find_ahead_in_key(access: Access, key: JobKey, limit: int) -> AheadInK
 
 
 async def count_ordered(readers: Readers, queue: str, limit: int) -> int:
-    """The size of an index."""
-    [jobs] = await readers.run("count_ordered", queue)
-    return min(int(jobs), limit)
+    """Looks at the records of all that it counts."""
+    [jobs] = await readers.run("count_ordered", queue, limit)
+    return int(jobs)
 
 
 async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
