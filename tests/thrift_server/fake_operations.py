@@ -68,7 +68,7 @@ MOVED = (
     structs.MovedJob("emails:s1:p3:8", Outcome.APPLIED, "emails:s1:p3:8"),
     structs.MovedJob("emails:s1:p2:7", Outcome.STALE_CLAIM, holder="h", held_since_ms=4),
 )
-COUNTS = structs.QueueCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
+COUNTS = structs.QueueCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150, 1)
 BULK_ORDER = BulkOrder(
     "emails",
     BulkAction.CANCEL,

@@ -189,6 +189,7 @@ COUNTS = {
     "failed_total": 4,
     "retried_total": 9,
     "oldest_due_at_ms": 150,
+    "behind_key": 1,
 }
 METADATA = {
     "attempts_allowed": 5,

@@ -327,7 +327,8 @@ _UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)(?:, ([0-9]+))?\]\}')
 
 class PriorityCounts(NamedTuple):
     """A queue's jobs of one priority. `pending` includes `future`, the jobs that aren't due yet. Totals: since the queue was made.
-    `oldest_due_at_ms`: since when the job that waits longest has been due; None if no job is due, or if the server does not say it."""
+    `oldest_due_at_ms`: since when the job that waits longest has been due; None if no job is due, or if the server does not say it.
+    `behind_key`: those of `future` that wait behind others of their ordering keys; 10,000 of a shard stand for that or more."""
 
     priority: int
     pending: int = 0
@@ -341,6 +342,7 @@ class PriorityCounts(NamedTuple):
     failed_total: int = 0
     retried_total: int = 0
     oldest_due_at_ms: int | None = None
+    behind_key: int = 0
 
 
 class QueueCounts(NamedTuple):
