@@ -32,6 +32,9 @@ def test_a_job_behind_another_of_its_ordering_key_names_that_one_and_is_neither_
         pinlater.ok("job", "enqueue", queue, "--ordering-key", "k", "--body", body).out.strip() for body in "abc"
     ]
     told = pinlater.ok("job", "explain", third).out
+    assert f"{queue}: 2 of the future jobs wait behind others" in pinlater("queue", "stats", queue).err
+    [stats] = pinlater.ok("queue", "stats", queue, "--json").json["queues"]
+    assert (stats["pending"], stats["future"], stats["behind_key"]) == (3, 2, 2)
     assert (
         f"- It waits behind {first}, the first job of its ordering key 'k': 2 jobs of the key come before it." in told
     )

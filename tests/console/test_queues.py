@@ -101,6 +101,13 @@ async def test_statistics_are_of_one_queue_of_several_or_of_all(caller: Caller) 
     assert sorted(one["queue"] for one in some["queues"]) == ["mail", "orders"]
 
 
+async def test_statistics_say_how_many_jobs_wait_behind_others_of_their_ordering_keys(caller: Caller) -> None:
+    for _ in range(3):
+        await caller.send("POST", f"{MAIL}/jobs?ordering_key=k", b"x")
+    [counts] = (await caller.ok("GET", f"{MAIL}/stats"))["priorities"]
+    assert (counts["pending"], counts["future"], counts["behind_key"]) == (3, 2, 2)
+
+
 async def test_the_server_says_what_it_is(caller: Caller) -> None:
     server = await caller.ok("GET", "/v1/server")
     assert (server["version"], server["store_kind"], server["max_body_bytes"]) == (__version__, "memory", 100_000)

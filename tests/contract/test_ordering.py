@@ -12,6 +12,7 @@ from pinlater.server.storage.commands import (
     CancelJobs,
     ClaimJobs,
     CollectGarbage,
+    CountJobs,
     DeleteJobs,
     DeleteQueues,
     DeleteWithCopies,
@@ -53,6 +54,24 @@ async def counters(desk: Desk) -> AsyncIterator[None]:
     """Whatever a test does, the counters say afterwards what the rows say."""
     yield
     await desk.assert_counters_exact()
+
+
+async def test_jobs_behind_others_of_their_keys_are_counted_apart(desk: Desk) -> None:
+    """By a count of some queues, and of all."""
+    first, _, _ = await put(desk, "1", "2", "3")
+    await put(desk, "4", key="b")
+    await desk.put(b"later", delay_ms=LATER_MS)
+    counts = await desk.counts()
+    assert (counts.pending, counts.future, counts.behind_key) == (5, 3, 2)
+    assert [row.counts.behind_key for row in await desk.shard.submit(CountJobs()) if row.queue == QUEUE] == [2]
+    await desk.take()
+    await desk.succeed(first)
+    assert (await desk.counts()).behind_key == 1
+
+
+async def test_no_more_than_10000_jobs_behind_others_are_counted(desk: Desk) -> None:
+    await desk.insert(*[desk.job(ordering_key="a") for _ in range(10_002)])
+    assert (await desk.counts()).behind_key == 10_000
 
 
 async def put(desk: Desk, *names: str, key: str = "a", **about: object) -> list[JobKey]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from pinlater.domain.queue import STOP, TO_BACK, QueueConfig
 from pinlater.simulation.history import (
     ALREADY_FINAL,
     APPLIED,
     FAILED,
     IN_PROGRESS,
+    NO_SETTINGS,
     PENDING,
     STALE_CLAIM,
     SUCCEEDED,
@@ -23,6 +26,7 @@ from pinlater.simulation.history import (
     SeenClaim,
     SeenEnqueue,
     SeenHeartbeat,
+    SeenUnblock,
     check,
     read_history,
 )
@@ -286,7 +290,10 @@ LISTED = SeenEnqueue(0, 10, ("a", "b"), ("q:1", "q:2"), ("k", "k"))
 LATER = SeenEnqueue(20, 30, ("b",), ("q:2",), ("k",))
 
 
-def in_order(*records: SeenEnqueue | SeenClaim | SeenAck | SeenCancel) -> set[PromiseKind]:
+def in_order(
+    *records: SeenEnqueue | SeenClaim | SeenAck | SeenCancel | SeenUnblock,
+    settings: Mapping[str, QueueConfig] = NO_SETTINGS,
+) -> set[PromiseKind]:
     made = History()
     for record in records:
         if isinstance(record, SeenEnqueue):
@@ -295,11 +302,13 @@ def in_order(*records: SeenEnqueue | SeenClaim | SeenAck | SeenCancel) -> set[Pr
             made.claims.append(record)
         elif isinstance(record, SeenAck):
             made.acks.append(record)
+        elif isinstance(record, SeenUnblock):
+            made.unblocks.append(record)
         else:
             made.cancels.append(record)
     descriptors = {one for enqueue in made.enqueues for one in enqueue.descriptors or ()}
     ended = {descriptor: FAILED if made.cancels and descriptor == "q:1" else SUCCEEDED for descriptor in descriptors}
-    return {each.kind for each in check(made, ended)}
+    return {each.kind for each in check(made, ended, settings=settings)}
 
 
 FIRST, SECOND = claim(40, 50), claim(60, 70, "q:2", "t2", "b")
@@ -340,6 +349,63 @@ def test_jobs_of_requests_under_way_at_once_are_in_any_order_and_do_not_run_at_o
 def test_jobs_of_different_keys_or_without_one_run_at_once() -> None:
     for keys in [("k", "l"), ("k", None), ()]:
         assert not in_order(SeenEnqueue(0, 10, ("a", "b"), ("q:1", "q:2"), keys), FIRST, SECOND, ack(75, 80))
+
+
+THREE = SeenEnqueue(0, 10, ("a", "b", "c"), ("q:1", "q:2", "q:3"), ("k", "k", "k"))
+THIRD = claim(60, 70, "q:3", "t3", "c")
+
+
+def test_as_many_jobs_of_a_key_run_at_once_as_its_queue_says_and_no_more() -> None:
+    two = {"q": QueueConfig(max_in_hand_per_key=2)}
+    assert not in_order(LISTED, FIRST, ack(75, 80), SECOND, settings=two)
+    assert in_order(THREE, FIRST, ack(75, 80), THIRD, settings=two) == {PromiseKind.DISORDERED}
+    second_ends = SeenAck(55, 58, "q:2", "t2", True, APPLIED)
+    begun = claim(41, 51, "q:2", "t2", "b")
+    assert not in_order(THREE, FIRST, ack(75, 80), begun, second_ends, THIRD, settings=two)
+
+
+FAILED_ONCE = ack(55, 58, success=False)
+BACK = {"q": QueueConfig(retry_place=TO_BACK)}
+
+
+def test_a_failed_attempt_lets_the_next_job_go_where_it_goes_to_the_end_and_comes_behind_it() -> None:
+    again: list[SeenClaim | SeenAck] = [claim(90, 95, token="t2"), SeenAck(97, 99, "q:1", "t2", True, APPLIED)]
+    second_ends = SeenAck(75, 80, "q:2", "t2", True, APPLIED)
+    assert not in_order(LISTED, FIRST, FAILED_ONCE, SECOND, second_ends, *again, settings=BACK)
+    too_early: list[SeenClaim | SeenAck] = [claim(59, 62, token="t2"), SeenAck(63, 64, "q:1", "t2", True, APPLIED)]
+    assert in_order(LISTED, FIRST, FAILED_ONCE, SECOND, second_ends, *too_early, settings=BACK) == {
+        PromiseKind.DISORDERED
+    }
+
+
+def test_where_it_is_not_known_if_a_failure_counted_a_job_may_have_either_place() -> None:
+    unknown = ack(55, None, outcome=None, success=False)
+    too_early: list[SeenClaim | SeenAck] = [claim(59, 62, token="t2"), SeenAck(63, 64, "q:1", "t2", True, APPLIED)]
+    assert not in_order(LISTED, FIRST, unknown, SECOND, *too_early, settings=BACK)
+    assert not in_order(LISTED, FIRST, unknown, SECOND, ack(75, 80), settings=BACK)
+
+
+def test_a_final_failure_ends_a_job_or_stops_its_key() -> None:
+    given_up = ack(55, 58, success=False)._replace(final=True)
+    assert not in_order(LISTED, FIRST, given_up, SECOND)
+    stops = {"q": QueueConfig(after_failure=STOP)}
+    assert in_order(LISTED, FIRST, given_up, SECOND, settings=stops) == {PromiseKind.DISORDERED}
+    assert not in_order(LISTED, FIRST, given_up, SeenUnblock(59, 60, "q", "k"), SECOND, settings=stops)
+    assert in_order(LISTED, FIRST, given_up, SeenUnblock(52, 54, "q", "k"), SECOND, settings=stops)
+    assert in_order(LISTED, FIRST, given_up, SeenUnblock(59, 60, "q", "other"), SECOND, settings=stops)
+
+
+def test_a_key_that_is_let_go_after_the_job_that_had_stopped_it_was_retried_is_still_its_own() -> None:
+    given_up = ack(55, 58, success=False)._replace(final=True)
+    again: list[SeenClaim | SeenAck] = [claim(60, 65, token="t2"), SeenAck(67, 69, "q:1", "t2", True, APPLIED)]
+    late, second = SeenUnblock(75, 80, "q", "k"), claim(70, 74, "q:2", "t3", "b")
+    assert not in_order(LISTED, FIRST, given_up, *again, second, late, settings={"q": QueueConfig(after_failure=STOP)})
+
+
+def test_a_job_that_a_worker_gave_up_may_have_failed() -> None:
+    made = history(claim(20, 30))
+    made.acks.append(ack(35, 40, success=False)._replace(final=True))
+    assert check(made, {"q:1": FAILED, "q:2": SUCCEEDED}) == []
 
 
 def test_records_survive_a_killed_writer(tmp_path: Path) -> None:

@@ -42,8 +42,11 @@ async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -
             servers=options.servers,
             length=options.length,
             pace=Pace(
-                options.rate, ordered=0.0 if options.older else Pace().ordered
-            ),  # shards with ordered jobs refuse older servers
+                options.rate,
+                ordered=0.0 if options.older else options.ordered,  # shards with ordered jobs refuse older servers
+                ordering_keys=options.keys,
+                workers=options.workers,
+            ),
             older=options.older,
         ) as stage:
             for number in range(options.rounds):
@@ -79,6 +82,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--length", type=float, default=1.0, help="0.2: everything lasts a fifth of its time")
     parser.add_argument("--rate", type=float, default=Pace().requests_per_s, help="enqueue requests a second")
+    parser.add_argument(
+        "--ordered", type=float, default=Pace().ordered, help="the share of requests with ordering keys"
+    )
+    parser.add_argument("--keys", type=int, default=Pace().ordering_keys, help="ordering keys of each queue")
+    parser.add_argument("--workers", type=int, default=Pace().workers)
     parser.add_argument("--servers", type=int, default=2, help="servers of ours")
     parser.add_argument(
         "--kind", action="append", choices=list(STORES), help="only databases of this kind; may be repeated"

@@ -13,14 +13,15 @@ import contextlib
 import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
+from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, JobState, Outcome, QueueConfig
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.queue import STOP, TO_BACK
 from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.domain.slices import slice_of
 from pinlater.simulation.history import HistoryRecorder
@@ -51,7 +52,8 @@ _PAUSE_S_MAX = 2.0
 
 class Pace(NamedTuple):
     """How much there is to do. `ordered` is the share of requests whose jobs have ordering keys, one of `ordering_keys` of their queue.
-    `forgotten`, `failed` and `long` are shares of the claimed jobs."""
+    `forgotten`, `failed`, `given_up` and `long` are shares of the claimed jobs; only jobs with ordering keys are given up, since a final
+    failure means most to them."""
 
     requests_per_s: float = 40.0
     jobs_max: int = 4
@@ -61,25 +63,47 @@ class Pace(NamedTuple):
     claim_timeout_ms: int = 3_000
     forgotten: float = 0.005
     failed: float = 0.03
+    given_up: float = 0.02
     long: float = 0.01
+
+
+def settings_by_queue(seed: int, partitions: int) -> dict[str, QueueConfig]:
+    """What each queue says about its ordering keys, drawn anew for each seed."""
+    dice = Random(f"{seed} settings")
+    return {
+        queue: QueueConfig(
+            partitions=partitions,
+            max_in_hand_per_key=dice.choice((None, None, 2, 3)),
+            retry_place=dice.choice((None, TO_BACK)),
+            after_failure=dice.choice((None, STOP)),
+        )
+        for queue in QUEUES
+    }
 
 
 class SteadyLoad:
     """Use as `async with SteadyLoad(...) as load`. `servers` is a server-set file; all that is seen goes to `recorder`."""
 
-    def __init__(self, servers: Path, seed: int, pace: Pace, shards: Sequence[str]) -> None:
+    def __init__(
+        self, servers: Path, seed: int, pace: Pace, shards: Sequence[str], settings: Mapping[str, QueueConfig]
+    ) -> None:
+        """`settings`: of the queues."""
         self._servers = servers
         self.shards = shards
         self._seed = seed
         self._pace = pace
+        self.settings = settings
+        self._key_of: dict[str, str] = {}  # ordering keys by body
         self.recorder = HistoryRecorder()
         self.judged = 0  # lines of it that have been looked at
         self.latencies = Latencies()
         self.errors = Counter[str]()
         self.enqueued = Counter[str]()  # jobs, by shard
         self.ordered = 0  # jobs with ordering keys
+        self.ordered_in_hand = Counter[tuple[str, str]]()  # how often one was handed out, by queue and shard
         self.succeeded = Counter[str]()
         self.done: set[str] = set()  # descriptors
+        self.given_up: set[str] = set()  # those of jobs that have failed finally, and stay so
         self.unexpected: list[str] = []
         self.unanswered: set[str] = set()  # request keys
         self._answered_at: dict[str, float] = {}  # by body, for those that were stored at the first try
@@ -273,6 +297,7 @@ class SteadyLoad:
         ]
         self.unanswered.add(key)
         keys = {"ordering_keys": [job.ordering_key for job in jobs]} if ordered else {}
+        self._key_of |= {body: job.ordering_key for body, job in zip(bodies, jobs, strict=True) if job.ordering_key}
         call = self.recorder.call("enqueue", bodies=bodies, **keys)
         repeat, failures = False, 0
         while True:
@@ -345,6 +370,12 @@ class SteadyLoad:
         pace = self._pace
         at_once: dict[str, list[Ack]] = {}
         for job in jobs:
+            key = self._key_of.get(job.body.decode())
+            if key is not None:
+                self.ordered_in_hand[queue_of(job.descriptor), shard_of(job.descriptor)] += 1
+                if dice.random() < pace.given_up:
+                    self._start(self._give_up(job, key, dice.random()))
+                    continue
             roll = dice.random()
             if roll < pace.forgotten:
                 continue
@@ -375,13 +406,46 @@ class SteadyLoad:
                 return
         await self._ack([Ack(job.descriptor, token=job.token)])
 
+    async def _give_up(self, job: ClaimedJob, key: str, roll: float) -> None:
+        """Fails it finally. If it has stopped its key, an operator retries it a moment later, or lets the key go."""
+        queue = queue_of(job.descriptor)
+        await self._ack([Ack(job.descriptor, token=job.token, succeeded=False, final=True)])
+        if self.settings[queue].after_failure != STOP:
+            return
+        await self._pause(roll)
+        while (state := await self._answered("lookup", lambda client: _state_of(client, job.descriptor))) in (
+            JobState.PENDING,
+            JobState.IN_PROGRESS,
+        ):
+            await self._pause(0.2)  # the ack has not counted, or comes late: the job goes on elsewhere
+        if state is not JobState.FAILED:
+            return
+        if roll < 0.5:
+            await self._answered("run", lambda client: client.run_jobs(queue, [job.descriptor], attempts=1_000))
+        else:
+            call = self.recorder.call("unblock", queue=queue, key=key)
+            await self._answered("unblock", lambda client: client.unblock_key(queue, key))
+            self.recorder.answer(call)
+
+    async def _answered(self, call: str, ask: Callable[[AsyncClient], Awaitable[T]]) -> T:
+        """What a call answers that is safe to repeat until it is answered."""
+        while True:
+            try:
+                async with self._client() as client:
+                    return await ask(client)
+            except PinLaterError as error:
+                self._count(call, error)
+                await self._pause(0.2)
+
     async def _ack(self, acks: Sequence[Ack]) -> None:
         """Until it is answered, or an answer can't be expected any more."""
         acks = sorted(acks, key=lambda ack: not ack.succeeded)
         shard = shard_of(acks[0].descriptor)
         ends_at = time.monotonic() + _ACK_DEADLINE_S
         while time.monotonic() < ends_at:
-            call = self.recorder.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded) for ack in acks])
+            call = self.recorder.call(
+                "ack", acks=[(ack.descriptor, ack.token, ack.succeeded, ack.final) for ack in acks]
+            )
             began = time.monotonic()
             try:
                 async with self._client() as client:
@@ -405,6 +469,11 @@ async def client_of(servers: Path) -> AsyncIterator[AsyncClient]:
     """For looks: with a long time-out, and with retries."""
     async with AsyncClient(servers, source="checker", timeout_ms=30_000, retries=10) as client:
         yield client
+
+
+async def _state_of(client: AsyncClient, descriptor: str) -> JobState | None:
+    found = (await client.lookup([descriptor])).get(descriptor)
+    return None if found is None else JobState(found.state)
 
 
 async def _left(client: AsyncClient, queue: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterable
+from functools import partial
 
 from bench.servers import PinLaterServer
 from pinlater.client import Outcome
@@ -19,6 +20,8 @@ ADDED = "4"
 _NEVER = "--set", "maintenance.file_interval_ms=3600000"
 # An ack that was sent so shortly before the end of its claim may come too late on a busy machine.
 _LATE_NS = 500_000_000
+# Another server may have the place of a server that stands still for that long.
+_PAST_ITS_LEASE_S = 13.0
 
 
 async def an_empty_shard_is_added(stage: Stage) -> None:
@@ -86,5 +89,58 @@ def ran_again(history: History, shard: str) -> list[str]:
     return sorted(unknown | again)
 
 
-ON_MAPS = (InjectedFault(an_empty_shard_is_added, harmed=None),)
+async def homes_of_ordered_jobs_drain_and_come_back(stage: Stage) -> None:
+    """One shard after the other drains that is the home of queues, until their jobs with ordering keys are handed out elsewhere. Meanwhile
+    answers of commits are lost on every shard, one server is killed, and then another one stands still.
+    """
+    for _ in range(stage.times(3)):
+        before = stage.load.ordered_in_hand.copy()
+        await stage.lasts(20)
+        homes = stage.load.ordered_in_hand - before
+        shard = stage.dice.choice(sorted({home for _, home in homes}))
+        place = stage.places[shard]
+        place.entry = {"dequeueOnly": True}
+        stage.write_map()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_servers_and_answers_are_lost(stage))
+            for moving in sorted({name for name, home in homes if home == shard}):
+                what = f"{moving} has another home than {shard}"
+                group.create_task(stage.until(partial(_is_elsewhere, stage, moving, shard), what))
+        place.entry = {}
+        stage.write_map()
+        await stage.back(shard)
+
+
+async def _is_elsewhere(stage: Stage, queue: str, shard: str) -> bool:
+    """Whether a job with an ordering key has been handed out on another shard since it was asked last, and none on this one."""
+    before = stage.load.ordered_in_hand.copy()
+    await stage.load.quiet(0.5)
+    found = {place for name, place in stage.load.ordered_in_hand - before if name == queue}
+    return bool(found) and shard not in found
+
+
+async def _servers_and_answers_are_lost(stage: Stage) -> None:
+    killed, suspended, *_ = stage.dice.sample(stage.servers, len(stage.servers))
+    for place in stage.places.values():
+        place.proxy.lose_answer(stage.store.change(stage.dice), hang=stage.dice.random() < 0.2)
+    killed.kill()
+    await stage.load.quiet(stage.dice.random())
+    await asyncio.to_thread(killed.start)
+    stage.load.spread()
+    await stage.until(lambda: stage.answers(killed), "the killed server answers")
+    for place in stage.places.values():
+        place.proxy.heal()
+        place.proxy.lose_answer(stage.store.change(stage.dice))
+    stage.suspend(suspended)
+    await stage.load.quiet(max(3.0, stage.dice.choice((5.0, _PAST_ITS_LEASE_S)) * min(1.0, stage.length)))
+    stage.resume(suspended)
+    await stage.until(lambda: stage.answers(suspended), "the suspended server answers")
+    for place in stage.places.values():
+        place.proxy.heal()
+
+
+ON_MAPS = (
+    InjectedFault(homes_of_ordered_jobs_drain_and_come_back, harmed=None, slots_lost=True),
+    InjectedFault(an_empty_shard_is_added, harmed=None),
+)
 """Of whatever store."""

@@ -22,13 +22,13 @@ from pathlib import Path
 from random import Random
 
 from bench.servers import PinLaterServer
-from pinlater.client import AsyncClient, QueueConfig
+from pinlater.client import AsyncClient
 from pinlater.domain.slices import SLICES
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
 from tests.databases.servers import DatabaseServers
 from tests.faults.builds import environment_of
-from tests.faults.load import QUEUES, Pace, SteadyLoad, client_of
+from tests.faults.load import Pace, SteadyLoad, client_of, settings_by_queue
 from tests.faults.recovery import DEADLINE_S, CoreWaits, HandOver, Recovery, hand_over_of, served_after
 from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, DatabaseKind, ShardLocation
@@ -73,7 +73,7 @@ class Stage:
         self._older = older
         self._databases = list(databases)
         self._server_count = servers
-        self._length = length
+        self.length = length
         self._seed = seed
         self._pace = pace or Pace()
         self._undo = AsyncExitStack()
@@ -88,13 +88,14 @@ class Stage:
             self.settings.write_text(self.store.settings.format(prefix=self.prefix, password_hash=_ADMIN_HASH))
             for _ in range(self._server_count):
                 await self.add_server()
+            settings = settings_by_queue(self._seed, len(self.places))
             async with client_of(self.server_set) as client:
-                for queue in QUEUES:
+                for queue, config in settings.items():
                     await client.create_queue(queue)
-                    await client.configure_queue(queue, QueueConfig(partitions=len(self.places)))
+                    await client.configure_queue(queue, config)
             await self.until(self._all_in_use, "all shards are in use")
             self.load = await self._undo.enter_async_context(
-                SteadyLoad(self.server_set, self._seed, self._pace, list(self.places))
+                SteadyLoad(self.server_set, self._seed, self._pace, list(self.places), settings)
             )
         except BaseException:
             await self._undo.aclose()
@@ -316,11 +317,11 @@ class Stage:
 
     def times(self, number: int) -> int:
         """How often, as the run's `length` says."""
-        return max(1, round(number * self._length))
+        return max(1, round(number * self.length))
 
     async def lasts(self, seconds: float, *, without: str | None = None) -> None:
         """So long (or shorter, as the run's `length` says) work goes on; the shards but `without` take and do jobs all the while."""
-        ends_at = time.monotonic() + seconds * self._length
+        ends_at = time.monotonic() + seconds * self.length
         shards = [name for name, place in self.places.items() if name != without and not place.entry.get("dequeueOnly")]
         await self.flows(shards, jobs=10)
         while time.monotonic() < ends_at:

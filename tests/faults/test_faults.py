@@ -1,6 +1,6 @@
 """Faults that are tested on every kind of database. Others: `test_mysql_faults.py`, `test_redis_faults.py`.
 
-Two run in `make test` on each kind; the others are marked `thorough`, and `make faults` runs all of them in full length.
+Three run in `make test` on each kind; the others are marked `thorough`, and `make faults` runs all of them in full length.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ async def test_queues_come_and_go_by_way_of_different_servers_under_load(
 ) -> None:
     """Under the same names, with jobs whose claims time out before a server has looked what queues there are."""
     await nothing_is_broken_by("queues_come_and_go")
+
+
+async def test_ordered_jobs_keep_their_order_while_their_shard_drains_beside_lost_servers_and_answers(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    """For each key, with settings drawn by the seed; none waits without a reason at the end."""
+    await nothing_is_broken_by("homes_of_ordered_jobs_drain_and_come_back")
 
 
 @pytest.mark.parametrize("kind", ["redis"])

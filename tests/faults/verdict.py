@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pinlater.client.errors import PinLaterError
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.simulation.history import SUCCEEDED, History, check, read_history
+from pinlater.simulation.history import FAILED, SUCCEEDED, History, check, read_history
 from tests.faults.faults import InjectedFault
 from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUES, client_of, shard_of
@@ -197,7 +197,8 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
         # In threads: the proxies are on this loop.
         history = await asyncio.to_thread(read_history, lines)
         final = await _final_states(stage, history.seen())
-        found = await asyncio.to_thread(check, history, final)
+        found = await asyncio.to_thread(check, history, final, settings=load.settings)
+        load.given_up |= {descriptor for descriptor, state in final.items() if state == FAILED}
         wrong = judged(found, history, stage.rollbacks, stage.deleted)
         stage.lost |= wrong.lost
         broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong.broken]
@@ -252,7 +253,9 @@ async def _miscounted(stage: Stage) -> list[str]:
     for shard, place in stage.places.items():
         broken += [f"shard {shard}: {each}" for each in await stage.inconsistencies(shard)]
         stored = stage.load.enqueued[shard] - sum(shard_of(descriptor) == shard for descriptor in stage.lost)
-        counted, expected = await stage.store.sums(place, stage.prefix, shard), Sums(stored, stored, stored, 0)
+        failed = sum(shard_of(descriptor) == shard for descriptor in stage.load.given_up)
+        expected = Sums(stored, stored - failed, stored - failed, failed)
+        counted = await stage.store.sums(place, stage.prefix, shard)
         if shard in stage.forgetful:
             expected = expected._replace(enqueued=counted.enqueued, succeeded=counted.succeeded)
         if counted != expected:

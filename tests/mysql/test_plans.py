@@ -208,6 +208,8 @@ def values(ids: list[int]) -> dict[str, Any]:
         "known mark_writer": Sql(b"newest = 5"),
         "last": 10,
         "limit": 100,
+        "behind_ms": 2**46,
+        "most_behind": 10_000,
         "name": "emails",
         "names": [b"emails", b"others"],
         "ids check_queues": [1, 2],

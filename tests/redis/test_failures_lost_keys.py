@@ -18,6 +18,7 @@ from pinlater.server.storage.commands import (
     CollectGarbage,
     ConfigureQueue,
     CountJobs,
+    CountOrdered,
     DeleteJobs,
     DeleteQueues,
     DeleteWithCopies,
@@ -163,6 +164,15 @@ async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_
     assert len(left) == sum(row.pending for row in counts) == 1
     if kind != "fb":  # see `test_lost_bytes_are_counted_again`
         await database.assert_consistent()
+
+
+async def test_no_job_on_another_shard_waits_for_lost_ones_of_which_only_the_places_are_left(
+    database: ProxiedRedis, desk: Desk
+) -> None:
+    await desk.put(ordering_key="a")
+    delete(database, "j")
+    await desk.put(ordering_key="b")
+    assert await desk.shard.submit(CountOrdered(QUEUE, 10)) == 1
 
 
 async def test_no_key_expires_so_a_policy_that_evicts_what_expires_evicts_none(

@@ -21,6 +21,7 @@ from pinlater.domain.queue import Home, Queue
 from pinlater.server.features.explain.explain import Explain
 from pinlater.server.sharding.map_reader import MapReader
 from pinlater.server.storage.commands import ListQueues, MergeQueues
+from pinlater.server.storage.values import DELETION_KEPT_MS
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 from tests.sharding.test_two_maps import WithAnotherSlot
 
@@ -171,12 +172,13 @@ async def test_the_jobs_on_a_new_home_wait_until_the_former_one_has_none_left(se
     former = first_of(server)
     for body in (b"1", b"2"):
         await server.enqueue(body, ordering_key="k")
+    version = (await home_of(server)).version
     await maps(server, draining=former)
     stored = await server.enqueue(b"3", b"4", ordering_key="k")
     [home] = set(shards_of(stored))
     assert home != former
     await server.enqueue(b"other key", ordering_key="l")
-    assert await home_of(server) == Home(home, 2, former)
+    assert await home_of(server) == Home(home, version + 1, former)
     for expected in ([b"1"], [b"2"]):
         await look(server)
         assert await work(server) == expected
@@ -184,7 +186,7 @@ async def test_the_jobs_on_a_new_home_wait_until_the_former_one_has_none_left(se
     await look(server)
     assert sorted(await work(server)) == [b"3", b"other key"]
     assert await work(server) == [b"4"]
-    assert await home_of(server) == Home(home, 4)
+    assert await home_of(server) == Home(home, version + 3)
 
 
 @on_shards(partitions=1)
@@ -350,14 +352,40 @@ async def test_a_queue_that_was_deleted_and_made_again_gets_a_new_home(server: S
     assert await home_of(server) == Home()
     await server.enqueue(b"2", ordering_key="k")
     assert await work(server) == [b"2"]
-    assert (await home_of(server)).version == 1
+    assert (await home_of(server)).shard == first_of(server)
+
+
+@on_shards(partitions=1)
+async def test_a_home_of_a_queue_that_was_deleted_is_none_though_its_shard_was_away_until_the_deletion_was_forgotten(
+    server: ShardedServer,
+) -> None:
+    await server.enqueue(b"0", ordering_key="k")
+    await maps(server, draining=first_of(server))
+    [former] = shards_of(await server.enqueue(b"1", ordering_key="k"))
+    await maps(server)
+    server.store(former).dead = "the machine is off"
+    server.lanes(former).put_out_of_use("the machine is off")
+    await maps(server, lost=former)
+    await server.service.queues.delete_queue("q", None)
+    server.clock.advance(ms=DELETION_KEPT_MS + 1_000)
+    await server.service.queues.create_queue("other")
+    await server.service.queues.delete_queue("other", None)  # shards forget deletions at the next one
+    await server.service.queues.create_queue("q")
+    [home] = shards_of(await server.enqueue(b"2", ordering_key="k"))
+    server.store(former).dead = None
+    await maps(server)
+    await server.core.catch_up()
+    await look(server)
+    assert shards_of(await server.enqueue(b"3", ordering_key="k")) == [home]
+    assert (await home_of(server)).shard == home
 
 
 @on_shards(partitions=1)
 async def test_all_shards_hear_of_a_home(server: ShardedServer) -> None:
     await server.enqueue(b"1", ordering_key="k")
     rows = [await server.store(name).within.submit(ListQueues()) for name in ALL]
-    assert {queue.home for queues in rows for queue in queues if queue.name == "q"} == {Home(first_of(server), 1)}
+    [home] = {queue.home for queues in rows for queue in queues if queue.name == "q"}
+    assert (home.shard, home.former) == (first_of(server), "")
 
 
 @on_shards(partitions=1)

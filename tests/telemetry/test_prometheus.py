@@ -63,7 +63,7 @@ def test_methods_have_requests_errors_and_durations() -> None:
 
 
 def test_stored_jobs_are_gauges_by_state_and_priority() -> None:
-    counted = PriorityCounts(2, pending=5, future=2, in_progress=1, succeeded=7, failed=3, oldest_due_at_ms=1500)
+    counted = PriorityCounts(2, 5, 2, in_progress=1, succeeded=7, failed=3, oldest_due_at_ms=1500, behind_key=1)
     counts = QueueCounts("emails", counted)
     found = samples(Metrics(), (counts,))
     by_state = {
@@ -72,6 +72,7 @@ def test_stored_jobs_are_gauges_by_state_and_priority() -> None:
         if sample.name == "pinlater_queue_jobs" and sample.labels["priority"] == "2"
     }
     assert by_state == {"due": 3, "future": 2, "in_progress": 1, "succeeded": 7, "failed": 3}
+    assert value_of(found, "pinlater_queue_behind_key", queue="emails", priority="2") == 1
     assert value_of(found, "pinlater_queue_oldest_due_timestamp_seconds", queue="emails", priority="2") == 1.5
 
 

@@ -522,6 +522,7 @@ def _counts(counts: types.QueueCounts) -> values.PriorityCounts:
         failed_total=counts.failed_total,
         retried_total=counts.retried_total,
         oldest_due_at_ms=counts.oldest_due_at_ms,
+        behind_key=counts.behind_key or 0,
     )
 
 

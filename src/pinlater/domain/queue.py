@@ -107,7 +107,7 @@ class Home(NamedTuple):
     transaction of the shard that `Home.shard` named before.
 
     `shard`: the home; '' before the first such job.
-    `version`: the greater one is newer; 0 before the first such job.
+    `version`: the greater one is newer; 0 before the first such job, and a time in ms with it.
     `former`: the shard that was the home before; '' once its jobs no longer come first.
     `lifted`: the former one has no such jobs any more, and the first jobs of the keys are let go.
     `claim`: the shard that is to be the home after this one, if all shards say so.
@@ -327,7 +327,8 @@ _UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)(?:, ([0-9]+))?\]\}')
 
 class PriorityCounts(NamedTuple):
     """A queue's jobs of one priority. `pending` includes `future`, the jobs that aren't due yet. Totals: since the queue was made.
-    `oldest_due_at_ms`: since when the job that waits longest has been due; None if no job is due, or if the server does not say it."""
+    `oldest_due_at_ms`: since when the job that waits longest has been due; None if no job is due, or if the server does not say it.
+    `behind_key`: those of `future` that wait behind others of their ordering keys; 10,000 of a shard stand for that or more."""
 
     priority: int
     pending: int = 0
@@ -341,6 +342,7 @@ class PriorityCounts(NamedTuple):
     failed_total: int = 0
     retried_total: int = 0
     oldest_due_at_ms: int | None = None
+    behind_key: int = 0
 
 
 class QueueCounts(NamedTuple):

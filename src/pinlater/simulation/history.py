@@ -24,6 +24,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from pinlater.domain.queue import STOP, TO_BACK, QueueConfig
+from pinlater.simulation.key_order import PlacedJob, out_of_turn, side_by_side
+
+NO_SETTINGS: Mapping[str, QueueConfig] = {}
+_NOTHING_SET = QueueConfig()
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
 APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
 # By how much a server's clock, which deadlines are said in, may differ from the clients'.
@@ -69,6 +74,7 @@ class SeenAck(NamedTuple):
     token: str
     succeeded: bool
     outcome: int | None
+    final: bool = False  # a failure that leaves no attempt
 
 
 class SeenHeartbeat(NamedTuple):
@@ -90,6 +96,15 @@ class SeenCancel(NamedTuple):
     outcome: int | None
 
 
+class SeenUnblock(NamedTuple):
+    """An operator let a key go that failed jobs had stopped. `ended_ns` is None where no answer came."""
+
+    started_ns: int
+    ended_ns: int | None
+    queue: str
+    key: str
+
+
 class Delete(NamedTuple):
     """A queue's deletion with all its jobs. `ended_ns` is None where it was not answered, or with an error."""
 
@@ -108,6 +123,7 @@ class History:
     heartbeats: list[SeenHeartbeat] = field(default_factory=list)
     cancels: list[SeenCancel] = field(default_factory=list)
     deletes: list[Delete] = field(default_factory=list)
+    unblocks: list[SeenUnblock] = field(default_factory=list)
 
     def add(self, other: History) -> None:
         """Takes in what another client saw."""
@@ -117,6 +133,7 @@ class History:
         self.heartbeats += other.heartbeats
         self.cancels += other.cancels
         self.deletes += other.deletes
+        self.unblocks += other.unblocks
 
     def acknowledged(self) -> dict[str, str]:
         """Body by descriptor, of every enqueue that was answered."""
@@ -150,6 +167,10 @@ class History:
         """Jobs that were cancelled, or may have been: a client whose first try took effect hears ALREADY_FINAL at its second."""
         return {cancel.descriptor for cancel in self.cancels if cancel.outcome in (None, APPLIED, ALREADY_FINAL)}
 
+    def may_have_failed(self) -> set[str]:
+        """Jobs that workers have given up, or may have."""
+        return {ack.descriptor for ack in self.acks if ack.final and ack.outcome in (None, APPLIED, ALREADY_FINAL)}
+
 
 class PromiseKind(Enum):
     """What can be wrong."""
@@ -180,11 +201,13 @@ def check(
     *,
     failures_allowed: bool = False,
     slack_ns: int = 0,
+    settings: Mapping[str, QueueConfig] = NO_SETTINGS,
 ) -> list[Violation]:
     """Every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
 
     Run it after everything was drained: a job that still waits counts as stuck. `slack_ns`: by how much the servers' clocks may have
-    differed, so that a claim may have ended so much sooner.
+    differed, so that a claim may have ended so much sooner. `settings`: those of queues, which did not change meanwhile; what is not there
+    is as if nothing had been set.
     """
     return [
         *_check_final(history, final, failures_allowed),
@@ -192,17 +215,17 @@ def check(
         *_check_exclusive(history, slack_ns),
         *_check_stale_acks(history),
         *_check_bodies(history),
-        *_check_order(history, final),
+        *_check_order(history, final, settings),
     ]
 
 
 def _check_final(history: History, final: Mapping[str, int], failures_allowed: bool) -> Iterable[Violation]:
-    deleted, cancelled = history.may_be_deleted(), history.may_be_cancelled()
+    deleted, ended = history.may_be_deleted(), history.may_be_cancelled() | history.may_have_failed()
     for descriptor in history.acknowledged():
         state = final.get(descriptor)
         if state is None and descriptor not in deleted:
             yield Violation(PromiseKind.LOST, descriptor)
-        elif state == FAILED and not failures_allowed and descriptor not in cancelled:
+        elif state == FAILED and not failures_allowed and descriptor not in ended:
             yield Violation(PromiseKind.GAVE_UP, descriptor)
     for cancel in history.cancels:
         state = final.get(cancel.descriptor)
@@ -311,73 +334,109 @@ def _check_bodies(history: History) -> Iterable[Violation]:
             yield Violation(PromiseKind.DOUBLED, claim.descriptor, f"also {home[claim.body]}")
 
 
-class _OrderedJob(NamedTuple):
-    """A job with an ordering key. `begun_ns`: the latest instant at which it can have been handed out first. `ended_ns`: the earliest one
-    at which it can have ended. Infinite if it was not."""
-
-    descriptor: str
-    enqueue: SeenEnqueue
-    begun_ns: float
-    ended_ns: float
-
-
-def _check_order(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
-    """Jobs of a key run one after the other, from the first hand-out of each to its end, and not before one that was enqueued before.
+def _check_order(
+    history: History, final: Mapping[str, int], settings: Mapping[str, QueueConfig]
+) -> Iterable[Violation]:
+    """The jobs of a key go in the order of their places, and no more of them at a time than their queue says, from the first hand-out of
+    each until it ends or takes another place.
 
     Jobs that are not there at the end do not count.
     """
-    for jobs in _by_ordering_key(history, final).values():
-        yield from _out_of_turn(jobs)
-        yield from _side_by_side(jobs)
+    for (queue, _), jobs in _by_ordering_key(history, final, settings).items():
+        most = settings.get(queue, _NOTHING_SET).max_in_hand_per_key or 1
+        for descriptor, text in [*out_of_turn(jobs, most), *side_by_side(jobs, most)]:
+            yield Violation(PromiseKind.DISORDERED, descriptor, text)
 
 
-def _by_ordering_key(history: History, final: Mapping[str, int]) -> dict[tuple[str, str], list[_OrderedJob]]:
-    """Returns the jobs of each key, those of one request in the order of its list."""
+def _by_ordering_key(
+    history: History, final: Mapping[str, int], settings: Mapping[str, QueueConfig]
+) -> dict[tuple[str, str], list[PlacedJob]]:
+    """Returns the jobs of each key with the places that they took, those of one request in the order of its list."""
     places = {claim.body: claim.descriptor for claim in history.claims}
     places |= {body: descriptor for descriptor, body in history.acknowledged().items()}
-    begun_ns, ended_ns = dict[str, int](), dict[str, int]()
-    for claim in history.claims:
-        begun_ns[claim.descriptor] = min(claim.ended_ns, begun_ns.get(claim.descriptor, claim.ended_ns))
+    claims: defaultdict[str, list[SeenClaim]] = defaultdict(list)
+    for claim in sorted(history.claims, key=lambda one: one.granted_ns):
+        claims[claim.descriptor].append(claim)
+    leaves = _places_left(history, settings)
+    ended_ns = dict[str, int]()
     ends: list[SeenAck | SeenCancel] = [*[ack for ack in history.acks if ack.succeeded], *history.cancels]
     for end in ends:
         if end.outcome in (None, APPLIED, ALREADY_FINAL):
             ended_ns[end.descriptor] = min(end.started_ns, ended_ns.get(end.descriptor, end.started_ns))
-    found: defaultdict[tuple[str, str], list[_OrderedJob]] = defaultdict(list)
-    for enqueue in history.enqueues:
+    found: defaultdict[tuple[str, str], list[PlacedJob]] = defaultdict(list)
+    for number, enqueue in enumerate(history.enqueues):
         for body, key in zip(enqueue.bodies, enqueue.ordering_keys, strict=False):
             descriptor = places.get(body)
             if key is not None and descriptor is not None and descriptor in final:
-                job = _OrderedJob(
-                    descriptor, enqueue, begun_ns.get(descriptor, math.inf), ended_ns.get(descriptor, math.inf)
+                place = _KeyPlace(enqueue.started_ns, math.inf if enqueue.ended_ns is None else enqueue.ended_ns)
+                found[descriptor.partition(":")[0], key] += _stays(
+                    PlacedJob(descriptor, number, *place, math.inf, ended_ns.get(descriptor, math.inf)),
+                    claims.get(descriptor, ()),
+                    leaves.get((descriptor, key), {}),
                 )
-                found[descriptor.partition(":")[0], key].append(job)
     return found
 
 
-def _out_of_turn(jobs: Sequence[_OrderedJob]) -> Iterable[Violation]:
-    """Jobs that began before one had ended that was enqueued before: in the same request, or in one that was answered by then."""
-    answered = [job for job in jobs if job.enqueue.ended_ns is not None]
-    answered.sort(key=lambda job: job.enqueue.ended_ns or 0)
-    before: _OrderedJob | None = None
-    at = 0
-    for number, job in sorted(enumerate(jobs), key=lambda each: (each[1].enqueue.started_ns, each[0])):
-        while at < len(answered) and (answered[at].enqueue.ended_ns or 0) < job.enqueue.started_ns:
-            before = answered[at] if before is None else max(before, answered[at], key=lambda one: one.ended_ns)
-            at += 1
-        listed = jobs[number - 1] if number and jobs[number - 1].enqueue is job.enqueue else None
-        for other in (before, listed):
-            if other is not None and job.begun_ns < other.ended_ns:
-                yield Violation(PromiseKind.DISORDERED, job.descriptor, f"before {other.descriptor}, enqueued before")
+class _KeyPlace(NamedTuple):
+    """When a job took its place: the earliest and the latest instant at which that can have been."""
+
+    since_ns: int
+    placed_ns: float
 
 
-def _side_by_side(jobs: Sequence[_OrderedJob]) -> Iterable[Violation]:
-    """Jobs that began before another had ended that had begun before."""
-    last: _OrderedJob | None = None
-    for job in sorted(jobs, key=lambda one: one.begun_ns):
-        if job.begun_ns < job.ended_ns:
-            if last is not None and job.begun_ns < last.ended_ns:
-                yield Violation(PromiseKind.DISORDERED, job.descriptor, f"beside {last.descriptor}")
-            last = job if last is None else max(last, job, key=lambda one: one.ended_ns)
+class _Leave(NamedTuple):
+    """A claim in which a job gives its place up: the earliest instant, and the place that it takes then; None if that is not certain."""
+
+    at_ns: int
+    next: _KeyPlace | None
+
+
+def _places_left(
+    history: History, settings: Mapping[str, QueueConfig]
+) -> dict[tuple[str, str | None], dict[str, _Leave]]:
+    """Returns for jobs and their keys the places that they may have given up by failures, by the token of the claim."""
+    failures: defaultdict[tuple[str, str], list[SeenAck]] = defaultdict(list)
+    for ack in history.acks:
+        if not ack.succeeded and ack.outcome in (None, APPLIED):
+            failures[ack.descriptor, ack.token].append(ack)
+    keys = {
+        descriptor: key
+        for enqueue in history.enqueues
+        for descriptor, key in zip(enqueue.descriptors or (), enqueue.ordering_keys, strict=False)
+    }
+    found: defaultdict[tuple[str, str | None], dict[str, _Leave]] = defaultdict(dict)
+    for (descriptor, token), acks in failures.items():
+        queue, key = descriptor.partition(":")[0], keys.get(descriptor)
+        config = settings.get(queue, _NOTHING_SET)
+        at_ns = min(ack.started_ns for ack in acks)
+        counted_ns = min((ack.ended_ns or 0 for ack in acks if ack.outcome == APPLIED), default=None)
+        if acks[0].final and config.after_failure != STOP:
+            found[descriptor, key][token] = _Leave(at_ns, None)
+        elif acks[0].final:
+            let_go = [
+                one.started_ns
+                for one in history.unblocks
+                if (one.queue, one.key) == (queue, key) and (one.ended_ns is None or one.ended_ns >= at_ns)
+            ]
+            if let_go:
+                found[descriptor, key][token] = _Leave(max(at_ns, min(let_go)), None)
+        elif config.retry_place == TO_BACK:
+            found[descriptor, key][token] = _Leave(at_ns, None if counted_ns is None else _KeyPlace(at_ns, counted_ns))
+    return found
+
+
+def _stays(job: PlacedJob, claims: Sequence[SeenClaim], leaves: Mapping[str, _Leave]) -> Iterable[PlacedJob]:
+    """Returns the job once for each place that it took. `job`: its first one, as if it had not begun. A place that it would have left after
+    it was handed out again is still its own."""
+    first = job
+    for claim, following in itertools.zip_longest(claims, claims[1:]):
+        job = job._replace(begun_ns=min(job.begun_ns, claim.ended_ns))
+        leave = leaves.get(claim.token)
+        if leave is not None and (following is None or leave.at_ns <= following.ended_ns):
+            yield job._replace(ended_ns=min(job.ended_ns, leave.at_ns))
+            place = leave.next or _KeyPlace(int(first.since_ns), math.inf)
+            job = first._replace(request=None, since_ns=place.since_ns, placed_ns=place.placed_ns)
+    yield job
 
 
 Record = dict[str, Any]
@@ -468,8 +527,8 @@ def _add_acks(history: History, call: Record, answer: Record | None) -> None:
     acks = call["acks"]
     ended_ns = answer["at"] if answer else None
     outcomes = answer["outcomes"] if answer else [None] * len(acks)
-    for (descriptor, token, succeeded), outcome in zip(acks, outcomes, strict=True):
-        history.acks.append(SeenAck(call["at"], ended_ns, descriptor, token, succeeded, outcome))
+    for (descriptor, token, succeeded, *final), outcome in zip(acks, outcomes, strict=True):
+        history.acks.append(SeenAck(call["at"], ended_ns, descriptor, token, succeeded, outcome, any(final)))
 
 
 def _add_heartbeat(history: History, call: Record, answer: Record | None) -> None:
@@ -488,6 +547,11 @@ def _add_delete(history: History, call: Record, answer: Record | None) -> None:
     history.deletes.append(Delete(call["at"], answer["at"] if answer else None, call["queue"]))
 
 
+def _add_unblock(history: History, call: Record, answer: Record | None) -> None:
+    ended_ns = answer["at"] if answer else None
+    history.unblocks.append(SeenUnblock(call["at"], ended_ns, call["queue"], call["key"]))
+
+
 _ADD = {
     "enqueue": _add_enqueue,
     "claim": _add_claims,
@@ -495,4 +559,5 @@ _ADD = {
     "heartbeat": _add_heartbeat,
     "cancel": _add_cancel,
     "delete": _add_delete,
+    "unblock": _add_unblock,
 }

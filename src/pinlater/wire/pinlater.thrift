@@ -498,6 +498,8 @@ struct QueueCounts {
   11: required i64 retriedTotal
   // Since when the job that waits longest has been due; absent where none waits.
   12: optional i64 oldestDueAtMillis
+  // The part of `future` that waits behind other jobs of its ordering key; absent for none. 10,000 of a shard stand for that or more.
+  13: optional i64 behindKey
 }
 
 // Jobs a second over the last minute (less right after a start), from the totals in the stores: of all servers together.

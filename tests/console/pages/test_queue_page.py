@@ -30,6 +30,13 @@ async def test_jobs_are_shown_by_state(visitor: PageVisitor, client: AsyncClient
     assert "No succeeded jobs" in (await visitor.page(f"{PAGE}?tab=succeeded")).text
 
 
+async def test_jobs_that_wait_behind_others_of_their_ordering_keys_are_told_apart(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    await client.enqueue("mail", [Job(b"x", ordering_key="k")] * 3)
+    assert "Scheduled 2 (2 behind others of their keys)" in (await visitor.page(PAGE)).text
+
+
 async def test_jobs_come_in_pages(visitor: PageVisitor, client: AsyncClient) -> None:
     names = set((await client.enqueue("mail", [b"x"] * 120)).descriptors)
     path, seen = PAGE, []

@@ -178,7 +178,8 @@ def stats(
 ) -> None:
     """Show counts by state, rates, and the wait of due jobs. The wait is that of the oldest due job. Without QUEUE, it shows all queues.
 
-    Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both. `waiting` is the number of dequeues that
+    Pending jobs are `due`, or wait for a later time or behind another job of their ordering key (`future`). In the JSON `pending` is both,
+    and `behind_key` the latter, of which 10,000 on a shard stand for that or more. `waiting` is the number of dequeues that
     wait for a job, at all servers of the shards. --watch --json prints one line each time.
 
     A terminal that is too narrow shows `claimed` for `in_progress`, `done` for `succeeded`, and leaves out columns of zeros. A long
@@ -212,6 +213,8 @@ def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -
     output.print_narrow_table(columns[:shown], rows, shorter=_SHORTER, without_rows=_NO_QUEUES)
     for queue in found:
         _note_partitions(queue)
+        if behind := queue.total("behind_key"):
+            notes.note(f"{queue.queue}: {behind:,} of the future jobs wait behind others of their ordering keys")
     if incomplete:
         output.warn_incomplete()
 
@@ -250,7 +253,7 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
     return {
         "queue": queue.queue,
         "paused": queue.paused,
-        **{name: queue.total(name) for name in (*COUNTS, *TOTALS)},
+        **{name: queue.total(name) for name in (*COUNTS, "behind_key", *TOTALS)},
         "oldest_waiting_ms": queue.oldest_waiting_ms,
         "rates": queue.rates._asdict(),
         "waiting_dequeues": queue.waiting_dequeues,

@@ -98,11 +98,13 @@ class UnblockedAnswer(AnswerShape, frozen=True, kw_only=True):
 
 
 class CountsItem(AnswerShape, frozen=True, kw_only=True):
-    """Jobs of one priority. `pending` includes `future`, the jobs that are not due yet. Totals count since the queue was created."""
+    """Jobs of one priority. `pending` includes `future`, the jobs that are not due yet, and `future` includes `behind_key`, those that wait
+    behind others of their ordering keys: 10,000 of a shard stand for that or more. Totals count since the queue was created."""
 
     priority: int
     pending: int
     future: int
+    behind_key: int
     in_progress: int
     succeeded: int
     failed: int

@@ -8,6 +8,8 @@ So order does not depend on what servers know: one that is wrong is refused, ask
   as one shard is in the maps of all servers, they come to the same choice.
 - When a home drains, it first closes itself, and names the next one. There the jobs wait until the former home has no more of them
   (`Home.waits`). Then the first jobs of all keys are let go.
+- The version of the first home is the time. So it is newer than all homes of a deleted queue of the same name, which a shard may still know
+  that was away until the others had forgotten the deletion.
 - A lost home can't close itself: the others agree upon the next one as upon the first. No job waits for those on a lost shard.
 
 A home whose jobs wait for those on a former one does not move, also if it drains: so there is no chain of former ones.
@@ -170,8 +172,9 @@ class OrderHomes:
             if await self._change(shard, queue.name, known, known._replace(claim=claim)) is None:
                 return None
         before = queue.home
-        if before.version:
-            _say_lost(queue.name, before.shard)
+        if not before.version:
+            return Home(claim, max(1, self._clock.now_ms()))
+        _say_lost(queue.name, before.shard)
         return Home(claim, before.version + 1, before.former if before.waits and before.former != claim else "")
 
     # --- former homes -----------------------------------------------------------------------------------------------------

@@ -361,7 +361,7 @@ class Queues:
         return structs.QueueStats(
             name,
             queue is not None and queue.paused,
-            [structs.QueueCounts(*each) for each in counts],
+            [structs.QueueCounts(*each[:-1], each.behind_key or None) for each in counts],
             oldest,
             structs.QueueRates(*self._rates(name)),
             self._dispatcher.waiting(name) + self.waiting_elsewhere(name),

@@ -39,6 +39,10 @@ BEHIND_MS = 2**46
 later than any time that a job with a key can have; SQLite stores it in as many bytes as a time of today, and a float has it exactly."""
 
 
+BEHIND_MAX = 10_000
+"""As many of those of one priority of a queue are counted."""
+
+
 LET_GO_MS, STOPPED_MS = BEHIND_MS + 1, BEHIND_MS + 2
 """What the row of a job among those of its key may have in place of the job's own due time: it does not wait behind others, or it has
 failed finally and stops its key. A queue that lets one job of a key go at a time marks only the latter."""

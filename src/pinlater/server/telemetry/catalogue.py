@@ -164,6 +164,11 @@ EVENTS = OtherMetric("{name}", "pinlater_events", "Counters that belong to no qu
 QUEUE_JOBS = OtherMetric(
     "", "pinlater_queue_jobs", "Jobs in the store, by state: due, future, in_progress, succeeded, failed"
 )
+QUEUE_BEHIND_KEY = OtherMetric(
+    "",
+    "pinlater_queue_behind_key",
+    "Jobs in the state future that wait behind others of their ordering key, up to 10,000 of a shard",
+)
 QUEUE_OLDEST_DUE = OtherMetric(
     "", "pinlater_queue_oldest_due_timestamp_seconds", "When the job that has waited longest became due"
 )

@@ -108,6 +108,7 @@ def _events(reading: Reading) -> Metric:
 
 def _stored_jobs(rows: Sequence[QueueCounts]) -> Iterator[Metric]:
     jobs = _gauge_family(catalogue.QUEUE_JOBS, ("queue", "priority", "state"))
+    behind = _gauge_family(catalogue.QUEUE_BEHIND_KEY, ("queue", "priority"))
     oldest = _gauge_family(catalogue.QUEUE_OLDEST_DUE, ("queue", "priority"))
     for queue, counts in rows:
         where = (queue, str(counts.priority))
@@ -120,9 +121,11 @@ def _stored_jobs(rows: Sequence[QueueCounts]) -> Iterator[Metric]:
         }
         for state, number in states.items():
             jobs.add_metric((*where, state), number)
+        if counts.behind_key:
+            behind.add_metric(where, counts.behind_key)
         if counts.oldest_due_at_ms is not None:
             oldest.add_metric(where, counts.oldest_due_at_ms / 1000)
-    yield from (jobs, oldest)
+    yield from (jobs, behind, oldest)
 
 
 def _gauge(reading: GaugeReading) -> Metric:

@@ -677,6 +677,7 @@ class QueueCounts(Struct, omit_defaults=True):
     failed_total: int = NOT_SENT
     retried_total: int = NOT_SENT
     oldest_due_at_ms: int | None = None
+    behind_key: int | None = None
 
 
 SPECS[QueueCounts] = _spec(
@@ -692,6 +693,7 @@ SPECS[QueueCounts] = _spec(
     (10, I64, "failed_total", None, "failedTotal"),
     (11, I64, "retried_total", None, "retriedTotal"),
     (12, I64, "oldest_due_at_ms", None, "oldestDueAtMillis"),
+    (13, I64, "behind_key", None, "behindKey"),
 )
 REQUIRED[QueueCounts] = ('priority', 'pending', 'future', 'in_progress', 'succeeded', 'failed', 'enqueued_total', 'claimed_total', 'succeeded_total', 'failed_total', 'retried_total')
 

@@ -152,3 +152,4 @@ async def ordered_jobs(to: ScenarioRecorder) -> None:
     await enqueue("the same without the ordering key", job(b"k"), requestKey="k")
     names = await enqueue("two more of a key", *[job(body, orderingKey="two") for body in (b"1", b"2")])
     await to.call("explainJob", "one behind another", queueName="mail", jobDescriptor=names[1])
+    await to.call("getQueueStats", "one behind another", queueNames=["mail"])

@@ -11,7 +11,7 @@ from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import Sql, sql
-from pinlater.server.storage.options import has_expired, options_of
+from pinlater.server.storage.options import BEHIND_MAX, BEHIND_MS, has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.relational.reading import counted, queue_id_of
 from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
@@ -74,7 +74,9 @@ async def _peeked(reader: MysqlReader, due: tuple[Any, ...], now_ms: int) -> Han
 
 async def all_counts(connection: MysqlConnection) -> tuple[list[QueueCounts], list[str]]:
     """The counters of all queues, and the names of those whose counters are wrong."""
-    miscounted, found = await connection.run([_LIST_MISCOUNTED(), _COUNT_ALL_JOBS()])
+    miscounted, found = await connection.run(
+        [_LIST_MISCOUNTED(), _COUNT_ALL_JOBS(behind_ms=BEHIND_MS, most_behind=BEHIND_MAX)]
+    )
     return counted(found.rows), [name.decode() for (name,) in miscounted.rows]
 
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from pinlater.server.storage.options import BEHIND_MS
 from pinlater.server.storage.redis.access import Access
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.index_loss import WaitingCounts
@@ -92,7 +93,7 @@ class IndexRepair:
             plan += [("repair_priorities", (encode(part),)) for part in parts]
             plan.append(("mark_repaired", ("p", "")))
         else:
-            async for rows in walk(access.readers, "count_jobs", list(access.queue_cache.queues), 0):
+            async for rows in walk(access.readers, "count_jobs", list(access.queue_cache.queues), 0, BEHIND_MS):
                 for name, priority, _, _, in_progress, *_ in rows:
                     queue = access.queue_cache.queues.get(name.decode())
                     if in_progress and queue is not None:

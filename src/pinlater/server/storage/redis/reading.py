@@ -11,7 +11,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConfl
 from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts
 from pinlater.server.storage.job_info import job_info
-from pinlater.server.storage.options import has_expired, options_of
+from pinlater.server.storage.options import BEHIND_MAX, BEHIND_MS, has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis import queues as queue_rows
@@ -232,22 +232,22 @@ async def find_ahead_in_key(access: Access, key: JobKey, limit: int) -> AheadInK
 
 
 async def count_ordered(readers: Readers, queue: str, limit: int) -> int:
-    """The size of an index."""
-    [jobs] = await readers.run("count_ordered", queue)
-    return min(int(jobs), limit)
+    """Looks at the records of all that it counts."""
+    [jobs] = await readers.run("count_ordered", queue, limit)
+    return int(jobs)
 
 
 async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
     """What `count_jobs.lua` says of these queues, or of all."""
     names = list(await walking.queues(readers)) if queues is None else queues
-    pieces = walking.walk(readers, "count_jobs", names, due_by_ms, at_once=walking.MORE_QUEUES_A_PIECE)
+    pieces = walking.walk(readers, "count_jobs", names, due_by_ms, BEHIND_MS, at_once=walking.MORE_QUEUES_A_PIECE)
     return [row async for piece in pieces for row in piece]
 
 
 def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
     """From the sizes of the indexes; the part that isn't due as of the last look."""
     rows = []
-    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first, _ in found:
+    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first, _, behind in found:
         oldest_ms = time_of(first) if first else None
         e, c, s, f, r, *_ = (int(total) for total in totals)
         rows.append(
@@ -266,6 +266,7 @@ def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
                     failed_total=f,
                     retried_total=r,
                     oldest_due_at_ms=oldest_ms if oldest_ms is not None and oldest_ms <= due_by_ms else None,
+                    behind_key=min(behind, BEHIND_MAX),
                 ),
             )
         )

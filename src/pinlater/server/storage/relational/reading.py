@@ -11,7 +11,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.job_info import job_info
-from pinlater.server.storage.options import BEHIND_MS
+from pinlater.server.storage.options import BEHIND_MAX, BEHIND_MS
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.rows import Row, text_of
 from pinlater.server.storage.request_keys import KeyedAnswer
@@ -220,7 +220,9 @@ async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | Pin
 
 async def counts(reader: Reader, queues: Sequence[str]) -> list[QueueCounts]:
     """Counters as they stand; one seek each for the job that waits longest."""
-    return counted(await reader.select("count_jobs", names=list(queues))) if queues else []
+    if not queues:
+        return []
+    return counted(await reader.select("count_jobs", names=list(queues), behind_ms=BEHIND_MS, most_behind=BEHIND_MAX))
 
 
 def counted(rows: Iterable[Row]) -> list[QueueCounts]:

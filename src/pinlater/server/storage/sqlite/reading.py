@@ -9,7 +9,7 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob
 from pinlater.domain.queue import QueueCounts
-from pinlater.server.storage.options import has_expired, options_of
+from pinlater.server.storage.options import BEHIND_MAX, BEHIND_MS, has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.relational.reading import counted
 from pinlater.server.storage.sqlite.statements import sql
@@ -79,7 +79,7 @@ def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...],
 def all_counts(connection: sqlite3.Connection) -> tuple[list[QueueCounts], list[str]]:
     """The counters of all queues, and the names of those whose counters are wrong."""
     miscounted = [name for (name,) in connection.execute(sql("list_miscounted"))]
-    return counted(connection.execute(sql("count_all_jobs"))), miscounted
+    return counted(connection.execute(sql("count_all_jobs"), (BEHIND_MS, BEHIND_MAX))), miscounted
 
 
 def list_first(connection: sqlite3.Connection) -> None:

@@ -60,8 +60,10 @@ SELECT (
 ) AS before_it;
 
 -- name: count_ordered(queue, limit)
+-- Without those whose jobs are gone: nothing waits for them.
 SELECT COUNT(*) FROM (
-  SELECT 1 FROM ordered FORCE INDEX (ordered_by_key) WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) LIMIT :limit
+  SELECT 1 FROM ordered FORCE INDEX (ordered_by_key) STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = ordered.id
+  WHERE ordered.queue_id = (SELECT queue_id FROM queues WHERE name = :queue) LIMIT :limit
 ) AS some;
 
 -- name: next_ordering_keys(queue_id, after, limit)

@@ -71,8 +71,9 @@ SELECT COUNT(*) FROM (
     AND (run_after_ms < :before_ms OR (run_after_ms = :before_ms AND id < :before_id)) LIMIT :limit
 ) AS found;
 
--- name: count_all_jobs()
--- Counters summed over all writers, with the run-after of the job that waits longest where one is due.
+-- name: count_all_jobs(behind_ms, most_behind)
+-- Counters summed over all writers, with the run-after of the job that waits longest where one is due, and how many jobs
+-- wait behind others of their ordering keys, :most_behind at most.
 SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
   CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
   CAST(SUM(enqueued_total) AS SIGNED), CAST(SUM(claimed_total) AS SIGNED), CAST(SUM(succeeded_total) AS SIGNED),
@@ -80,12 +81,20 @@ SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATE
   CASE WHEN SUM(pending) > SUM(future) THEN (
     SELECT ready.run_after_ms FROM ready
     WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END,
+  CASE WHEN SUM(future) = 0 THEN 0 WHEN (
+    SELECT 1 FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
+  ) THEN :most_behind ELSE (
+    SELECT COUNT(*) FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
   ) END
 FROM counters JOIN queues ON queues.queue_id = counters.queue_id
 GROUP BY queues.name, counters.queue_id, counters.priority
 ORDER BY queues.name, counters.priority;
 
--- name: count_jobs(names)
+-- name: count_jobs(names, behind_ms, most_behind)
 -- The same of some queues.
 SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
   CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
@@ -94,6 +103,14 @@ SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATE
   CASE WHEN SUM(pending) > SUM(future) THEN (
     SELECT ready.run_after_ms FROM ready
     WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END,
+  CASE WHEN SUM(future) = 0 THEN 0 WHEN (
+    SELECT 1 FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
+  ) THEN :most_behind ELSE (
+    SELECT COUNT(*) FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
   ) END
 FROM counters JOIN queues ON queues.queue_id = counters.queue_id
 WHERE queues.name IN (:names)

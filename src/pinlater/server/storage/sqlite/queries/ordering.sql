@@ -39,8 +39,10 @@ SELECT (
 );
 
 -- name: count_ordered(queue, limit)
+-- Without those whose jobs are gone: nothing waits for them.
 SELECT COUNT(*) FROM (
-  SELECT 1 FROM ordered WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) LIMIT :limit
+  SELECT 1 FROM ordered CROSS JOIN jobs ON jobs.id = ordered.id
+  WHERE ordered.queue_id = (SELECT queue_id FROM queues WHERE name = :queue) LIMIT :limit
 );
 
 -- name: next_ordering_keys(queue_id, after, limit)

@@ -70,19 +70,28 @@ SELECT COUNT(*) FROM (
   WHERE queue_id = :queue_id AND priority = :priority AND (run_after_ms, id) < (:before_ms, :before_id) LIMIT :limit
 );
 
--- name: count_all_jobs()
--- The counters of every queue, with the run-after of the job that waits longest where one is due.
+-- name: count_all_jobs(behind_ms, most_behind)
+-- The counters of every queue, with the run-after of the job that waits longest where one is due, and how many jobs
+-- wait behind others of their ordering keys, :most_behind at most.
 SELECT queues.name, counters.priority, counters.pending, counters.future, counters.in_progress, counters.succeeded,
   counters.failed, counters.enqueued_total, counters.claimed_total, counters.succeeded_total, counters.failed_total,
   counters.retried_total,
   CASE WHEN counters.pending > counters.future THEN (
     SELECT ready.run_after_ms FROM ready
     WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END,
+  CASE WHEN counters.future = 0 THEN 0 WHEN (
+    SELECT 1 FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
+  ) THEN :most_behind ELSE (
+    SELECT COUNT(*) FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
   ) END
 FROM queues JOIN counters ON counters.queue_id = queues.queue_id
 ORDER BY queues.name, counters.priority;
 
--- name: count_jobs(names)
+-- name: count_jobs(names, behind_ms, most_behind)
 -- The same for the queues in a JSON list. A statement of its own: with a condition that may be off, SQLite would read all counters.
 SELECT queues.name, counters.priority, counters.pending, counters.future, counters.in_progress, counters.succeeded,
   counters.failed, counters.enqueued_total, counters.claimed_total, counters.succeeded_total, counters.failed_total,
@@ -90,6 +99,14 @@ SELECT queues.name, counters.priority, counters.pending, counters.future, counte
   CASE WHEN counters.pending > counters.future THEN (
     SELECT ready.run_after_ms FROM ready
     WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END,
+  CASE WHEN counters.future = 0 THEN 0 WHEN (
+    SELECT 1 FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
+  ) THEN :most_behind ELSE (
+    SELECT COUNT(*) FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
   ) END
 FROM queues JOIN counters ON counters.queue_id = queues.queue_id
 WHERE queues.name IN (SELECT value FROM json_each(:names))
