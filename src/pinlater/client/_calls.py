@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from secrets import token_hex
+from os import urandom
 from typing import Any, TypeVar
 
 from pinlater.client import _parsing, values
-from pinlater.client._bodies import body_of, check_jobs, check_type
+from pinlater.client._bodies import body_of, check_type
 from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
@@ -23,7 +23,6 @@ from pinlater.domain.durations import is_in_seconds
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.setting_types import check_integer
-from pinlater.wire.bulk_orders import wire_order
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
@@ -56,25 +55,22 @@ def queue_names() -> ClientCall[list[str]]:
 
 def new_request_key(now_ms: int) -> str:
     """A key that no other request has. It begins with the time, so that a store's newest keys lie side by side: half the cost."""
-    return f"{now_ms:012x}{token_hex(6)}"
+    return f"{now_ms:012x}{urandom(6).hex()}"
 
 
 def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> ClientCall[values.Enqueued]:
-    check_jobs(jobs, "enqueue(queue, [job])")
-    request = types.EnqueueRequest(
-        queue=queue,
-        jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
-        request_key=request_key,
-        repeated=True if repeat else None,
-    )
+    sent = []
+    for index, job in enumerate(jobs):
+        sent.append(_job(f"jobs[{index}]", job))
+    request = types.EnqueueRequest(queue, sent, request_key, True if repeat else None)
     return ClientCall(
         "enqueueJobs",
         (request,),
         _parsing.enqueued,
         Resend.NEVER if request_key is None else Resend.KEYED,
-        all_or_nothing=len({job.unique_key for job in request.jobs}) == 1,
+        all_or_nothing=len(sent) == 1 or len({job.unique_key for job in sent}) == 1,
     )
 
 
@@ -103,15 +99,17 @@ def _job(name: str, job: values.Job | bytes) -> types.Job:
     return types.Job(
         body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"{name}.body"),
         priority=job.priority,
-        run_after_ms=_time_ms(job.run_after_ms, name, "run_after_ms"),
+        run_after_ms=None if job.run_after_ms is None else _time_ms(job.run_after_ms, name, "run_after_ms"),
         attempts_allowed=job.attempts_allowed,
         custom_status=job.custom_status,
-        headers=_headers(job.headers, name) if job.headers else None,
+        headers=(dict(job.headers) if type(job.headers) is dict else _headers(job.headers, name))
+        if job.headers
+        else None,
         unique_key=unique.key if unique else None,
         unique_scope=int(unique.scope) if unique else types.NOT_SENT,
         unique_for_ms=unique.for_ms if unique and unique.for_ms else None,
         claim_timeout_ms=job.claim_timeout_ms,
-        expires_at_ms=_time_ms(job.expires_at_ms, name, "expires_at_ms"),
+        expires_at_ms=None if job.expires_at_ms is None else _time_ms(job.expires_at_ms, name, "expires_at_ms"),
         ordering_key=job.ordering_key,
     )
 
@@ -452,6 +450,8 @@ def failures(queues: Sequence[str]) -> ClientCall[values.FailureGroups]:
 
 
 def start_bulk_run(order: values.BulkOrder) -> ClientCall[values.BulkRun]:
+    from pinlater.wire.bulk_orders import wire_order
+
     return ClientCall("startBulkRun", (wire_order(order),), _parsing.bulk_run)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from pinlater.client import _calls, values
 from pinlater.client._background import Background
+from pinlater.client._bodies import check_jobs
 from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
@@ -41,7 +42,6 @@ from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.setting_types import check_integer, check_yes_or_no
 
 T = TypeVar("T")
-E = TypeVar("E")
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
@@ -140,8 +140,10 @@ class ClientBase:
         repeat: bool = False,
     ) -> ClientCall[values.Enqueued]:
         """An enqueue, for `submit`: with a key of its own if none is given, as this client was told."""
-        call = _calls.enqueue(queue, jobs, request_key, repeat)
-        return self.with_new_key(call) if request_key is None and self._request_keys else call
+        check_jobs(jobs, "enqueue(queue, [job])")
+        if request_key is None and self._request_keys:
+            request_key = _calls.new_request_key(self._clock.now_ms())
+        return _calls.enqueue(queue, jobs, request_key, repeat)
 
     def with_new_key(self, call: ClientCall[T]) -> ClientCall[T]:
         """The same enqueue as a new request, with a key that no other one has. From any thread."""
@@ -162,11 +164,6 @@ class ClientBase:
             follow_owners=self._follow_owners if enqueue_servers is None else False,
             say_waiting=self._say_waiting,
         )
-
-
-def _choose(call: ClientCall[Any], usual: E, for_enqueues: E | None) -> E:
-    """Which of the two carries out a call. `for_enqueues`: None unless enqueues have servers of their own."""
-    return for_enqueues if for_enqueues is not None and call.is_enqueue else usual
 
 
 class _OpenClient:
@@ -212,7 +209,9 @@ class AsyncClientBase(ClientBase):
         await self.close()
 
     async def _run(self, call: ClientCall[T]) -> T:
-        engine = _choose(call, self._opened.engine, self._opened.enqueue_engine)
+        engine = self._opened.engine
+        if self._opened.enqueue_engine is not None and call.is_enqueue:
+            engine = self._opened.enqueue_engine
         if engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         try:
@@ -324,11 +323,17 @@ class SyncClientBase(ClientBase):
 
     def carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
+        background = self._background
+        if self._enqueue_background is not None and call.is_enqueue:
+            background = self._enqueue_background
         try:
-            return _choose(call, self._background, self._enqueue_background).run(call, meanwhile)
+            return (background.running or background.start()).run(call, meanwhile)
         except PinLaterError as error:
             raise short(error) from error.__cause__
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
         """Carries out a call without waiting for it."""
-        return _choose(call, self._background, self._enqueue_background).submit(call)
+        background = self._background
+        if self._enqueue_background is not None and call.is_enqueue:
+            background = self._enqueue_background
+        return (background.running or background.start()).submit(call)

@@ -181,7 +181,7 @@ class Engine:
             self._pool.also = self.owners
         self._polls = LongPolls()  # of callers who never hang up
         self._waiting = WaitingCalls(say_waiting)
-        self._keys_honoured: bool | None = None
+        self.keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -201,9 +201,10 @@ class Engine:
             self._owner_connections.renew()
         self.renewed()
 
-    def deadline(self, call: ClientCall[T]) -> float:
-        """When a call that is made now must be answered, by the loop's clock. From any thread."""
-        return self._loop_time() + self._timeout_s + call.wait_ms / 1000
+    def deadlines(self, call: ClientCall[T]) -> tuple[float, float]:
+        """When a call that is made now must be answered, by the loop's clock, and when its first try. From any thread."""
+        deadline = self._loop_time() + self._timeout_s + call.wait_ms / 1000
+        return deadline, self.try_deadline(call, deadline) or deadline if self._has_others else deadline
 
     async def run(
         self,
@@ -222,7 +223,7 @@ class Engine:
         engine's.
         `alone`: no other call is on its connection.
         """
-        deadline = deadline or self.deadline(call)
+        deadline = deadline or self._loop_time() + self._timeout_s + call.wait_ms / 1000
         tries = _Tries()
         sending = _Sending(token or self.token, alone)
         try:
@@ -414,17 +415,17 @@ class Engine:
     # --- does this server know request keys? ------------------------------------------------------------------------------
     async def _honours_keys(self) -> bool:
         """Whether the servers tell a resend by its key. Asks if it isn't known yet; raises what kept it from asking."""
-        if self._keys_honoured is None:
+        if self.keys_honoured is None:
             await self._find_out(await self._pool.shared())
-        return self._keys_honoured is True
+        return self.keys_honoured is True
 
     def wants_to_learn(self, call: ClientCall[T]) -> bool:
         """Whether this call's success is the time to ask. From any thread."""
-        return call.resend is Resend.KEYED and self._keys_honoured is None and self._asking is None
+        return call.resend is Resend.KEYED and self.keys_honoured is None and self._asking is None
 
     def learn(self, connection: Link | None = None) -> None:
         """Asks, once, without delaying a call."""
-        if self._keys_honoured is None and self._asking is None:
+        if self.keys_honoured is None and self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._learn(connection))
 
     async def _learn(self, connection: Link | None) -> None:
@@ -438,7 +439,7 @@ class Engine:
         try:
             await connection.call(call.method, self.name, call.args, self.token())
         except UnknownMethod:
-            self._keys_honoured = False
+            self.keys_honoured = False
             _log.warning(
                 "%s is an original PinLater server: it ignores request keys, so an enqueue whose answer is lost is not sent again",
                 connection.address,
@@ -447,4 +448,4 @@ class Engine:
             connection.retire()
             raise
         else:
-            self._keys_honoured = True
+            self.keys_honoured = True

@@ -7,14 +7,10 @@ from collections.abc import Sequence
 from pinlater.client import values
 from pinlater.client._thrift import types
 from pinlater.client.errors import PinLaterError, UnknownMethod, error_for
-from pinlater.domain.bulk import BulkState
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid, ErrorCode
 from pinlater.domain.job import Attempt, JobState, Outcome
-from pinlater.wire.bulk_orders import order_of
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
-
-_BULK_STATES = tuple(BulkState)
 
 
 def ack_result(outcome: types.AckResult) -> values.AckResult:
@@ -206,12 +202,14 @@ def _behind(found: types.JobExplanation) -> values.BehindKey | values.BehindForm
 
 def bulk_run(run: types.BulkRun) -> values.BulkRun:
     """The run that a struct tells of."""
+    from pinlater.wire.bulk_orders import order_of
+
     return values.BulkRun(
         run.id,
         order_of(run.order),
         run.who,
         run.started_ms,
-        _BULK_STATES[run.state],
+        tuple(values.BulkState)[run.state],
         run.looked,
         run.changed,
         run.news_ms,

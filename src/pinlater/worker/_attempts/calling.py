@@ -15,7 +15,7 @@ from typing import Any
 from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
 from pinlater.worker._attempts.bodies import codec_of
 from pinlater.worker._attempts.endings import ending_of
-from pinlater.worker.context import JobContext, set_current
+from pinlater.worker.context import RUNNING, JobContext
 from pinlater.worker.errors import CantDecode, Reject, Retry, Snooze
 from pinlater.worker.tasks import RunsIn, Task
 
@@ -25,7 +25,7 @@ _ENDINGS = (Reject, Retry, Snooze)
 def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
     """Calls a plain function."""
     process = os.getpid()
-    set_current(context)
+    RUNNING.set(context)
     try:
         returned = task.function(**_arguments(task, attempt, context))
         _check_has_run(task, returned)
@@ -39,7 +39,7 @@ def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> At
 
 async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
     """Awaits a coroutine. A cancellation is a failure here; the caller knows whether it came from outside."""
-    set_current(context)
+    RUNNING.set(context)
     try:
         returned = await _in_this_process(task.function(**_arguments(task, attempt, context)))
         _check_has_run(task, returned)

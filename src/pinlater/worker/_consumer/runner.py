@@ -17,7 +17,7 @@ from pinlater.worker._attempts.endings import Kind, ending_of, failure
 from pinlater.worker._attempts.threads import Threads
 from pinlater.worker._children.pool import ChildPool
 from pinlater.worker._consumer.time_limit import TimeLimit
-from pinlater.worker.context import JobContext, ServerCalls, set_current
+from pinlater.worker.context import RUNNING, JobContext, ServerCalls
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.tasks import RunsIn, Task
@@ -58,7 +58,7 @@ class AttemptRunner:
         `result_of_stop` overrides the function's own result if the worker stopped the attempt; else it returns None.
         """
         context = attempt.context_of(task, self._server_calls(task.options.runs_in))
-        set_current(context)  # for log lines of hooks
+        RUNNING.set(context)  # for log lines of hooks
         try:
             result = await self._call_after_hooks(task, attempt, context, limit)
         except asyncio.CancelledError:
