@@ -1,5 +1,7 @@
 """The client: producers and workers import it to call PinLater servers."""
 
+# ruff: noqa: F405 - most values are loaded when they are first asked for
+
 from typing import TYPE_CHECKING
 
 from pinlater.client import values as _values
@@ -10,77 +12,7 @@ from pinlater.client.sync_batching import EnqueueBatcher
 from pinlater.client.sync_client import Client
 
 if TYPE_CHECKING:
-    from pinlater.client.values import (
-        Ack,
-        AckBatch,
-        AckResult,
-        Attempt,
-        AuditEntry,
-        AuditPage,
-        BehindFormer,
-        BehindKey,
-        BulkAction,
-        BulkOrder,
-        BulkRun,
-        BulkRunList,
-        BulkState,
-        CallerRights,
-        Checkpoint,
-        Claim,
-        ClaimedJob,
-        ClusterServer,
-        ClusterShard,
-        ClusterStatus,
-        DeployMark,
-        Dequeued,
-        Enqueued,
-        FailureGroup,
-        FailureGroups,
-        ForwardedCalls,
-        FrontProcess,
-        Histories,
-        HistoryPoint,
-        Job,
-        JobCount,
-        JobCriteria,
-        JobExplanation,
-        JobInfo,
-        JobsAhead,
-        JobState,
-        KeyHolders,
-        LostClaim,
-        MovedJob,
-        Outcome,
-        PartitionNumber,
-        PriorityCounts,
-        QueueConfig,
-        QueueFacts,
-        QueueHistory,
-        QueueInfo,
-        QueueStats,
-        Rates,
-        Reason,
-        Scanned,
-        ServerFacts,
-        ServerInfo,
-        ServerWorkers,
-        SettingsInForce,
-        ShardDetails,
-        ShardDrain,
-        ShardFacts,
-        ShardJobs,
-        ShardLane,
-        ShardMemory,
-        ShardSize,
-        SpanPercentiles,
-        UniqueKey,
-        UniqueScope,
-        WaitingDequeues,
-        WorkerInfo,
-        WorkerQueue,
-        WorkerStatus,
-        WorkingProcess,
-    )
+    from pinlater.client.values import *  # noqa: F403
 
 __all__ = [
     "Ack",

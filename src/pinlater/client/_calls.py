@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from os import urandom
 from typing import Any, TypeVar
 
 from pinlater.client import _parsing, values
-from pinlater.client._bodies import body_of, check_type
+from pinlater.client._bodies import body_of, check_type, check_unique_types
 from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
-from pinlater.client._unique_keys import check_unique_types
 from pinlater.client._wrong_values import wrong_items
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.durations import is_in_seconds
@@ -233,7 +233,7 @@ def _in_order(acks: Sequence[values.Ack], results: Sequence[values.AckResult]) -
     if len(results) != len(acks):
         return list(results)
     succeeded = iter(results)
-    failed = iter(results[sum(ack.succeeded for ack in acks) :])
+    failed = iter(results[sum(map(attrgetter("succeeded"), acks)) :])
     return [next(succeeded) if ack.succeeded else next(failed) for ack in acks]
 
 

@@ -23,7 +23,7 @@ from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
-from pinlater.client._engine import Engine, LongPolls
+from pinlater.client._engine import Engine, EngineOptions, LongPolls
 from pinlater.client._servers import (
     EnqueueServers,
     FixedServers,
@@ -94,17 +94,15 @@ class ClientBase:
             first = server_source(enqueue_servers, self._clock.monotonic)
             self._enqueue_servers = EnqueueServers(first, self._servers)
         self._source = source
-        self._timeout_s = timeout_ms / 1000
         # How the sync client connects without a loop; where connections are made in a way of their own it has to use that.
         self._dial = None if connect else Dial(connect_timeout_ms / 1000, _MAX_FRAME_BYTES, made_with_tls)
-        self._connect = connect or partial(
+        connect = connect or partial(
             connect_over_tcp,
             max_frame_bytes=_MAX_FRAME_BYTES,
             timeout_s=connect_timeout_ms / 1000,
             tls=made_with_tls,
         )
-        self._connections = connections
-        self._retries = retries
+        self._engine_options = EngineOptions(timeout_ms / 1000, connect, connections, retries, self._clock.monotonic)
         self._wait_for_servers = wait_for_servers
         self._request_keys = request_keys
         self._follow_owners = follow_owners
@@ -114,7 +112,7 @@ class ClientBase:
     @property
     def call_timeout_s(self) -> float:
         """The bound on a call with all its tries, without a long poll's wait."""
-        return self._timeout_s
+        return self._engine_options.timeout_s
 
     def _prepare(self) -> None:
         """What the client needs beside its options."""
@@ -151,19 +149,13 @@ class ClientBase:
 
     def _new_engine(self, enqueue_servers: ServerSource | None = None) -> Engine:
         """For calls to `servers`, or to the servers for enqueues, which own no queues."""
-        return Engine(
-            enqueue_servers or self._servers,
-            self.source,
-            timeout_s=self._timeout_s,
-            connect=self._connect,
-            connections=self._connections,
-            retries=self._retries,
-            wait_for_servers=self._wait_for_servers,
-            monotonic=self._clock.monotonic,
+        options = self._engine_options._replace(
             token=self._token,
+            wait_for_servers=self._wait_for_servers,
             follow_owners=self._follow_owners if enqueue_servers is None else False,
             say_waiting=self._say_waiting,
         )
+        return Engine(enqueue_servers or self._servers, self.source, options)
 
 
 class _OpenClient:

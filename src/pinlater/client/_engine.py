@@ -133,43 +133,44 @@ class LongPolls:
         return [call.read(answer) for call, answer in answers if answer is not None]
 
 
+class EngineOptions(NamedTuple):
+    """How calls are made.
+
+    `loop_time`: the time of the event loop that they are made on, to be asked from any thread.
+    `follow_owners`: whether they go to the owners of queues; None: to those that the client's servers list.
+    `say_waiting` is told of calls that have waited for a second.
+    """
+
+    timeout_s: float
+    connect: Connect
+    connections: int
+    retries: int
+    monotonic: Callable[[], float]
+    token: TokenSource = _no_token
+    wait_for_servers: bool = True
+    follow_owners: bool | None = None
+    say_waiting: SayWaiting = log_waiting
+    loop_time: Callable[[], float] = time.monotonic
+    random: Random | None = None
+
+
 class Engine:
     """Carries out calls. Open from the start; connects with the first call."""
 
-    def __init__(
-        self,
-        source: ServerSource,
-        name: str,
-        *,
-        timeout_s: float,
-        connect: Connect,
-        connections: int,
-        retries: int,
-        monotonic: Callable[[], float],
-        wait_for_servers: bool = True,
-        loop_time: Callable[[], float] = time.monotonic,
-        random: Random | None = None,
-        token: TokenSource = _no_token,
-        follow_owners: bool | None = None,
-        say_waiting: SayWaiting = log_waiting,
-    ) -> None:
-        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread. `follow_owners`: whether calls go to
-        the owners of queues; None: to those that `source` lists. `say_waiting` is told of calls that have waited for a second."""
+    def __init__(self, source: ServerSource, name: str, options: EngineOptions) -> None:
         self.name = name
-        self.token = token
+        self.token = options.token
         self.renewed: Callable[[], None] = _nothing  # called when the open connections are given up
-        self._timeout_s = timeout_s
-        self._retries = retries
-        self._wait_for_servers = wait_for_servers and retries > 0
+        self._timeout_s = options.timeout_s
+        self._retries = options.retries
+        self._wait_for_servers = options.wait_for_servers and options.retries > 0
         self._source = source
-        self._random = random or Random()  # noqa: S311 - spreads load and returns, guards nothing
-        self._loop_time = loop_time
+        self._random = options.random or Random()  # noqa: S311 - spreads load and returns, guards nothing
+        self._loop_time = options.loop_time
+        monotonic, follow_owners = options.monotonic, options.follow_owners
         self.servers = ServerChoice(source, monotonic, self._random)
         self._pool = ConnectionPool(
-            self.servers,
-            shared_max=connections,
-            connect=connect,
-            monotonic=monotonic,
+            self.servers, shared_max=options.connections, connect=options.connect, monotonic=monotonic
         )
         self.owners: KnownOwners | None = None
         self._owner_connections: OwnerConnections | None = None
@@ -180,7 +181,7 @@ class Engine:
             )
             self._pool.also = self.owners
         self._polls = LongPolls()  # of callers who never hang up
-        self._waiting = WaitingCalls(say_waiting)
+        self._waiting = WaitingCalls(options.say_waiting)
         self.keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
 

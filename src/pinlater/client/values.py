@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pinlater.client.audit import *  # noqa: F403 - all their names are names of this module
     from pinlater.client.bulk import *  # noqa: F403
     from pinlater.client.cluster import *  # noqa: F403
-    from pinlater.client.failures import *  # noqa: F403
     from pinlater.client.history import *  # noqa: F403
     from pinlater.client.queues import *  # noqa: F403
     from pinlater.client.waiting import *  # noqa: F403
@@ -50,7 +49,6 @@ _RARE = (
     "pinlater.client.audit",
     "pinlater.client.bulk",
     "pinlater.client.cluster",
-    "pinlater.client.failures",
     "pinlater.client.history",
     "pinlater.client.queues",
     "pinlater.client.waiting",

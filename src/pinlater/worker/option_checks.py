@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple, cast
 
+from pinlater.client._bodies import check_unique_types
 from pinlater.client._servers import check_servers
-from pinlater.client._unique_keys import check_unique_types
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope

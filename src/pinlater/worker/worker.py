@@ -57,7 +57,6 @@ from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
 # What runs jobs is loaded by the first run: a program that registers tasks and enqueues their jobs needs none of it.
 if TYPE_CHECKING:
-    from pinlater.client.values import WorkerInfo
     from pinlater.worker._children.child import ChildSetup
     from pinlater.worker._consumer.run_client import NewClient, Servers
     from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
@@ -328,9 +327,8 @@ class Worker:
         from pinlater.worker._consumer import banner
         from pinlater.worker._consumer.consumer import Consumer
         from pinlater.worker._consumer.recycling import recycling_of
-        from pinlater.worker._process.background_loop import BackgroundLoop
+        from pinlater.worker._process.background_loop import BackgroundLoop, services_of
         from pinlater.worker._process.health import WorkerHealth
-        from pinlater.worker._process.services import services_of
 
         chosen = self._registry.chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
@@ -468,7 +466,9 @@ class Worker:
             client = await opened(stack, given, self._source, self._access)
             stack.enter_context(self._enqueuer.redirected(given))
         heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)
-        return self._run_with(client, settings, heartbeater, chosen, child_setup, servers_of(given))
+        setups = [setup for setup in (child_setup, self._child_setup) if setup is not None]
+        of_children = {"child_setups": setups, "servers_of_children": servers_of(given)}
+        return self._run_with(client, settings, heartbeater, chosen, **of_children)
 
     def _run_with(
         self,
@@ -476,27 +476,15 @@ class Worker:
         settings: WorkerSettings,
         heartbeater: Heartbeater,
         chosen: Mapping[str, QueueTasks],
-        child_setup: ChildSetup | None = None,
-        servers_of_children: str | PathLike[str] | Sequence[str] | None = None,
-        number: int | None = None,
-        info: WorkerInfo | None = None,
+        **more: Any,
     ) -> WorkerRun:
-        from pinlater.worker._consumer.worker_run import WorkerRun
+        """`more`: of `RunOptions`."""
+        from pinlater.worker._consumer.worker_run import RunOptions, WorkerRun
 
         is_first = self._run is None
-        run = self._run = WorkerRun(
-            client,
-            settings,
-            self._clock,
-            heartbeater,
-            middleware=self._middleware,
-            retry=self._retry or exponential(settings.retry_delay_ms / 1000),
-            counts=self.counts,
-            child_setups=[setup for setup in (child_setup, self._child_setup) if setup is not None],
-            servers_of_children=servers_of_children,
-            number=number,
-            info=info,
-        )
+        retry = self._retry or exponential(settings.retry_delay_ms / 1000)
+        options = RunOptions(settings, self._clock, self._middleware, retry, self.counts, **more)
+        run = self._run = WorkerRun(client, heartbeater, options)
         if is_first and self._stop_asked:
             run.stop.set()
         for name, queue in chosen.items():
