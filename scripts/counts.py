@@ -1,7 +1,7 @@
 """Counts how much there is to hold in one's head: `make counts`. Any machine shows the same figures.
 
-`SERVER_HALF` is the code that runs the service, "this half" in the table. An argument (enqueue, dequeue, ack, classes or tables) shows what
-was counted for one row.
+`SERVER_HALF` is the code that runs the service, "this half" in the table; the last rows are those of client and worker. An argument
+(enqueue, dequeue, ack, classes, tables, task, job, circles or constructors) shows what was counted for one row.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src/pinlater"
 TESTS = REPOSITORY / "tests"
 sys.path[:0] = [str(REPOSITORY)]
+
+from scripts import sdk_counts  # noqa: E402 - found on that path
 
 SERVER_HALF = ("server", "domain", "wire", "tls", "simulation")
 SUFFIXES = {".py", ".sql", ".lua", ".thrift"}
@@ -353,6 +355,7 @@ def rows() -> Iterator[tuple[str, str]]:
         every, private, _ = tests_by_door(*{path.name for path in TESTS.iterdir()} - {package.name})
         lines = lines_of(sorted(package.rglob("*.py")))
         yield f"  lines of tests/{package.name}; tests; in files with private names", f"{lines:,}; {every}; {private}"
+    yield from sdk_counts.rows()
 
 
 def main() -> None:
@@ -366,6 +369,8 @@ def main() -> None:
         lines = job_classes(files("", by_hand=False))
     elif what == "tables":
         lines = method_tables(files(*SERVER_HALF), method_names())
+    elif what in sdk_counts.SHOWN:
+        lines = sdk_counts.SHOWN[what]()
     else:
         lines = [f"{number:4} {name}" for name, number in sorted(calls_a_job()[what].calls.items())]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -62,9 +62,8 @@ from pinlater.client import (
     ShardDetails,
     ShardMemory,
 )
-from pinlater.client.failures import FailureGroup, FailureGroups
 from pinlater.client.jobs import JobCount
-from pinlater.client.queues import SettingsInForce
+from pinlater.client.queues import FailureGroup, FailureGroups, SettingsInForce
 from pinlater.client.values import PartitionNumber, PriorityCounts, QueueInfo, QueueStats
 from pinlater.client.waiting import JobsAhead, QueueFacts, ShardFacts
 from pinlater.client.workers import JobInHand, KnownWorker, Trouble, WorkersFound

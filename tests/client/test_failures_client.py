@@ -49,7 +49,7 @@ async def test_an_enqueue_that_may_have_been_stored_never_ends_with_the_words_th
     async with server, AsyncClient(server.address, timeout_ms=1_000) as client:
         assert (await client.server_info()).version == "9"
         server.methods["enqueueJobs"] = store_and_die
-        client._opened.engine._keys_honoured = True  # type: ignore[union-attr]
+        client._opened.engine.keys_honoured = True  # type: ignore[union-attr]
         with pytest.raises(errors.ConnectionLost) as raised:
             await client.enqueue("q", [b"x"])
     assert isinstance(raised.value.__cause__, errors.ServerUnreachable)

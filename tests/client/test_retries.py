@@ -344,7 +344,5 @@ async def test_an_enqueue_is_sent_to_another_server_while_its_key_is_sure_to_be_
     """With a long time-out, too: half of that would be beyond the key's life."""
     engine = AsyncClient(["a:1", "b:1"], timeout_ms=260_000)._new_engine()
     call = _calls.enqueue("q", [b"x"], "key", repeat=False)
-    deadline = engine.deadline(call)
-    limit = engine.try_deadline(call, deadline)
-    assert limit is not None
+    deadline, limit = engine.deadlines(call)
     assert limit < deadline - 260 + REPEATED_WITHIN_MS / 1000

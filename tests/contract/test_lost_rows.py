@@ -310,22 +310,14 @@ async def test_the_next_job_of_an_ordering_key_goes_in_the_place_of_a_lost_one(
     assert found == [third]
 
 
-@pytest.mark.parametrize("store_kind", STORES)
+@pytest.mark.parametrize("store_kind", STORES, indirect=True)
 async def test_no_job_on_another_shard_waits_for_lost_ones_of_which_only_the_places_are_left(
-    store_kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    store_kind: str, tmp_path: Path, desk: Desk
 ) -> None:
-    if store_kind != "sqlite":
-        needs_server(store_kind, request)
-    desk = Desk(lambda: make_store(store_kind, tmp_path))
-    await desk.open()
-    await desk.shard.submit(create_queues([QUEUE], desk.now))
-    try:
-        lost, _ = [await desk.put(ordering_key=key) for key in "ab"]
-        for table in ("jobs", "ready"):
-            await Hand(store_kind, tmp_path).take_away(table, [lost.id])
-        assert await desk.shard.submit(CountOrdered(QUEUE, 10)) == 1
-    finally:
-        await desk.shard.close()
+    lost, _ = [await desk.put(ordering_key=key) for key in "ab"]
+    for table in ("jobs", "ready"):
+        await Hand(store_kind, tmp_path).take_away(table, [lost.id])
+    assert await desk.shard.submit(CountOrdered(QUEUE, 10)) == 1
 
 
 @pytest.mark.parametrize("state", list(JobState))

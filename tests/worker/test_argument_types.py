@@ -16,7 +16,7 @@ import pydantic
 import pytest
 
 from pinlater.worker import Codec, JsonCodec, MessagePackCodec, Worker
-from pinlater.worker._enqueueing.argument_types import RefusedTypes
+from pinlater.worker._enqueueing.arguments import RefusedTypes
 
 
 class Size(IntEnum):

@@ -15,7 +15,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 from pinlater.worker import Worker
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
-from pinlater.worker.context import JobContext, ServerCalls, set_current
+from pinlater.worker.context import RUNNING, JobContext, ServerCalls
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 
@@ -53,7 +53,7 @@ def refusing(refusals: int) -> Callable[[Any], Any]:
 async def test_an_enqueue_of_a_running_job_waits_longer_than_its_client(caplog: pytest.LogCaptureFixture) -> None:
     """Its client gives up at once here, as another does at its deadline."""
     caplog.set_level(logging.INFO, "pinlater.worker")
-    set_current(running_job())
+    RUNNING.set(running_job())
     async with (
         FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=refusing(_REFUSALS)) as server,
     ):
@@ -85,7 +85,7 @@ async def test_a_lost_enqueue_whose_repeats_are_refused_is_repeated_under_its_ke
             raise away
         return STORED
 
-    set_current(running_job())
+    RUNNING.set(running_job())
     async with FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server:
         client = Client(server.address, wait_for_servers=False)
         worker = Worker()

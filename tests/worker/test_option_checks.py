@@ -39,9 +39,9 @@ from pinlater.worker import (
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.durations import as_duration_ms
-from pinlater.worker.option_checks import check_options
+from pinlater.worker.option_checks import JobOptions, check_options
 from pinlater.worker.other_names import TASK_OPTIONS, USING_OPTIONS
-from pinlater.worker.tasks import JobOptions, Task
+from pinlater.worker.tasks import Task
 
 
 def task_of(**options: Any) -> Task[..., Any]:

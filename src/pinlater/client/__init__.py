@@ -1,81 +1,18 @@
 """The client: producers and workers import it to call PinLater servers."""
 
+# ruff: noqa: F405 - most values are loaded when they are first asked for
+
+from typing import TYPE_CHECKING
+
+from pinlater.client import values as _values
 from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import AsyncEnqueueBatcher, Placed
 from pinlater.client.sync_batching import EnqueueBatcher
 from pinlater.client.sync_client import Client
-from pinlater.client.values import (
-    Ack,
-    AckBatch,
-    AckResult,
-    Attempt,
-    AuditEntry,
-    AuditPage,
-    BehindFormer,
-    BehindKey,
-    BulkAction,
-    BulkOrder,
-    BulkRun,
-    BulkRunList,
-    BulkState,
-    CallerRights,
-    Checkpoint,
-    Claim,
-    ClaimedJob,
-    ClusterServer,
-    ClusterShard,
-    ClusterStatus,
-    DeployMark,
-    Dequeued,
-    Enqueued,
-    FailureGroup,
-    FailureGroups,
-    ForwardedCalls,
-    FrontProcess,
-    Histories,
-    HistoryPoint,
-    Job,
-    JobCount,
-    JobExplanation,
-    JobFilter,
-    JobInfo,
-    JobsAhead,
-    JobState,
-    KeyHolders,
-    LostClaim,
-    MovedJob,
-    Outcome,
-    PartitionNumber,
-    PriorityCounts,
-    QueueConfig,
-    QueueFacts,
-    QueueHistory,
-    QueueInfo,
-    QueueStats,
-    Rates,
-    Reason,
-    Scanned,
-    ServerFacts,
-    ServerInfo,
-    ServerWorkers,
-    SettingsInForce,
-    ShardDetails,
-    ShardDrain,
-    ShardFacts,
-    ShardJobs,
-    ShardLane,
-    ShardMemory,
-    ShardSize,
-    SpanPercentiles,
-    UniqueKey,
-    UniqueScope,
-    WaitingDequeues,
-    WorkerInfo,
-    WorkerQueue,
-    WorkerStatus,
-    WorkingProcess,
-)
+
+if TYPE_CHECKING:
+    from pinlater.client.values import *  # noqa: F403
 
 __all__ = [
     "Ack",
@@ -154,3 +91,9 @@ __all__ = [
     "WorkerStatus",
     "WorkingProcess",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        return getattr(_values, name)
+    raise AttributeError(f"module 'pinlater.client' has no attribute {name!r}")

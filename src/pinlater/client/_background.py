@@ -34,7 +34,7 @@ class Background:
         self._dial = dial
         self._monotonic = monotonic
         self._lock = threading.RLock()  # a signal's handler may make calls of its own
-        self._running: _Running | None = None
+        self.running: _Running | None = None  # since the first call
         self._dropped: finalize[[], Background] | None = None
         self._closed = False
         _ALIVE.add(self)
@@ -42,7 +42,7 @@ class Background:
     @property
     def owners(self) -> KnownOwners | None:
         """What the engine knows of the owners of queues; None before the first call."""
-        running = self._running
+        running = self.running
         return None if running is None else running.engine.owners
 
     def open(self) -> None:
@@ -50,29 +50,22 @@ class Background:
         with self._lock:
             self._closed = False
 
-    def run(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
-        """Carries out one call; interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called while it is under way."""
-        return (self._running or self._start()).run(call, meanwhile)
-
-    def submit(self, call: ClientCall[T]) -> Future[T]:
-        """Begins a call. Raises `ClientClosed`."""
-        return (self._running or self._start()).submit(call)
-
-    def _start(self) -> _Running:
+    def start(self) -> _Running:
+        """What carries out calls. Raises `ClientClosed`."""
         with self._lock:
             if self._closed:
                 raise ClientClosed("The client is closed; open() it, or make another one")
-            if self._running is None:
-                self._running = running = _Running(self._new_engine(), self._dial, self._monotonic)
+            if self.running is None:
+                self.running = running = _Running(self._new_engine(), self._dial, self._monotonic)
                 # The thread and the connections of a client that is dropped without `close` end with it.
                 self._dropped = finalize(self, running.begin_to_stop)
                 self._dropped.atexit = False
-            return self._running
+            return self.running
 
     def close(self) -> None:
         """Ends calls under way with ConnectionLost, then the thread."""
         with self._lock:
-            running, self._running = self._running, None
+            running, self.running = self.running, None
             self._closed = True
             self._leave_be()
         if running is not None:
@@ -91,10 +84,10 @@ class Background:
 
     def forget(self) -> None:
         """In a forked child: leaves all to the parent. Kept alive, because collecting it would close what the parent uses."""
-        if self._running is not None:
-            _LEFT_TO_PARENT.append(self._running)
+        if self.running is not None:
+            _LEFT_TO_PARENT.append(self.running)
         self._leave_be()
-        self._running = None
+        self.running = None
         self._lock = threading.RLock()
 
 
@@ -134,42 +127,35 @@ class _Running:
         self.loop.close()
 
     def run(self, call: ClientCall[T], meanwhile: Callable[[], None] | None) -> T:
-        if self._direct is None or call.wait_ms:
+        """Carries out one call; interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called while it is under way."""
+        direct, engine = self._direct, self.engine
+        if direct is None or call.wait_ms:
             return _wait(self.submit(call))
-        deadline, failed = self.engine.deadline(call), None
+        began = time.monotonic()
+        failed: PinLaterError | None = None
+        deadline, give_up_at = engine.deadlines(call)
         try:
-            answer = self._directly(self._direct, call, deadline, meanwhile)
+            answer = direct.once(call, give_up_at, meanwhile)
         except AllTaken:
             pass
         except PinLaterError as error:
-            if self._stopping or self.engine.gives_up(call, error):
-                raise
             failed = error
-        else:
-            if self.engine.wants_to_follow():
-                self._tell(self.engine.follow)
-            if self.engine.wants_to_learn(call):
-                self._tell(self.engine.learn)
-            return answer
-        return _wait(self.submit(call, deadline, failed))
-
-    def _directly(
-        self, direct: Direct, call: ClientCall[T], deadline: float, meanwhile: Callable[[], None] | None
-    ) -> T:
-        began = time.monotonic()
-        try:
-            return direct.once(call, self.engine.try_deadline(call, deadline) or deadline, meanwhile)
-        except DeadlineExceeded:
-            if time.monotonic() < deadline:
-                raise
-            self._renew(direct)
-            raise self.engine.too_late(call) from None
-        except (PinLaterError, AllTaken):
-            raise
+            if isinstance(error, DeadlineExceeded) and time.monotonic() >= deadline:
+                self._renew(direct)
+                failed = engine.too_late(call)
+            if self._stopping or engine.gives_up(call, failed):
+                raise failed from (error.__cause__ if failed is error else None)
         except BaseException:
             if is_suspicious(time.monotonic() - began):
                 self._renew(direct)
             raise
+        else:
+            if engine.owners is not None and engine.wants_to_follow():
+                self._tell(engine.follow)
+            if engine.keys_honoured is None and engine.wants_to_learn(call):
+                self._tell(engine.learn)
+            return answer
+        return _wait(self.submit(call, deadline, failed))
 
     def _renew(self, direct: Direct) -> None:
         direct.renew()  # at once, so that the next call uses a new connection
@@ -178,6 +164,7 @@ class _Running:
     def submit(
         self, call: ClientCall[T], deadline: float | None = None, failed: PinLaterError | None = None
     ) -> Future[T]:
+        """Begins a call. Raises `ClientClosed`."""
         with self._lock:  # a call that came to the loop after its stop would never be answered
             if self._stopping:
                 raise ClientClosed(self._why_stopping)

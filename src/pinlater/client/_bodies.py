@@ -1,4 +1,4 @@
-"""What is taken for a body, wherever a caller hands one in."""
+"""What is taken for a body, and for a unique key, wherever a caller hands one in."""
 
 from __future__ import annotations
 
@@ -28,3 +28,13 @@ def check_type(job: object, name: str) -> None:
         body_of(job.body, f"{name}.body")
     elif not isinstance(job, bytes | bytearray | memoryview):
         raise TypeError(f"{name} must be a Job or bytes, not {type(job).__name__}")
+
+
+def check_unique_types(unique: values.UniqueKey, name: str) -> None:
+    """Raises TypeError, which begins with `name`, if scope or time have another type."""
+    scope: object = unique.scope
+    for_ms: object = unique.for_ms
+    if not isinstance(scope, int):
+        raise TypeError(f"{name}: scope must be a UniqueScope such as UniqueScope.TIME, not {scope!r}")
+    if isinstance(for_ms, bool) or not isinstance(for_ms, int):
+        raise TypeError(f"{name}: for_ms must be an integer of milliseconds, not {for_ms!r}")

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from secrets import token_hex
+from operator import attrgetter
+from os import urandom
 from typing import Any, TypeVar
 
 from pinlater.client import _parsing, values
-from pinlater.client._bodies import body_of, check_jobs, check_type
+from pinlater.client._bodies import body_of, check_type, check_unique_types
 from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
-from pinlater.client._unique_keys import check_unique_types
 from pinlater.client._wrong_values import wrong_items
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.durations import is_in_seconds
 from pinlater.domain.job import PROGRESS_MARK, JobState
-from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import QueueConfig
 from pinlater.domain.setting_types import check_integer
-from pinlater.wire.job_filters import wire_filter, wire_order
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
@@ -57,25 +55,22 @@ def queue_names() -> ClientCall[list[str]]:
 
 def new_request_key(now_ms: int) -> str:
     """A key that no other request has. It begins with the time, so that a store's newest keys lie side by side: half the cost."""
-    return f"{now_ms:012x}{token_hex(6)}"
+    return f"{now_ms:012x}{urandom(6).hex()}"
 
 
 def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> ClientCall[values.Enqueued]:
-    check_jobs(jobs, "enqueue(queue, [job])")
-    request = types.EnqueueRequest(
-        queue=queue,
-        jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
-        request_key=request_key,
-        repeated=True if repeat else None,
-    )
+    sent = []
+    for index, job in enumerate(jobs):
+        sent.append(_job(f"jobs[{index}]", job))
+    request = types.EnqueueRequest(queue, sent, request_key, True if repeat else None)
     return ClientCall(
         "enqueueJobs",
         (request,),
         _parsing.enqueued,
         Resend.NEVER if request_key is None else Resend.KEYED,
-        all_or_nothing=len({job.unique_key for job in request.jobs}) == 1,
+        all_or_nothing=len(sent) == 1 or len({job.unique_key for job in sent}) == 1,
     )
 
 
@@ -104,15 +99,17 @@ def _job(name: str, job: values.Job | bytes) -> types.Job:
     return types.Job(
         body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"{name}.body"),
         priority=job.priority,
-        run_after_ms=_time_ms(job.run_after_ms, name, "run_after_ms"),
+        run_after_ms=None if job.run_after_ms is None else _time_ms(job.run_after_ms, name, "run_after_ms"),
         attempts_allowed=job.attempts_allowed,
         custom_status=job.custom_status,
-        headers=_headers(job.headers, name) if job.headers else None,
+        headers=(dict(job.headers) if type(job.headers) is dict else _headers(job.headers, name))
+        if job.headers
+        else None,
         unique_key=unique.key if unique else None,
         unique_scope=int(unique.scope) if unique else types.NOT_SENT,
         unique_for_ms=unique.for_ms if unique and unique.for_ms else None,
         claim_timeout_ms=job.claim_timeout_ms,
-        expires_at_ms=_time_ms(job.expires_at_ms, name, "expires_at_ms"),
+        expires_at_ms=None if job.expires_at_ms is None else _time_ms(job.expires_at_ms, name, "expires_at_ms"),
         ordering_key=job.ordering_key,
     )
 
@@ -236,7 +233,7 @@ def _in_order(acks: Sequence[values.Ack], results: Sequence[values.AckResult]) -
     if len(results) != len(acks):
         return list(results)
     succeeded = iter(results)
-    failed = iter(results[sum(ack.succeeded for ack in acks) :])
+    failed = iter(results[sum(map(attrgetter("succeeded"), acks)) :])
     return [next(succeeded) if ack.succeeded else next(failed) for ack in acks]
 
 
@@ -333,12 +330,12 @@ def find_unique_key(key: str, queues: Sequence[str]) -> ClientCall[values.KeyHol
     return ClientCall("findUniqueKey", (types.UniqueKeyRequest(list(queues), key),), _parsing.key_holders, Resend.SAFE)
 
 
-def count(queue: str, chosen: JobFilter, *, future: bool) -> ClientCall[int]:
+def count(queue: str, chosen: values.JobFilter, *, future: bool) -> ClientCall[int]:
     return ClientCall("getJobCount", (_count_request(queue, chosen, future),), _same, Resend.SAFE)
 
 
 def count_jobs(
-    queue: str, chosen: JobFilter, *, future: bool, continuation: str | None = None
+    queue: str, chosen: values.JobFilter, *, future: bool, continuation: str | None = None
 ) -> ClientCall[values.JobCount]:
     """`continuation`: where a count in parts begins; None for one that ends with the call or fails."""
     request = _count_request(queue, chosen, future)
@@ -347,7 +344,7 @@ def count_jobs(
     return ClientCall("countJobs", (request,), partial(_parsing.job_count, chosen=chosen), Resend.SAFE)
 
 
-def _count_request(queue: str, chosen: JobFilter, future: bool) -> types.CountRequest:
+def _count_request(queue: str, chosen: values.JobFilter, future: bool) -> types.CountRequest:
     return types.CountRequest(
         queue=queue, state=_state(chosen.state), priority=chosen.priority, future=future, regex=chosen.regex
     )
@@ -355,7 +352,7 @@ def _count_request(queue: str, chosen: JobFilter, future: bool) -> types.CountRe
 
 def scan(
     queue: str,
-    chosen: JobFilter,
+    chosen: values.JobFilter,
     *,
     future: bool,
     limit: int,
@@ -382,9 +379,13 @@ def scan(
     return ClientCall("scanJobs", (request,), partial(_parsing.scanned, shard=shard, chosen=chosen), Resend.SAFE)
 
 
-def _filter(chosen: JobFilter) -> types.JobFilter | None:
+def _filter(chosen: values.JobFilter) -> types.JobFilter | None:
     """The filter for servers; None if the fields of an original request say it, which servers from before filters read, too."""
-    return None if chosen.is_plain else wire_filter(chosen)
+    if chosen.is_plain:
+        return None
+    from pinlater.wire.job_filters import wire_filter
+
+    return wire_filter(chosen)
 
 
 def retry_failed(
@@ -461,13 +462,19 @@ def failures(queues: Sequence[str]) -> ClientCall[values.FailureGroups]:
 
 
 def start_bulk_run(order: values.BulkOrder) -> ClientCall[values.BulkRun]:
+    from pinlater.wire.job_filters import wire_order
+
     method = "startBulkRun" if order.max_jobs is None else "startLimitedBulkRun"
     return ClientCall(method, (wire_order(order),), _parsing.bulk_run)
 
 
 def undo_bulk_run(queue: str, run_id: str, jobs_per_second: float | None) -> ClientCall[values.BulkRun]:
     order = values.BulkOrder(
-        queue, values.BulkAction.RESTORE, JobFilter(JobState.PENDING), jobs_per_second=jobs_per_second, undoes=run_id
+        queue,
+        values.BulkAction.RESTORE,
+        values.JobFilter(JobState.PENDING),
+        jobs_per_second=jobs_per_second,
+        undoes=run_id,
     )
     return start_bulk_run(order)
 

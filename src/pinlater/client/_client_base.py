@@ -18,11 +18,12 @@ from typing import Any, Self, TypeVar
 
 from pinlater.client import _calls, values
 from pinlater.client._background import Background
+from pinlater.client._bodies import check_jobs
 from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
-from pinlater.client._engine import Engine, LongPolls
+from pinlater.client._engine import Engine, EngineOptions, LongPolls
 from pinlater.client._servers import (
     EnqueueServers,
     FixedServers,
@@ -41,7 +42,6 @@ from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.setting_types import check_integer, check_yes_or_no
 
 T = TypeVar("T")
-E = TypeVar("E")
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
@@ -94,17 +94,15 @@ class ClientBase:
             first = server_source(enqueue_servers, self._clock.monotonic)
             self._enqueue_servers = EnqueueServers(first, self._servers)
         self._source = source
-        self._timeout_s = timeout_ms / 1000
         # How the sync client connects without a loop; where connections are made in a way of their own it has to use that.
         self._dial = None if connect else Dial(connect_timeout_ms / 1000, _MAX_FRAME_BYTES, made_with_tls)
-        self._connect = connect or partial(
+        connect = connect or partial(
             connect_over_tcp,
             max_frame_bytes=_MAX_FRAME_BYTES,
             timeout_s=connect_timeout_ms / 1000,
             tls=made_with_tls,
         )
-        self._connections = connections
-        self._retries = retries
+        self._engine_options = EngineOptions(timeout_ms / 1000, connect, connections, retries, self._clock.monotonic)
         self._wait_for_servers = wait_for_servers
         self._request_keys = request_keys
         self._follow_owners = follow_owners
@@ -114,7 +112,7 @@ class ClientBase:
     @property
     def call_timeout_s(self) -> float:
         """The bound on a call with all its tries, without a long poll's wait."""
-        return self._timeout_s
+        return self._engine_options.timeout_s
 
     def _prepare(self) -> None:
         """What the client needs beside its options."""
@@ -140,8 +138,10 @@ class ClientBase:
         repeat: bool = False,
     ) -> ClientCall[values.Enqueued]:
         """An enqueue, for `submit`: with a key of its own if none is given, as this client was told."""
-        call = _calls.enqueue(queue, jobs, request_key, repeat)
-        return self.with_new_key(call) if request_key is None and self._request_keys else call
+        check_jobs(jobs, "enqueue(queue, [job])")
+        if request_key is None and self._request_keys:
+            request_key = _calls.new_request_key(self._clock.now_ms())
+        return _calls.enqueue(queue, jobs, request_key, repeat)
 
     def with_new_key(self, call: ClientCall[T]) -> ClientCall[T]:
         """The same enqueue as a new request, with a key that no other one has. From any thread."""
@@ -149,24 +149,13 @@ class ClientBase:
 
     def _new_engine(self, enqueue_servers: ServerSource | None = None) -> Engine:
         """For calls to `servers`, or to the servers for enqueues, which own no queues."""
-        return Engine(
-            enqueue_servers or self._servers,
-            self.source,
-            timeout_s=self._timeout_s,
-            connect=self._connect,
-            connections=self._connections,
-            retries=self._retries,
-            wait_for_servers=self._wait_for_servers,
-            monotonic=self._clock.monotonic,
+        options = self._engine_options._replace(
             token=self._token,
+            wait_for_servers=self._wait_for_servers,
             follow_owners=self._follow_owners if enqueue_servers is None else False,
             say_waiting=self._say_waiting,
         )
-
-
-def _choose(call: ClientCall[Any], usual: E, for_enqueues: E | None) -> E:
-    """Which of the two carries out a call. `for_enqueues`: None unless enqueues have servers of their own."""
-    return for_enqueues if for_enqueues is not None and call.is_enqueue else usual
+        return Engine(enqueue_servers or self._servers, self.source, options)
 
 
 class _OpenClient:
@@ -212,7 +201,9 @@ class AsyncClientBase(ClientBase):
         await self.close()
 
     async def _run(self, call: ClientCall[T]) -> T:
-        engine = _choose(call, self._opened.engine, self._opened.enqueue_engine)
+        engine = self._opened.engine
+        if self._opened.enqueue_engine is not None and call.is_enqueue:
+            engine = self._opened.enqueue_engine
         if engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         try:
@@ -324,11 +315,17 @@ class SyncClientBase(ClientBase):
 
     def carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
+        background = self._background
+        if self._enqueue_background is not None and call.is_enqueue:
+            background = self._enqueue_background
         try:
-            return _choose(call, self._background, self._enqueue_background).run(call, meanwhile)
+            return (background.running or background.start()).run(call, meanwhile)
         except PinLaterError as error:
             raise short(error) from error.__cause__
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
         """Carries out a call without waiting for it."""
-        return _choose(call, self._background, self._enqueue_background).submit(call)
+        background = self._background
+        if self._enqueue_background is not None and call.is_enqueue:
+            background = self._enqueue_background
+        return (background.running or background.start()).submit(call)

@@ -104,35 +104,30 @@ class DirectConnection:
         self._sequence = self._sequence % _SEQUENCE_MAX + 1
         frame = encode_request(method, self._sequence, source, args, token)
         try:
-            self._wait_until(until)
+            self._socket.settimeout(max(_SHORTEST_S, until - time.monotonic()))
             self._socket.sendall(frame)
             if meanwhile is not None:
                 meanwhile()
-                self._wait_until(until)
-            return self._answer(method, until)
+            while True:
+                self._socket.settimeout(max(_SHORTEST_S, until - time.monotonic()))
+                data = self._socket.recv(_READ_BYTES)
+                if not data:
+                    raise ConnectionResetError("closed by the server")
+                frames, error = self._frames.take_while_good(data)
+                if error is not None:
+                    raise error
+                if frames:
+                    break
+            sequence, answer = self._decoder.decode(frames[0], method)
+            if sequence != self._sequence or len(frames) > 1:
+                raise WireError(f"answer {sequence} came where {self._sequence} was due")
+            return answer  # noqa: TRY300 - what decodes it may raise, too
         except TimeoutError:
             raise
         except (OSError, WireError) as error:
             if self._tls is not None and is_refusal(error):  # so the call was not carried out
                 raise self._tls.unreachable(self.address, error) from error
             raise ConnectionLost(f"Connection to {self.address} lost before the answer came") from error
-
-    def _answer(self, method: str, until: float) -> Any:
-        while not (frames := self._frames.feed(self._read())):
-            self._wait_until(until)
-        sequence, answer = self._decoder.decode(frames[0], method)
-        if sequence != self._sequence or len(frames) > 1:
-            raise WireError(f"answer {sequence} came where {self._sequence} was due")
-        return answer
-
-    def _read(self) -> bytes:
-        data = self._socket.recv(_READ_BYTES)
-        if not data:
-            raise ConnectionResetError("closed by the server")
-        return data
-
-    def _wait_until(self, until: float) -> None:
-        self._socket.settimeout(max(_SHORTEST_S, until - time.monotonic()))
 
     def hang_up(self) -> None:
         """Ends the call under way with ConnectionLost. From another thread."""
@@ -234,7 +229,8 @@ class Direct:
         try:
             while True:
                 with self._lock:
-                    line = self._take_idle(owner)
+                    idle = self._idle
+                    line = self._take_idle(owner) if owner is not None else idle.pop() if idle else None
                 if line is None and owner is not None:
                     line, owner = self._connect_to_owner(owner, until), None
                     if line is not None:
@@ -242,32 +238,23 @@ class Direct:
                     continue
                 if line is None:
                     return self._connect(until)
-                if self._may_stay(line) and line.usable():
-                    return line
+                if line.renewals == self._renewals and self._monotonic() < line.leave_at:
+                    owners, address = self._owners, line.address
+                    is_known = self._servers.is_listed(address) or (owners is not None and owners.has_reached(address))
+                    if is_known and line.usable():
+                        return line
                 self._drop(line)
         except BaseException:
             with self._lock:
                 self._taken -= 1
             raise
 
-    def _take_idle(self, owner: ServerAddress | None) -> DirectConnection | None:
-        """The newest, of those to the owner if one is given."""
-        if owner is None:
-            return self._idle.pop() if self._idle else None
+    def _take_idle(self, owner: ServerAddress) -> DirectConnection | None:
+        """The newest to the owner."""
         for index in reversed(range(len(self._idle))):
             if self._idle[index].address == owner:
                 return self._idle.pop(index)
         return None
-
-    def _may_stay(self, line: DirectConnection) -> bool:
-        return (
-            line.renewals == self._renewals
-            and self._monotonic() < line.leave_at
-            and (
-                self._servers.is_listed(line.address)
-                or (self._owners is not None and self._owners.has_reached(line.address))
-            )
-        )
 
     def _connect_to_owner(self, address: ServerAddress, until: float) -> DirectConnection | None:
         with self._lock:

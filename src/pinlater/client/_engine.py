@@ -133,43 +133,44 @@ class LongPolls:
         return [call.read(answer) for call, answer in answers if answer is not None]
 
 
+class EngineOptions(NamedTuple):
+    """How calls are made.
+
+    `loop_time`: the time of the event loop that they are made on, to be asked from any thread.
+    `follow_owners`: whether they go to the owners of queues; None: to those that the client's servers list.
+    `say_waiting` is told of calls that have waited for a second.
+    """
+
+    timeout_s: float
+    connect: Connect
+    connections: int
+    retries: int
+    monotonic: Callable[[], float]
+    token: TokenSource = _no_token
+    wait_for_servers: bool = True
+    follow_owners: bool | None = None
+    say_waiting: SayWaiting = log_waiting
+    loop_time: Callable[[], float] = time.monotonic
+    random: Random | None = None
+
+
 class Engine:
     """Carries out calls. Open from the start; connects with the first call."""
 
-    def __init__(
-        self,
-        source: ServerSource,
-        name: str,
-        *,
-        timeout_s: float,
-        connect: Connect,
-        connections: int,
-        retries: int,
-        monotonic: Callable[[], float],
-        wait_for_servers: bool = True,
-        loop_time: Callable[[], float] = time.monotonic,
-        random: Random | None = None,
-        token: TokenSource = _no_token,
-        follow_owners: bool | None = None,
-        say_waiting: SayWaiting = log_waiting,
-    ) -> None:
-        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread. `follow_owners`: whether calls go to
-        the owners of queues; None: to those that `source` lists. `say_waiting` is told of calls that have waited for a second."""
+    def __init__(self, source: ServerSource, name: str, options: EngineOptions) -> None:
         self.name = name
-        self.token = token
+        self.token = options.token
         self.renewed: Callable[[], None] = _nothing  # called when the open connections are given up
-        self._timeout_s = timeout_s
-        self._retries = retries
-        self._wait_for_servers = wait_for_servers and retries > 0
+        self._timeout_s = options.timeout_s
+        self._retries = options.retries
+        self._wait_for_servers = options.wait_for_servers and options.retries > 0
         self._source = source
-        self._random = random or Random()  # noqa: S311 - spreads load and returns, guards nothing
-        self._loop_time = loop_time
+        self._random = options.random or Random()  # noqa: S311 - spreads load and returns, guards nothing
+        self._loop_time = options.loop_time
+        monotonic, follow_owners = options.monotonic, options.follow_owners
         self.servers = ServerChoice(source, monotonic, self._random)
         self._pool = ConnectionPool(
-            self.servers,
-            shared_max=connections,
-            connect=connect,
-            monotonic=monotonic,
+            self.servers, shared_max=options.connections, connect=options.connect, monotonic=monotonic
         )
         self.owners: KnownOwners | None = None
         self._owner_connections: OwnerConnections | None = None
@@ -180,8 +181,8 @@ class Engine:
             )
             self._pool.also = self.owners
         self._polls = LongPolls()  # of callers who never hang up
-        self._waiting = WaitingCalls(say_waiting)
-        self._keys_honoured: bool | None = None
+        self._waiting = WaitingCalls(options.say_waiting)
+        self.keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -201,9 +202,10 @@ class Engine:
             self._owner_connections.renew()
         self.renewed()
 
-    def deadline(self, call: ClientCall[T]) -> float:
-        """When a call that is made now must be answered, by the loop's clock. From any thread."""
-        return self._loop_time() + self._timeout_s + call.wait_ms / 1000
+    def deadlines(self, call: ClientCall[T]) -> tuple[float, float]:
+        """When a call that is made now must be answered, by the loop's clock, and when its first try. From any thread."""
+        deadline = self._loop_time() + self._timeout_s + call.wait_ms / 1000
+        return deadline, self.try_deadline(call, deadline) or deadline if self._has_others else deadline
 
     async def run(
         self,
@@ -222,7 +224,7 @@ class Engine:
         engine's.
         `alone`: no other call is on its connection.
         """
-        deadline = deadline or self.deadline(call)
+        deadline = deadline or self._loop_time() + self._timeout_s + call.wait_ms / 1000
         tries = _Tries()
         sending = _Sending(token or self.token, alone)
         try:
@@ -414,17 +416,17 @@ class Engine:
     # --- does this server know request keys? ------------------------------------------------------------------------------
     async def _honours_keys(self) -> bool:
         """Whether the servers tell a resend by its key. Asks if it isn't known yet; raises what kept it from asking."""
-        if self._keys_honoured is None:
+        if self.keys_honoured is None:
             await self._find_out(await self._pool.shared())
-        return self._keys_honoured is True
+        return self.keys_honoured is True
 
     def wants_to_learn(self, call: ClientCall[T]) -> bool:
         """Whether this call's success is the time to ask. From any thread."""
-        return call.resend is Resend.KEYED and self._keys_honoured is None and self._asking is None
+        return call.resend is Resend.KEYED and self.keys_honoured is None and self._asking is None
 
     def learn(self, connection: Link | None = None) -> None:
         """Asks, once, without delaying a call."""
-        if self._keys_honoured is None and self._asking is None:
+        if self.keys_honoured is None and self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._learn(connection))
 
     async def _learn(self, connection: Link | None) -> None:
@@ -438,7 +440,7 @@ class Engine:
         try:
             await connection.call(call.method, self.name, call.args, self.token())
         except UnknownMethod:
-            self._keys_honoured = False
+            self.keys_honoured = False
             _log.warning(
                 "%s is an original PinLater server: it ignores request keys, so an enqueue whose answer is lost is not sent again",
                 connection.address,
@@ -447,4 +449,4 @@ class Engine:
             connection.retire()
             raise
         else:
-            self._keys_honoured = True
+            self.keys_honoured = True

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 from pinlater.client import values
 from pinlater.client._thrift import types
 from pinlater.client.errors import PinLaterError, UnknownMethod, error_for
-from pinlater.domain.bulk import BulkState
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid, ErrorCode
 from pinlater.domain.job import Attempt, JobState, Outcome
-from pinlater.domain.job_filter import JobFilter
-from pinlater.wire.job_filters import order_of
 from pinlater.wire.queue_settings import WIRE_NAMES, config_of
-
-_BULK_STATES = tuple(BulkState)
 
 
 def ack_result(outcome: types.AckResult) -> values.AckResult:
@@ -138,7 +133,7 @@ def _attempt(attempt: types.Attempt) -> Attempt:
     )
 
 
-def scanned(response: types.Scanned, *, shard: str | None, chosen: JobFilter) -> values.Scanned:
+def scanned(response: types.Scanned, *, shard: str | None, chosen: values.JobFilter) -> values.Scanned:
     """A page of a scan. Raises `UnknownMethod` if the server has not read the shard or the filter of the request."""
     _check_filtered(response, chosen)
     if shard is not None and any(
@@ -157,13 +152,13 @@ def key_holders(holders: types.KeyHolders) -> values.KeyHolders:
     return values.KeyHolders([job_info(info) for info in holders.jobs], bool(holders.incomplete))
 
 
-def job_count(count: types.JobCount, *, chosen: JobFilter) -> values.JobCount:
+def job_count(count: types.JobCount, *, chosen: values.JobFilter) -> values.JobCount:
     """How many jobs a filter finds. Raises `UnknownMethod` if the server has not read the filter."""
     _check_filtered(count, chosen)
     return values.JobCount(count.jobs, bool(count.incomplete), count.continuation or "-1")
 
 
-def _check_filtered(answer: types.Scanned | types.JobCount, chosen: JobFilter) -> None:
+def _check_filtered(answer: types.Scanned | types.JobCount, chosen: values.JobFilter) -> None:
     if chosen.compares and not answer.filtered:
         raise UnknownMethod("The server is older than filters of jobs by more than state, priority and body")
 
@@ -214,12 +209,14 @@ def _behind(found: types.JobExplanation) -> values.BehindKey | values.BehindForm
 
 def bulk_run(run: types.BulkRun) -> values.BulkRun:
     """The run that a struct tells of."""
+    from pinlater.wire.job_filters import order_of
+
     return values.BulkRun(
         run.id,
         order_of(run.order),
         run.who,
         run.started_ms,
-        _BULK_STATES[run.state],
+        tuple(values.BulkState)[run.state],
         run.looked,
         run.changed,
         run.news_ms,

@@ -9,10 +9,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from ipaddress import IPv6Address
 from itertools import chain
 from os import PathLike
-from pathlib import Path
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -80,6 +78,8 @@ def parse_address(text: str) -> ServerAddress:
 
 
 def _ipv6(text: str) -> str:
+    from ipaddress import IPv6Address
+
     try:
         return str(IPv6Address(text))
     except ValueError:
@@ -180,6 +180,8 @@ class ServerSetFile(ServerSource):
     """
 
     def __init__(self, path: str | PathLike[str], monotonic: Callable[[], float]) -> None:
+        from pathlib import Path
+
         self._path = Path(path)
         self._monotonic = monotonic
         self._next_look = monotonic() + _FILE_LOOK_S
@@ -274,7 +276,8 @@ class ServerChoice:
     def is_listed(self, address: ServerAddress) -> bool:
         """Whether this server still is one of those to use."""
         with self._lock:
-            self._present()
+            if self._source.addresses() is not self._listed:
+                self._present()
             return address in self._listed
 
     def failed(self, address: ServerAddress) -> None:

@@ -7,7 +7,6 @@ import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from pinlater.client._servers import ServerAddress
 from pinlater.client.errors import ServerUnreachable
@@ -78,7 +77,7 @@ class TlsSource:
             self._failed = True
 
     def _marks(self) -> list[tuple[int, int, int] | None]:
-        return [_mark(Path(path)) for path in self._files() if path is not None]
+        return [_mark(path) for path in self._files() if path is not None]
 
     def _files(self) -> tuple[str | os.PathLike[str] | None, ...]:
         options = self._options
@@ -132,9 +131,9 @@ def _by_default() -> Tls | bool:
     )
 
 
-def _mark(path: Path) -> tuple[int, int, int] | None:
+def _mark(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - what a client imports without need delays each start
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

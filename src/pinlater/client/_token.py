@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from itertools import repeat
 from os import PathLike
-from pathlib import Path
 from typing import Self
 
 _log = logging.getLogger("pinlater.client")
@@ -48,13 +48,15 @@ def token_source(given: str | PathLike[str] | None, monotonic: Callable[[], floa
         given = os.environ.get(TOKEN_VARIABLE) or _file_by_default()
     if isinstance(given, str):
         token = checked(given.strip(), "the token")
-        return lambda: token
+        return repeat(token).__next__
     if not isinstance(given, PathLike):
         raise TypeError(f"token must be a text or a path, not {type(given).__name__}")
-    return TokenFile(Path(given), monotonic)
+    return TokenFile(given, monotonic)
 
 
-def _file_by_default() -> Path | str:
+def _file_by_default() -> PathLike[str] | str:
+    from pathlib import Path
+
     path = os.environ.get(TOKEN_FILE_VARIABLE)
     return Path(path) if path else ""
 
@@ -71,7 +73,7 @@ def checked(token: str, what: str) -> str:
 class TokenFile:
     """The token in a file, looked at again at most once a second. While the file can't be read the last token stays."""
 
-    def __init__(self, path: Path, monotonic: Callable[[], float]) -> None:
+    def __init__(self, path: PathLike[str], monotonic: Callable[[], float]) -> None:
         """Raises ValueError."""
         self._path = path
         self._monotonic = monotonic
@@ -97,7 +99,7 @@ class TokenFile:
 
     def _read(self) -> str:
         try:
-            with self._path.open("rb") as file:
+            with open(self._path, "rb") as file:  # noqa: PTH123 - as for those of TLS, `pathlib` is not imported
                 content = file.read(_BYTES_MAX + 1)
         except OSError as error:
             raise ValueError(f"token file {self._path} can't be read: {error.strerror or error}") from error

@@ -15,7 +15,6 @@ from pinlater.client._client_base import AsyncClientBase
 from pinlater.client._client_call import on_queue
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
-from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import QueueConfig
 
 ORIGINAL_PRIORITY_LEVELS = 3
@@ -267,7 +266,7 @@ class AsyncClient(AsyncClientBase):
         regex: str | None = None,
     ) -> int:
         """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
-        return await self._run(_calls.count(queue, JobFilter(state, priority, regex), future=future))
+        return await self._run(_calls.count(queue, values.JobFilter(state, priority, regex), future=future))
 
     async def count_jobs(
         self,
@@ -277,7 +276,7 @@ class AsyncClient(AsyncClientBase):
         priority: int | None = None,
         future: bool = False,
         regex: str | None = None,
-        filter: JobFilter | None = None,
+        filter: values.JobFilter | None = None,
         continuation: str = "0",
     ) -> values.JobCount:
         """As `count`, and says if an unreachable shard is not counted. An original server raises UnknownMethod.
@@ -286,7 +285,7 @@ class AsyncClient(AsyncClientBase):
         next one, with its `continuation`, goes on there until that is "-1". Raises UnknownMethod if the server is too old for the filter.
         """
         if filter is None:
-            return await self._run(_calls.count_jobs(queue, JobFilter(state, priority, regex), future=future))
+            return await self._run(_calls.count_jobs(queue, values.JobFilter(state, priority, regex), future=future))
         return await self._run(_calls.count_jobs(queue, filter, future=future, continuation=continuation))
 
     async def scan(
@@ -302,7 +301,7 @@ class AsyncClient(AsyncClientBase):
         paged: bool = False,
         bodies: bool = False,
         shard: str | None = None,
-        filter: JobFilter | None = None,
+        filter: values.JobFilter | None = None,
     ) -> values.Scanned:
         """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped. `shard`: only jobs on that shard;
         raises UnknownMethod if the server is too old for it.
@@ -312,7 +311,7 @@ class AsyncClient(AsyncClientBase):
         """
         call = _calls.scan(
             queue,
-            filter or JobFilter(state, priority, regex),
+            filter or values.JobFilter(state, priority, regex),
             future=future,
             limit=limit,
             continuation=continuation,

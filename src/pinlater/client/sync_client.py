@@ -15,7 +15,6 @@ from pinlater.client._client_base import SyncClientBase
 from pinlater.client._client_call import on_queue
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
-from pinlater.domain.job_filter import JobFilter
 from pinlater.domain.queue import QueueConfig
 
 ORIGINAL_PRIORITY_LEVELS = 3
@@ -265,7 +264,7 @@ class Client(SyncClientBase):
         regex: str | None = None,
     ) -> int:
         """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
-        return self._run(_calls.count(queue, JobFilter(state, priority, regex), future=future))
+        return self._run(_calls.count(queue, values.JobFilter(state, priority, regex), future=future))
 
     def count_jobs(
         self,
@@ -275,7 +274,7 @@ class Client(SyncClientBase):
         priority: int | None = None,
         future: bool = False,
         regex: str | None = None,
-        filter: JobFilter | None = None,
+        filter: values.JobFilter | None = None,
         continuation: str = "0",
     ) -> values.JobCount:
         """As `count`, and says if an unreachable shard is not counted. An original server raises UnknownMethod.
@@ -284,7 +283,7 @@ class Client(SyncClientBase):
         next one, with its `continuation`, goes on there until that is "-1". Raises UnknownMethod if the server is too old for the filter.
         """
         if filter is None:
-            return self._run(_calls.count_jobs(queue, JobFilter(state, priority, regex), future=future))
+            return self._run(_calls.count_jobs(queue, values.JobFilter(state, priority, regex), future=future))
         return self._run(_calls.count_jobs(queue, filter, future=future, continuation=continuation))
 
     def scan(
@@ -300,7 +299,7 @@ class Client(SyncClientBase):
         paged: bool = False,
         bodies: bool = False,
         shard: str | None = None,
-        filter: JobFilter | None = None,
+        filter: values.JobFilter | None = None,
     ) -> values.Scanned:
         """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped. `shard`: only jobs on that shard;
         raises UnknownMethod if the server is too old for it.
@@ -310,7 +309,7 @@ class Client(SyncClientBase):
         """
         call = _calls.scan(
             queue,
-            filter or JobFilter(state, priority, regex),
+            filter or values.JobFilter(state, priority, regex),
             future=future,
             limit=limit,
             continuation=continuation,

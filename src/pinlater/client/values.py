@@ -6,33 +6,9 @@ Modules of this package have them by subject (`jobs` gives the units and the mea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pinlater.client.audit import AuditEntry as AuditEntry
-from pinlater.client.audit import AuditFilter as AuditFilter
-from pinlater.client.audit import AuditPage as AuditPage
-from pinlater.client.bulk import BulkRun as BulkRun
-from pinlater.client.bulk import BulkRunList as BulkRunList
-from pinlater.client.cluster import CallerRights as CallerRights
-from pinlater.client.cluster import ClusterServer as ClusterServer
-from pinlater.client.cluster import ClusterShard as ClusterShard
-from pinlater.client.cluster import ClusterStatus as ClusterStatus
-from pinlater.client.cluster import ForwardedCalls as ForwardedCalls
-from pinlater.client.cluster import FrontProcess as FrontProcess
-from pinlater.client.cluster import ServerInfo as ServerInfo
-from pinlater.client.cluster import ShardDetails as ShardDetails
-from pinlater.client.cluster import ShardDrain as ShardDrain
-from pinlater.client.cluster import ShardJobs as ShardJobs
-from pinlater.client.cluster import ShardLane as ShardLane
-from pinlater.client.cluster import ShardMemory as ShardMemory
-from pinlater.client.cluster import ShardSize as ShardSize
-from pinlater.client.failures import FailureGroup as FailureGroup
-from pinlater.client.failures import FailureGroups as FailureGroups
-from pinlater.client.history import DeployMark as DeployMark
-from pinlater.client.history import Histories as Histories
-from pinlater.client.history import HistoryPoint as HistoryPoint
-from pinlater.client.history import QueueHistory as QueueHistory
-from pinlater.client.history import SpanPercentiles as SpanPercentiles
 from pinlater.client.jobs import Ack as Ack
 from pinlater.client.jobs import AckBatch as AckBatch
 from pinlater.client.jobs import AckResult as AckResult
@@ -45,36 +21,43 @@ from pinlater.client.jobs import JobInfo as JobInfo
 from pinlater.client.jobs import KeyHolders as KeyHolders
 from pinlater.client.jobs import MovedJob as MovedJob
 from pinlater.client.jobs import Scanned as Scanned
-from pinlater.client.queues import QueueStats as QueueStats
-from pinlater.client.queues import SettingsInForce as SettingsInForce
-from pinlater.client.waiting import BehindFormer as BehindFormer
-from pinlater.client.waiting import BehindKey as BehindKey
-from pinlater.client.waiting import JobExplanation as JobExplanation
-from pinlater.client.waiting import JobsAhead as JobsAhead
-from pinlater.client.waiting import QueueFacts as QueueFacts
-from pinlater.client.waiting import Reason as Reason
-from pinlater.client.waiting import ShardFacts as ShardFacts
-from pinlater.client.workers import WorkingProcess as WorkingProcess
-from pinlater.domain.bulk import BulkAction as BulkAction
-from pinlater.domain.bulk import BulkOrder as BulkOrder
-from pinlater.domain.bulk import BulkState as BulkState
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome
 from pinlater.domain.job import UniqueKey as UniqueKey
 from pinlater.domain.job import UniqueScope as UniqueScope
-from pinlater.domain.job_filter import JobFilter as JobFilter
 from pinlater.domain.queue import PartitionNumber as PartitionNumber
 from pinlater.domain.queue import PriorityCounts as PriorityCounts
 from pinlater.domain.queue import QueueConfig as QueueConfig
 from pinlater.domain.queue import Rates as Rates
-from pinlater.domain.servers import ServerFacts as ServerFacts
-from pinlater.domain.workers import LostClaim as LostClaim
-from pinlater.domain.workers import ServerWorkers as ServerWorkers
-from pinlater.domain.workers import WaitingDequeues as WaitingDequeues
-from pinlater.domain.workers import WorkerInfo as WorkerInfo
-from pinlater.domain.workers import WorkerQueue as WorkerQueue
-from pinlater.domain.workers import WorkerStatus as WorkerStatus
+
+if TYPE_CHECKING:
+    from pinlater.client.audit import *  # noqa: F403 - all their names are names of this module
+    from pinlater.client.bulk import *  # noqa: F403
+    from pinlater.client.cluster import *  # noqa: F403
+    from pinlater.client.history import *  # noqa: F403
+    from pinlater.client.queues import *  # noqa: F403
+    from pinlater.client.waiting import *  # noqa: F403
+    from pinlater.client.workers import *  # noqa: F403
+    from pinlater.domain.bulk import *  # noqa: F403
+    from pinlater.domain.job_filter import *  # noqa: F403
+    from pinlater.domain.servers import *  # noqa: F403
+    from pinlater.domain.workers import *  # noqa: F403
+
+# Loaded when a name of theirs is first asked for: most programs enqueue jobs or run them, and need none.
+_RARE = (
+    "pinlater.client.audit",
+    "pinlater.client.bulk",
+    "pinlater.client.cluster",
+    "pinlater.client.history",
+    "pinlater.client.queues",
+    "pinlater.client.waiting",
+    "pinlater.client.workers",
+    "pinlater.domain.bulk",
+    "pinlater.domain.job_filter",
+    "pinlater.domain.servers",
+    "pinlater.domain.workers",
+)
 
 
 class ClaimedJob(NamedTuple):
@@ -110,3 +93,11 @@ class QueueInfo(NamedTuple):
     config: QueueConfig
     paused: bool = False
     ordered: bool = False
+
+
+def __getattr__(name: str) -> Any:
+    for home in _RARE:
+        if not name.startswith("_") and hasattr(import_module(home), name):
+            value = globals()[name] = getattr(import_module(home), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

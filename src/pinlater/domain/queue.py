@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -292,6 +291,8 @@ def queue_of(name: str, text: str, paused: bool) -> Queue:
     if unchanged is not None:
         life = Life(int(unchanged[1]), int(unchanged[2]), int(unchanged[3] or 0))
         return Queue(name, _NOTHING_SET, paused, _NO_VERSIONS, life)
+    import json  # a client never comes here
+
     found = json.loads(text)
     config = QueueConfig(**{field: found[field] for field in QueueConfig._fields if field in found})
     versions = Versions(*found.get(_VERSIONS_KEY, ())[: len(Versions._fields)])
@@ -316,6 +317,8 @@ def settings_text(queue: Queue) -> str:
         settings[_AUTO_PARTITIONS_KEY] = queue.auto_partitions
     if queue.home != NO_HOME:
         settings[_HOME_KEY] = list(queue.home)
+    import json
+
     return json.dumps(settings)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
 
 
 def rendezvous_home(key: str, shards: Sequence[str]) -> str:
@@ -36,6 +39,8 @@ def _weight(shard: str, encoded: bytes) -> bytes:
 @lru_cache
 def _begun(shard: str) -> blake2b:
     """The hash of a shard's name, to be continued with a key."""
+    from hashlib import blake2b
+
     return blake2b(f"{shard}\0".encode("utf-8", "surrogatepass"), digest_size=8)
 
 

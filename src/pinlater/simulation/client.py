@@ -43,19 +43,14 @@ class SimulatedClient(AsyncClient):
         super().__init__(servers, clock=ClientClock(timeline), **more)
 
     def _new_engine(self, enqueue_servers: ServerSource | None = None) -> Engine:
-        engine = Engine(
-            enqueue_servers or self._servers,
-            self.source,
-            timeout_s=self._timeout_s,
-            connect=self._connect,
-            connections=self._connections,
-            retries=self._retries,
-            wait_for_servers=self._wait_for_servers,
+        options = self._engine_options._replace(
             monotonic=self._timeline.monotonic,
             loop_time=self._timeline.monotonic,
             random=self._dice,
+            wait_for_servers=self._wait_for_servers,
             follow_owners=self._follow_owners if enqueue_servers is None else False,
         )
+        engine = Engine(enqueue_servers or self._servers, self.source, options)
         if engine.owners is not None:
             engine.owners.ask_with_the_next_call()
         return engine

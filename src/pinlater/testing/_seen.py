@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pinlater.client.values import UniqueKey
 from pinlater.testing._record import EnqueuedJob
 from pinlater.worker import envelope
-from pinlater.worker._attempts.bodies import CODECS
+from pinlater.worker._attempts.calling import CODECS
 from pinlater.worker.middleware import Kind
 from pinlater.worker.tasks import Task
 

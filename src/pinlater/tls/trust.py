@@ -11,7 +11,10 @@ import contextlib
 import os
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WANTED = ssl.VERIFY_X509_PARTIAL_CHAIN
 """An authority between the root and the server may be trusted alone."""

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Generator
 from copy import copy
-from functools import partial
+from functools import lru_cache, partial
 from io import BytesIO
 from struct import Struct
 from struct import error as StructError  # noqa: N812 it is called like nothing
@@ -51,7 +51,6 @@ _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
 
 _make = tuple.__new__  # quicker than a class's own call
 _NAME_AT = 8  # in a strict header; its length stands before it, in four bytes
-_ANY_CALL_HEAD = re.compile(b"|".join(map(re.escape, METHODS_BY_CALL_HEAD)))
 _NAME_SHOWN_BYTES = 100  # of a method's name that isn't ours, in errors and in the log
 
 EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
@@ -323,13 +322,18 @@ class Decoder:
         return value
 
 
+@lru_cache
+def _any_call_head() -> re.Pattern[bytes]:
+    return re.compile(b"|".join(map(re.escape, METHODS_BY_CALL_HEAD)))
+
+
 def _rest_of_an_earlier_call(frame: bytes, method: Method, body_at: int) -> str:
     """A sentence if a second call begins within the frame of a call that can't be decoded; else ''.
 
     Most clients keep what they had written of a call when writing it fails, and put it before the next call, in one frame. Then a part of
     the next call may pass for the rest of the first: only the check for bytes left over keeps such a call from being carried out.
     """
-    if _ANY_CALL_HEAD.search(frame, body_at) is None:
+    if _any_call_head().search(frame, body_at) is None:
         return ""
     return (
         f". The frame begins with a call ({method.name}) that was not written to its end: the client failed in it. "
@@ -361,9 +365,17 @@ def check_encodable(value: Any) -> None:
 
 
 def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
-    """A framed call. Arguments by name; structs are generated ones, or any objects with the same attributes."""
+    """A framed call. Arguments by name; structs are generated ones, or any objects with the same attributes.
+
+    Does what `_encode_struct` and `_frame` do, as `encode_reply`.
+    """
     method = METHODS_BY_NAME[name]
-    return _frame(method.call_head, seqid, _encode_struct(method.arguments.cls(**arguments), method.arguments.pair))
+    head = method.call_head
+    try:
+        body = _encode(method.arguments.cls(**arguments), method.arguments.pair)
+    except _ENCODE_ERRORS as error:
+        raise WireError(f"can't be encoded: {error}") from error
+    return b"".join((_pack_length(len(head) + 4 + len(body)), head, _pack_seqid(seqid), body))
 
 
 def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # unless it is configured otherwise
 # The same for answers. With their defaults, libraries of Apache Thrift take frames of up to 16,384,000 bytes.
 ANSWER_BYTES_MAX = 16_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class WireLimits:
+class WireLimits(NamedTuple):
     """What one frame may hold. The service's own bounds (jobs, descriptors, bodies) are narrower and give clearer errors.
 
     A decoded frame takes up to about twenty times its own bytes, at worst: many tiny entries of a map.

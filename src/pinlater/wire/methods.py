@@ -1,12 +1,12 @@
-"""The methods of the service as the codec needs them, built once from the generated structs (`generated/structs.py`).
+"""The methods of the service as the codec needs them, made once from the generated structs (`generated/structs.py`).
 
 A struct that comes in is decoded into its class; what goes out may be any object with the same attributes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from thrift.Thrift import TMessageType, TType
 
@@ -17,8 +17,7 @@ from pinlater.wire.generated.structs import Spec
 STRICT_VERSION = 0x8001
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """A struct to encode or decode: its class, and the pair of class and spec that the C codec asks for."""
 
     cls: type[Any]
@@ -31,23 +30,54 @@ class Shape:
         return cls(struct, spec, [struct, spec])
 
 
-@dataclass(frozen=True, slots=True)
 class Method:
-    """All that is known of one method."""
+    """All that is known of one method. What only servers need is made with the first call."""
 
-    name: str
-    wire_name: bytes
-    call_head: bytes  # message header up to the sequence id
-    reply_head: bytes
-    arguments: Shape
-    argument_names: tuple[str, ...]  # but for the context
-    strict_arguments: Shape  # the same with all text as bytes
-    check_arguments: Check
-    returns: bool
-    returns_many: bool  # a list or a map
-    list_field: str  # the first field of the struct that it returns, if that is a list of structs; else ''
-    result: Shape
-    check_result: Check
+    def __init__(self, name: str) -> None:
+        arguments: type[Any] = getattr(structs, f"{name}_args")
+        result = structs.RESULTS[name]
+        self.name = name
+        self.wire_name = name.encode()
+        self.call_head = message_head(self.wire_name, TMessageType.CALL)  # up to the sequence id
+        self.arguments = Shape.of(arguments, structs.SPECS[arguments])
+        self.returns = result[0] is not None
+        self.returns_many = self.returns and result[0][1] in (TType.LIST, TType.MAP)
+        self.result = Shape.of(_ReceivedResult, result)
+
+    @cached_property
+    def reply_head(self) -> bytes:
+        """The header of an answer, up to the sequence id."""
+        return message_head(self.wire_name, TMessageType.REPLY)
+
+    @cached_property
+    def argument_names(self) -> tuple[str, ...]:
+        """All but the context."""
+        return tuple(entry[2] for entry in self.arguments.spec[2:])
+
+    @cached_property
+    def strict_arguments(self) -> Shape:
+        """The arguments with all text as bytes."""
+        return Shape.of(UndecodedText, _with_text_as_bytes(self.arguments.spec))
+
+    @cached_property
+    def check_arguments(self) -> Check:
+        """What is looked at in a call."""
+        return build_check(self.arguments.cls, self.arguments.spec)
+
+    @cached_property
+    def check_result(self) -> Check:
+        """What is looked at in an answer."""
+        return build_check(_ReceivedResult, self.result.spec)
+
+    @cached_property
+    def list_field(self) -> str:
+        """The first field of the struct that it returns, if that is a list of structs; else ''."""
+        success = self.result.spec[0]
+        if success is None or success[1] != TType.STRUCT:
+            return ""
+        first = next(entry for entry in success[3][1] if entry is not None)
+        is_list_of_structs = first[1] == TType.LIST and first[3][0] == TType.STRUCT
+        return str(first[2]) if is_list_of_structs else ""
 
 
 class UndecodedText:
@@ -88,36 +118,6 @@ def message_head(name: bytes, kind: int) -> bytes:
     return b"".join((STRICT_VERSION.to_bytes(2, "big"), bytes((0, kind)), len(name).to_bytes(4, "big"), name))
 
 
-def _build(name: str) -> Method:
-    arguments_class: type[Any] = getattr(structs, f"{name}_args")
-    arguments, result = structs.SPECS[arguments_class], structs.RESULTS[name]
-    as_bytes = _with_text_as_bytes(arguments)
-    wire_name = name.encode()
-    return Method(
-        name=name,
-        wire_name=wire_name,
-        call_head=message_head(wire_name, TMessageType.CALL),
-        reply_head=message_head(wire_name, TMessageType.REPLY),
-        arguments=Shape.of(arguments_class, arguments),
-        argument_names=tuple(entry[2] for entry in arguments[2:]),
-        strict_arguments=Shape.of(UndecodedText, as_bytes),
-        check_arguments=build_check(arguments_class, arguments),
-        returns=result[0] is not None,
-        returns_many=result[0] is not None and result[0][1] in (TType.LIST, TType.MAP),
-        list_field=_list_field(result[0]),
-        result=Shape.of(_ReceivedResult, result),
-        check_result=build_check(_ReceivedResult, result),
-    )
-
-
-def _list_field(success: Any) -> str:
-    if success is None or success[1] != TType.STRUCT:
-        return ""
-    first = next(entry for entry in success[3][1] if entry is not None)
-    is_list_of_structs = first[1] == TType.LIST and first[3][0] == TType.STRUCT
-    return str(first[2]) if is_list_of_structs else ""
-
-
-METHODS = {method.wire_name: method for method in map(_build, structs.RESULTS)}
+METHODS = {method.wire_name: method for method in map(Method, structs.RESULTS)}
 METHODS_BY_CALL_HEAD = {method.call_head: method for method in METHODS.values()}
 METHODS_BY_NAME = {method.name: method for method in METHODS.values()}

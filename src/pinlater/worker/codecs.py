@@ -71,7 +71,7 @@ class JsonCodec(_MsgspecCodec):
 
     def encode(self, value: Any) -> bytes:
         """Raises ValueError for a number that JSON does not have: it would be written as null."""
-        encoded = super().encode(value)
+        encoded: bytes = self._encoder.encode(value)
         if b"null" in encoded and _has_no_number(msgspec.to_builtins(value, enc_hook=_to_builtin)):
             raise ValueError("JSON has neither NaN nor infinity")
         return encoded

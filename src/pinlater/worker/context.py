@@ -190,25 +190,16 @@ def is_last_attempt(job: ClaimedJob) -> bool:
     return job.attempts_allowed > 0 and job.attempts_remaining <= 1
 
 
-_CURRENT: ContextVar[JobContext] = ContextVar("pinlater_current_job")
+RUNNING: ContextVar[JobContext | None] = ContextVar("pinlater_current_job", default=None)
+"""The job that this code runs for; None outside of a job."""
 
 
 def current_job() -> JobContext:
     """The job that this code runs for. Raises RuntimeError outside of a job."""
-    context = _CURRENT.get(None)
+    context = RUNNING.get()
     if context is None:
         raise RuntimeError(
             "this code does not run in a job; in a test, enqueue the task and run it with run_until_idle() of "
             "pinlater.testing.InProcessService, or declare a parameter of type JobContext and pass a mock"
         )
     return context
-
-
-def current_job_or_none() -> JobContext | None:
-    """`current_job`, or None outside of a job."""
-    return _CURRENT.get(None)
-
-
-def set_current(context: JobContext) -> None:
-    """Makes `context` the current job."""
-    _CURRENT.set(context)

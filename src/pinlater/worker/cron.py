@@ -17,21 +17,22 @@ from the new time and logs that; firings that were made too early are not made a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 from itertools import islice, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.job import UNIQUE_FOR_MS_MAX
 from pinlater.domain.setting_types import check_yes_or_no
-from pinlater.worker._cron.expression import Expression
 from pinlater.worker.durations import Duration, as_duration_ms
 from pinlater.worker.envelope import CRON_TIME_HEADER, cron_time_text
 from pinlater.worker.tasks import Producer, Task
+
+if TYPE_CHECKING:
+    from pinlater.worker._cron.expression import Expression
 
 _MISSED_MAX = 1_000
 _FIRINGS_MAX = 10_000
@@ -53,8 +54,7 @@ class Missed(Enum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(NamedTuple):
     """A task and when it fires."""
 
     task: Task[..., Any]
@@ -180,4 +180,6 @@ def _missed(value: Missed | str) -> Missed:
 
 @lru_cache(maxsize=256)
 def _parsed(expression: str) -> Expression:
+    from pinlater.worker._cron.expression import Expression
+
     return Expression(expression)

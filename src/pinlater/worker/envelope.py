@@ -98,7 +98,9 @@ def sealed_job(job: Job) -> Job:
 def opened(body: bytes, headers: Mapping[str, str]) -> Opened:
     """Takes a claimed job out of its envelope. A body that is not a valid envelope is an ordinary body."""
     task, content_type = headers.get(TASK_HEADER, ""), headers.get(CONTENT_TYPE_HEADER, "")
-    own = {name: value for name, value in headers.items() if name not in RESERVED_HEADERS}
+    own = dict(headers)
+    for name in RESERVED_HEADERS:
+        own.pop(name, None)
     if task or b'"pinlater-task"' not in body[:200] or not body.lstrip().startswith(b"{"):
         return Opened(task, content_type, body, own)
     try:

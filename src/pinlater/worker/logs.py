@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.trace_headers import TRACEPARENT
-from pinlater.worker.context import current_job_or_none
+from pinlater.worker.context import RUNNING
 
 NAMES = ("queue", "job", "task", "attempt", "trace")
 
@@ -32,7 +32,7 @@ class JobFields(logging.Filter):
         self._outside = None if outside is None else dict.fromkeys(NAMES, outside)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        context = current_job_or_none()
+        context = RUNNING.get()
         found = {} if context is None else {**fields_of(context.job), "task": context.task, "attempt": context.attempt}
         for name, value in {**(self._outside or {}), **found}.items():
             if not hasattr(record, name):

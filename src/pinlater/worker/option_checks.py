@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from datetime import datetime
+from typing import NamedTuple, cast
 
+from pinlater.client._bodies import check_unique_types
 from pinlater.client._servers import check_servers
-from pinlater.client._unique_keys import check_unique_types
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
@@ -18,11 +19,22 @@ from pinlater.worker.durations import Duration, as_delay_ms, as_duration_ms, as_
 from pinlater.worker.envelope import RESERVED_HEADERS
 from pinlater.worker.middleware import Middleware
 
-if TYPE_CHECKING:
-    from pinlater.worker.tasks import JobOptions
-
 _LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _PRIORITY_MAX, _ATTEMPTS_MAX = 127, 2**31 - 1
+
+
+class JobOptions(NamedTuple):
+    """Options of one job."""
+
+    delay: Duration | None = None
+    at: datetime | int | None = None
+    priority: int | None = None
+    unique: str | UniqueKey | None = None
+    headers: Mapping[str, str] = {}
+    attempts: int | None = None
+    expires_in: Duration | None = None
+    claim_timeout: Duration | None = None
+    ordering_key: str | None = None
 
 
 class JobTimes(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 _WITH_OPTIONS = "write task.using(delay=...).enqueue(...)"
 _METHODS = {
@@ -124,6 +123,8 @@ def argument_hint(unknown: Sequence[str], own: Sequence[str]) -> str:
     """What to write instead of names that are none of the function's `own` arguments: the option of that name, or a name that is near."""
     using, task = "task.using({}).enqueue(...)", "@worker.task(..., {}), for all jobs of the task"
     hints = (_hint(name, USING_OPTIONS, using, TASK_OPTIONS, task, typing_mistakes=False) for name in unknown)
+    from difflib import get_close_matches
+
     near = (match for name in unknown for match in get_close_matches(name, own, n=1))
     return next(filter(None, hints), "") or next((f"; did you mean {match}?" for match in near), "")
 
@@ -145,5 +146,7 @@ def _hint(
         return f": write {write.format(assignment)}{_REMARKS.get(option, '')}"
     if option in other:
         return f": write {write_other.format(assignment)}"
+    from difflib import get_close_matches
+
     near = get_close_matches(name, sorted(own), n=1) if typing_mistakes else []
     return f"; did you mean {near[0]}?" if near else ""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pinlater.worker.cron import Cron
 from pinlater.worker.tasks import Task
 
 
-@dataclass(slots=True)
 class QueueTasks:
     """One queue: its tasks, how many of its jobs may run at once, and its weight among the worker's queues."""
 
-    tasks: dict[str, Task[..., Any]] = field(default_factory=dict)
-    concurrency: int | None = None
-    weight: int = 1
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.concurrency: int | None = None
+        self.weight = 1
 
     def default(self) -> Task[..., Any] | None:
         """The task for jobs that name none: the one marked so, or the only one."""

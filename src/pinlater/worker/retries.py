@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pinlater.domain.durations import YEAR_MS
 from pinlater.worker.durations import Duration, as_delay_ms
@@ -48,8 +47,7 @@ def delay_of(retry: RetryPolicy, attempt: int, error: BaseException, spread: flo
         return linear(1).delay_ms(attempt, error, spread)
 
 
-@dataclass(frozen=True, slots=True)
-class _Growing:
+class _Growing(NamedTuple):
     first_ms: float
     step_ms: float
     factor: float
@@ -66,15 +64,13 @@ class _Growing:
         return int(min(delay, self.max_ms) * (1 + self.jitter * (2 * spread - 1)))
 
 
-@dataclass(frozen=True, slots=True)
 class _Never:
     def delay_ms(self, attempt: int, error: BaseException, spread: float) -> int | None:
         del attempt, error, spread
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _ByError:
+class _ByError(NamedTuple):
     policies: tuple[tuple[type[BaseException], RetryPolicy], ...]
     otherwise: RetryPolicy
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, overload
+from sys import modules
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Never, ParamSpec, Protocol, TypeVar, overload
 
 from pinlater.client._bodies import check_jobs
 from pinlater.client.batching import Placed
@@ -24,7 +24,7 @@ from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
-from pinlater.worker.option_checks import check_expiry, check_options
+from pinlater.worker.option_checks import JobOptions, check_expiry, check_options
 from pinlater.worker.other_names import method_hint, producer_hint, using_option_hint
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
@@ -43,8 +43,7 @@ class RunsIn(Enum):
     PROCESS = "process"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
+class TaskOptions(NamedTuple):
     """How a task's jobs run. Without a `retry` of its own the task uses the worker's. `ordering_key` makes the key of a call from the
     arguments that it takes, by their names."""
 
@@ -58,21 +57,6 @@ class TaskOptions:
     default: bool = False
     log_level: int = logging.INFO
     ordering_key: Callable[..., str | None] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """Options of one job."""
-
-    delay: Duration | None = None
-    at: datetime | int | None = None
-    priority: int | None = None
-    unique: str | UniqueKey | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    attempts: int | None = None
-    expires_in: Duration | None = None
-    claim_timeout: Duration | None = None
-    ordering_key: str | None = None
 
 
 class Task(Generic[P, R]):
@@ -235,8 +219,7 @@ class Producer(Generic[P]):
         self._has_times = not (options.delay is None and options.at is None and options.expires_in is None)
 
     def __repr__(self) -> str:
-        named = {option.name: getattr(self._options, option.name) for option in fields(self._options)}
-        given = [f"{name}={value!r}" for name, value in named.items() if value not in (None, {})]
+        given = [f"{name}={value!r}" for name, value in self._options._asdict().items() if value not in (None, {})]
         return f"<task {self._task.name} on {self._task.queue}, using {', '.join(given) or 'no option'}>"
 
     if not TYPE_CHECKING:  # as for a task
@@ -252,8 +235,11 @@ class Producer(Generic[P]):
         """Like `Task.job`."""
         task, options, common = self._task, self._options, self._common
         body = task.parameters.encode(task.options.codec, args, kwargs)
-        headers = with_trace(options.headers)
+        headers = with_trace(options.headers) if "opentelemetry.trace" in modules else options.headers
         all_headers = common.headers if headers is options.headers else self._headers(headers)
+        ordering_key = options.ordering_key
+        if ordering_key is None and task.ordering_keys is not None:
+            ordering_key = task.ordering_keys.of(args, kwargs)
         run_after_ms, expires_at_ms = self._times() if self._has_times else (None, None)
         return Job(
             body,
@@ -265,17 +251,12 @@ class Producer(Generic[P]):
             common.unique,
             common.claim_timeout_ms,
             expires_at_ms,
-            self._ordering_key_of(args, kwargs),
+            ordering_key,
         )
-
-    def _ordering_key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-        if self._options.ordering_key is not None or self._task.ordering_keys is None:
-            return self._options.ordering_key
-        return self._task.ordering_keys.of(args, kwargs)
 
     def _times(self) -> tuple[int | None, int | None]:
         """When the job runs, and when it expires."""
-        times, now_ms = self._times_of, self._enqueuer.now_ms()
+        times, now_ms = self._times_of, self._enqueuer.clock.now_ms()
         run_after_ms = times.at_ms if times.delay_ms is None else now_ms + times.delay_ms
         check_expiry(self._task.name, self._options, times, now_ms)
         return run_after_ms, None if times.expires_in_ms is None else now_ms + times.expires_in_ms

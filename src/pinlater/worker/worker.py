@@ -14,49 +14,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from inspect import signature
 from itertools import islice
 from os import PathLike
-from typing import Any, Never, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from pinlater.client._servers import check_servers
 from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
-from pinlater.client.values import WorkerInfo
 from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.setting_types import check_integer
-from pinlater.supervision.signals import handled
-from pinlater.supervision.start_signals import STOP_SIGNALS, stopped_by
-from pinlater.worker._children.child import ChildSetup
-from pinlater.worker._consumer.banner import (
-    log_start,
-    log_stop,
-    log_stopping,
-    log_unused_variable,
-    warn_of_queues_without_tasks,
-)
-from pinlater.worker._consumer.consumer import Consumer
-from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
-from pinlater.worker._consumer.run_client import NewClient, Servers, opened, servers_of, servers_text
-from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_until_idle
-from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
-from pinlater.worker._cron.firings import Firings
-from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker._enqueueing.enqueuer import Enqueuer
 from pinlater.worker._enqueueing.server_access import ServerAccess
-from pinlater.worker._leases.heartbeater import Heartbeater
-from pinlater.worker._process import default_logs, event_loop
-from pinlater.worker._process.background_loop import BackgroundLoop
-from pinlater.worker._process.control_channel import ControlChannel
-from pinlater.worker._process.health import WorkerHealth
-from pinlater.worker._process.services import services_of
 from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.context import JobContext
 from pinlater.worker.counts import WorkerCounts
@@ -80,7 +55,14 @@ from pinlater.worker.retries import RetryPolicy, check_retry, exponential
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
-_log = logging.getLogger("pinlater.worker")
+# What runs jobs is loaded by the first run: a program that registers tasks and enqueues their jobs needs none of it.
+if TYPE_CHECKING:
+    from pinlater.worker._children.child import ChildSetup
+    from pinlater.worker._consumer.run_client import NewClient, Servers
+    from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
+    from pinlater.worker._leases.heartbeater import Heartbeater
+    from pinlater.worker._process.control_channel import ControlChannel
+
 R = TypeVar("R")
 _MINUTE_S = 60.0
 _HOUR_S = 3600.0
@@ -155,6 +137,8 @@ class Worker:
         self.counts = WorkerCounts()
 
     def __repr__(self) -> str:
+        from pinlater.worker._consumer.run_client import servers_text
+
         queues = [f"{name} ({', '.join(queue.tasks)})" for name, queue in self._registry.queues_with_tasks.items()]
         return f"<{type(self).__name__} of {servers_text(self._client)}: {', '.join(queues) or 'no task'}>"
 
@@ -311,6 +295,10 @@ class Worker:
         warning on unless a logger has a level of its own. Raises SystemExit with the code 75 if the worker was recycled, so that its
         supervisor starts another.
         """
+        from pinlater.supervision.start_signals import stopped_by
+        from pinlater.worker._consumer.recycling import EXIT_CODE
+        from pinlater.worker._process import default_logs, event_loop
+
         self._run, self._stop_asked = None, False
         with stopped_by(self._signalled), default_logs.shown():
             event_loop.run(self.run_async(handle_signals=True))
@@ -334,11 +322,19 @@ class Worker:
         Tasks that ignore cancellation stay on the caller's event loop and in its threads; `run` ends in spite of them. `child_setup` runs
         in child processes before the worker's own. `control` is the channel to a supervisor, for `pinlater worker --processes`.
         """
+        from pinlater.supervision.signals import handled
+        from pinlater.supervision.start_signals import STOP_SIGNALS
+        from pinlater.worker._consumer import banner
+        from pinlater.worker._consumer.consumer import Consumer
+        from pinlater.worker._consumer.recycling import recycling_of
+        from pinlater.worker._process.background_loop import BackgroundLoop, services_of
+        from pinlater.worker._process.health import WorkerHealth
+
         chosen = self._registry.chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
             run = await self._new_run(stack, client, settings or self._settings, chosen, child_setup)
             if client is None and (control is None or control.number == 0):
-                log_unused_variable(self._client)
+                banner.log_unused_variable(self._client)
             run.recycling = recycling_of(run.settings, random.random())  # noqa: S311 - spreads processes, guards nothing
             self._stop_asked = run.stop.is_set()
             run.consumers += [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
@@ -350,17 +346,22 @@ class Worker:
             stack.callback(background.stop)
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
-            await self._run_until_stopped(run, health, chosen)
-            log_stop(run)
+            await self._run_until_stopped(run, health.mark_until_cancelled(), chosen)
+            banner.log_stop(run)
 
-    async def _run_until_stopped(self, run: WorkerRun, health: WorkerHealth, chosen: Mapping[str, QueueTasks]) -> None:
+    async def _run_until_stopped(
+        self, run: WorkerRun, marks: Coroutine[Any, Any, None], chosen: Mapping[str, QueueTasks]
+    ) -> None:
+        from pinlater.worker._consumer import banner
+        from pinlater.worker._cron.timetable import Timetable
+
         entries = self._registry.crons_of(chosen)
         timetables = [Timetable(entry, self._clock, ask=self._enqueuer.ask_async) for entry in entries]
         async with asyncio.TaskGroup() as group:
-            marking = group.create_task(health.mark_until_cancelled())
+            marking = group.create_task(marks)
             firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
-            log_start(run, chosen, len(timetables))
-            warn_of_queues_without_tasks(self._registry.queues_without_tasks, self.queues)
+            banner.log_start(run, chosen, len(timetables))
+            banner.warn_of_queues_without_tasks(self._registry.queues_without_tasks, self.queues)
             consuming = [group.create_task(consumer.run()) for consumer in run.consumers]
             await run.stop.wait()
             for task in firing:
@@ -382,6 +383,8 @@ class Worker:
         Later jobs stay where they are, and cron entries don't fire. Raises the server's errors instead of retrying. Without `processes`
         tasks that run in processes run in threads. Calls `ended(job, ending, error)` as each attempt ends; the rest is as for `run_async`.
         """
+        from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_until_idle
+
         chosen = self._registry.chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
             run = await self._new_run(stack, client, settings_until_idle(settings or self._settings), chosen)
@@ -411,6 +414,8 @@ class Worker:
         Up to `away_until`, if given, no worker ran: of those firings it makes what each entry's `missed` says. It makes none if an earlier
         firing waits, unless `missed` is "all". Raises ValueError if an entry has more than ten thousand others.
         """
+        from pinlater.worker._cron.firings import Firings
+
         made = 0
         for entry in self._registry.crons_of(queues):
             missed = [] if away_until is None else [each for each in entry.missed_before(away_until) if each > after]
@@ -451,6 +456,9 @@ class Worker:
         chosen: Mapping[str, QueueTasks],
         child_setup: ChildSetup | None = None,
     ) -> WorkerRun:
+        from pinlater.worker._consumer.run_client import opened, servers_of
+        from pinlater.worker._leases.heartbeater import Heartbeater
+
         check_client(given)
         if given is None:
             client = await opened(stack, self._client, self._source, self._access, self._enqueue_servers)
@@ -458,7 +466,9 @@ class Worker:
             client = await opened(stack, given, self._source, self._access)
             stack.enter_context(self._enqueuer.redirected(given))
         heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)
-        return self._run_with(client, settings, heartbeater, chosen, child_setup, servers_of(given))
+        setups = [setup for setup in (child_setup, self._child_setup) if setup is not None]
+        of_children = {"child_setups": setups, "servers_of_children": servers_of(given)}
+        return self._run_with(client, settings, heartbeater, chosen, **of_children)
 
     def _run_with(
         self,
@@ -466,25 +476,15 @@ class Worker:
         settings: WorkerSettings,
         heartbeater: Heartbeater,
         chosen: Mapping[str, QueueTasks],
-        child_setup: ChildSetup | None = None,
-        servers_of_children: str | PathLike[str] | Sequence[str] | None = None,
-        number: int | None = None,
-        info: WorkerInfo | None = None,
+        **more: Any,
     ) -> WorkerRun:
+        """`more`: of `RunOptions`."""
+        from pinlater.worker._consumer.worker_run import RunOptions, WorkerRun
+
         is_first = self._run is None
-        run = self._run = WorkerRun(
-            client,
-            settings,
-            self._clock,
-            heartbeater,
-            middleware=self._middleware,
-            retry=self._retry or exponential(settings.retry_delay_ms / 1000),
-            counts=self.counts,
-            child_setups=[setup for setup in (child_setup, self._child_setup) if setup is not None],
-            servers_of_children=servers_of_children,
-            number=number,
-            info=info,
-        )
+        retry = self._retry or exponential(settings.retry_delay_ms / 1000)
+        options = RunOptions(settings, self._clock, self._middleware, retry, self.counts, **more)
+        run = self._run = WorkerRun(client, heartbeater, options)
         if is_first and self._stop_asked:
             run.stop.set()
         for name, queue in chosen.items():
@@ -505,6 +505,8 @@ class Worker:
     def _signalled(self) -> None:
         """A first Ctrl-C says what the worker waits for, as it would seem to do nothing otherwise."""
         if self._run is not None and not self._stop_asked:
+            from pinlater.worker._consumer.banner import log_stopping
+
             log_stopping(self._run)
         self.request_stop()
 

@@ -613,8 +613,7 @@ async def test_a_stop_gives_back_jobs_in_processes_and_ends_the_processes(client
     async with running_processes(client, hasty) as worker:
         placed = await process_tasks.sleep.enqueue_async(60)
         await eventually(lambda: worker.counts.running == 1)
-        run = worker._run
-        assert run is not None
+        run: Any = worker._run
         children = await eventually(lambda: run.consumers[0].runner.children.process_ids)
     info = (await client.lookup([placed.descriptor]))[placed.descriptor]
     assert (info.state, info.attempts_remaining) == (JobState.PENDING, info.attempts_allowed)

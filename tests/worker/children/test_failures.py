@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.client import AckResult, AsyncClient, Checkpoint, ClaimedJob, JobState
 from pinlater.worker import Kind, WorkerSettings, never
-from pinlater.worker._attempts.attempt import AttemptInput
+from pinlater.worker._attempts.calling import AttemptInput
 from pinlater.worker._children import child as child_module
 from pinlater.worker._children import child_main
 from pinlater.worker._children.child import Child

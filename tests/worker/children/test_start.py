@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 from pinlater.client import AsyncClient, ClaimedJob, JobState
 from pinlater.domain.clock import ManualClock
 from pinlater.worker import WorkerSettings
 from pinlater.worker._consumer.held_jobs import HeldJob
-from pinlater.worker._consumer.time_limit import TimeLimit
+from pinlater.worker._consumer.job_stopper import JobStopper
 from pinlater.worker._leases.leases import Lease, Leases
 from tests.worker import slow_import_tasks
 from tests.worker.attempts.test_attempts import ended, running_processes
@@ -49,15 +50,15 @@ async def test_a_claim_is_renewed_while_the_process_of_its_job_starts() -> None:
     held = HeldJob(ClaimedJob("q:s1:p1:1", "t", b""))
     held.lease, _ = leases.add(Lease(held.job, lambda result: None, lambda: None), 10_000)
     run = cast("Any", SimpleNamespace(clock=clock, leases=leases))
-    limit = TimeLimit(run, held, 1_000, lambda *why: None)
-    assert limit.begin()
-    limit.suspend(60_000)
+    stopper = JobStopper(run, cast("Any", None), ended=Mock(), abandon=Mock(), report_time_limit=Mock())
+    assert stopper.begin_limit(held, 1_000)
+    stopper.suspend_limit(held, 1_000, 60_000)
     assert held.timer is not None
     assert held.timer.cancelled()
     clock.advance(seconds=55)
     due, _ = leases.take_due()
     assert [number for number, _ in due] == [held.lease]
-    assert limit.begin()
+    assert stopper.begin_limit(held, 1_000)
     assert not held.timer.cancelled()
     held.timer.cancel()
     clock.advance(seconds=30)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.client import ClaimedJob
+from pinlater.domain.clock import ManualClock
 from pinlater.worker import WorkerSettings
-from pinlater.worker._leases.schedule import HeartbeatSchedule
-from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX, AckBuffer
+from pinlater.worker._leases.leases import Lease, Leases
+from pinlater.worker._reports.report import ACKS_PER_REQUEST_MAX, AckBuffer
 from pinlater.worker.context import attempt_number
 from pinlater.worker.settings import backoff_ms
 
@@ -28,13 +29,17 @@ def test_attempts_are_counted_on_servers_that_do_not_count_them() -> None:
 
 
 def test_heartbeats_come_at_each_third_of_a_claim() -> None:
-    table = HeartbeatSchedule[str]()
-    assert table.add("d", 3_000, 10.0) == 11.0
-    assert table.take_due(10.9) == []
-    assert table.take_due(11.0) == ["d"]
-    assert table.next_due() == 12.0
-    table.drop("d")
-    assert table.next_due() is None
+    clock = ManualClock()
+    leases = Leases(clock)
+    number, _ = leases.add(Lease(job(), lambda result: None, lambda: None), 3_000)
+    assert number is not None
+    clock.advance(seconds=0.5)
+    assert leases.take_due() == ([], 0.5)
+    clock.advance(seconds=0.5)
+    due, next_s = leases.take_due()
+    assert ([found for found, _ in due], next_s) == ([number], 1.0)
+    leases.drop([number])
+    assert leases.take_due() == ([], None)
 
 
 async def test_acks_are_taken_in_order_and_as_many_as_fit_a_request() -> None:

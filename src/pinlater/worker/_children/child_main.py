@@ -20,8 +20,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.supervision.descendants import lead_group
 from pinlater.supervision.resident_memory import resident_bytes
 from pinlater.supervision.start_signals import STOP_SIGNALS
-from pinlater.worker._attempts.attempt import AttemptInput
-from pinlater.worker._attempts.calling import call
+from pinlater.worker._attempts.calling import AttemptInput, call
 from pinlater.worker._attempts.endings import Ending, failure
 from pinlater.worker._attempts.tracebacks import text_of
 from pinlater.worker.context import ServerCalls, attempt_number

@@ -14,7 +14,7 @@ from os import PathLike
 from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
-from pinlater.worker._attempts.attempt import AttemptInput
+from pinlater.worker._attempts.calling import AttemptInput
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import Child, ChildSetup
 from pinlater.worker._children.child_main import Finished, ToRun

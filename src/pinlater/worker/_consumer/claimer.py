@@ -36,7 +36,6 @@ class Claimer:
     def __init__(
         self,
         run: WorkerRun,
-        queue: str,
         jobs: HeldJobs,
         executor: Executor,
         reporter: Reporter,
@@ -48,8 +47,8 @@ class Claimer:
         self._settings = run.settings
         self._clock = run.clock
         self._slots = run.slots
-        self._share = run.slots.share(queue)
-        self._queue = queue
+        self._share = run.slots.share(jobs.queue)
+        self._queue = jobs.queue
         self._jobs = jobs
         self._executor = executor
         self._reporter = reporter
@@ -231,7 +230,9 @@ class Claimer:
             on_loop(stopper.lose, held, result)
 
         lease = Lease(held.job, lost, partial(on_loop, stopper.given_back, held))
-        held.lease = self._run.heartbeater.keep(lease, max(1, length_ms))
+        held.lease, sooner = self._run.leases.add(lease, max(1, length_ms))
+        if sooner:
+            self._run.heartbeater.wake()
         return held.lease is not None
 
 

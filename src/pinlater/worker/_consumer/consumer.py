@@ -38,14 +38,15 @@ class Consumer:
             start_ms=run.settings.child_start_ms,
             jobs_max=run.settings.child_jobs_max,
             memory_bytes_max=run.settings.child_memory_bytes_max,
-            setups=run.child_setups,
-            servers=run.servers_of_children,
+            setups=run.options.child_setups,
+            servers=run.options.servers_of_children,
         )
-        self.runner = AttemptRunner(queue, self.reporter.checkpoint, run.middleware, children, run.clock)
-        self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self.reporter)
+        self.runner = AttemptRunner(queue, self.reporter.checkpoint, run.options.middleware, children, run.clock)
+        self._executor = Executor(run, tasks, default, self.jobs, self.runner, self.reporter)
         pacing = pacing or PollingPace(queue, run.settings, run.stop, run.outage)
-        self.claimer = Claimer(run, queue, self.jobs, self._executor, self.reporter, pacing, self.runner)
-        self._shutdown = Shutdown(run, queue, self.jobs, self._executor.stopper, self.reporter)
+        self.claimer = Claimer(run, self.jobs, self._executor, self.reporter, pacing, self.runner)
+        self._shutdown = Shutdown(run, self.jobs, self._executor.stopper, self.reporter)
+        self.start_next, self.claim = self._executor.start_next, self.claimer.begin
         run.slots.share(queue).holder = self
 
     async def run(self) -> None:
@@ -63,17 +64,9 @@ class Consumer:
             self._cancel_jobs()
             self.runner.close()
 
-    def start_next(self) -> None:
-        """Starts the job that has waited longest; a slot is free."""
-        self._executor.start_next()
-
     def give_back_newest(self, jobs: int) -> None:
         """Gives back jobs that were claimed last, for other workers."""
         self.reporter.release_soon([held.hand_over_lease() for held in self.jobs.pop_newest(jobs)])
-
-    def claim(self, limit: int) -> None:
-        """Begins the claim that the claimer has asked for."""
-        self.claimer.begin(limit)
 
     def _cancel_jobs(self) -> None:
         for held in [*self.jobs.drop_waiting(), *self.jobs.running]:

@@ -9,19 +9,17 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.durations import duration_text
 from pinlater.worker import envelope
-from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
+from pinlater.worker._attempts.calling import AttemptInput, AttemptResult
 from pinlater.worker._attempts.endings import Ending, Kind, failure
 from pinlater.worker._consumer import job_log
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs, StopReason
 from pinlater.worker._consumer.job_stopper import JobStopper
 from pinlater.worker._consumer.runner import AttemptRunner
-from pinlater.worker._consumer.time_limit import TimeLimit
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._reports.reporter import Reporter
 from pinlater.worker.context import attempt_number
@@ -44,7 +42,6 @@ class Executor:
     def __init__(
         self,
         run: WorkerRun,
-        queue: str,
         tasks: Mapping[str, Task[..., Any]],
         default: Task[..., Any] | None,
         jobs: HeldJobs,
@@ -53,7 +50,7 @@ class Executor:
     ) -> None:
         self._run = run
         self._clock = run.clock
-        self._queue = queue
+        self._queue = jobs.queue
         self._tasks = tasks
         self._default = default
         self._jobs = jobs
@@ -79,11 +76,12 @@ class Executor:
 
     async def _execute(self, held: HeldJob) -> None:
         try:
-            task, opened = self._open(held.job)
+            opened = envelope.opened(held.job.body, held.job.headers)
+            task = self._tasks.get(opened.task) if opened.task else self._default
             if task is None:
                 await self._give_back_unknown(held, opened.task)
-            elif limit := self._start(held, task):
-                result = await self._run_attempt(held, task, opened, limit)
+            elif self._start(held, task):
+                result = await self._run_attempt(held, task, opened)
                 if result is not None:
                     await self._report(held, result)
         except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
@@ -91,30 +89,23 @@ class Executor:
         finally:
             self._finish(held)
 
-    # --- the five steps ---------------------------------------------------------------------------------------------------
-    def _open(self, job: ClaimedJob) -> tuple[Task[..., Any] | None, Opened]:
-        """Takes the job out of its envelope and finds its task; None if this worker doesn't know it."""
-        opened = envelope.opened(job.body, job.headers)
-        return self._tasks.get(opened.task) if opened.task else self._default, opened
-
-    def _start(self, held: HeldJob, task: Task[..., Any]) -> TimeLimit | None:
-        """The time limit, started. None if the heartbeater gave the job back meanwhile."""
+    # --- the four steps ---------------------------------------------------------------------------------------------------
+    def _start(self, held: HeldJob, task: Task[..., Any]) -> bool:
+        """Starts the time limit. False if the heartbeater gave the job back meanwhile."""
         held.in_thread = task.options.runs_in is RunsIn.THREAD
         held.counts = self._run.counts.of_task(self._queue, task.name)
-        limit = TimeLimit(self._run, held, task.options.time_limit_ms, self.stopper.stop)
-        if not limit.begin():
+        if not self.stopper.begin_limit(held, task.options.time_limit_ms):
             held.lease, held.stopped = None, StopReason.GIVEN_BACK
             self._run.counts.released += 1
-            return None
+            return False
         held.started_s = self._clock.monotonic()
         held.task_name = task.name
         held.log_level = task.options.log_level
-        job_log.started(held.job, task.name)
-        return limit
+        if _log.isEnabledFor(logging.DEBUG):
+            job_log.started(held.job, task.name)
+        return True
 
-    async def _run_attempt(
-        self, held: HeldJob, task: Task[..., Any], opened: Opened, limit: TimeLimit
-    ) -> AttemptResult | None:
+    async def _run_attempt(self, held: HeldJob, task: Task[..., Any], opened: Opened) -> AttemptResult | None:
         """How the attempt ended; None if there is nothing to report."""
         limit_ms = task.options.time_limit_ms
         deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
@@ -122,7 +113,7 @@ class Executor:
         attempt = AttemptInput(job, opened.content_type, deadline_ms, self._run.retry)
         result: AttemptResult | None = None
         try:
-            result = await self._runner.run(task, attempt, limit, partial(self._result_of_stop, held))
+            result = await self._runner.run(task, attempt, held, self.stopper, self._result_of_stop)
             self._jobs.ran(self._clock.monotonic() - held.started_s)
         except asyncio.CancelledError:
             if held.stopped is None:
@@ -144,22 +135,27 @@ class Executor:
             self._run.on_end(job, ending, result.error)
         if isinstance(result.error, ProcessDied):
             ending = await self._blame_for_crashes(job, ending)
-        self._count(held, ending.kind)
+        took_s = self._clock.monotonic() - held.started_s
+        if held.counts is not None:
+            held.counts.note(ending.kind, took_s)
         if ending.kind is Kind.SUCCEEDED:
             self._run.counts.succeeded += 1
         elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
             self._run.counts.failed += 1
         elif ending.kind is Kind.LOST:
             self._run.counts.lost += 1
-        job_log.ended(held, held.task_name, ending, result.error, self._clock.monotonic() - held.started_s)
+        if ending.kind is not Kind.SUCCEEDED or _log.isEnabledFor(held.log_level):
+            job_log.ended(held, held.task_name, ending, result.error, took_s)
         if ending.kind is not Kind.LOST:
-            await self._reporter.end(job, ending, held.hand_over_lease()[1], held.counts)
+            lease, held.lease = held.lease, None  # it now ends when the server has the report
+            await self._reporter.end(job, ending, lease, held.counts)
 
     def _finish(self, held: HeldJob) -> None:
         """Ends the time limit and the lease, and frees the slot."""
         if held.timer is not None:
             held.timer.cancel()
-        self._run.end_lease(held)
+        if held.lease is not None:
+            self._run.end_lease(held)
         if held.abandoned:
             self._jobs.abandoned -= 1
         else:
@@ -176,7 +172,7 @@ class Executor:
         return AttemptResult(Ending(Kind.LOST if held.stopped is StopReason.LOST else Kind.GIVEN_BACK))
 
     def _too_long(self, held: HeldJob) -> AttemptResult:
-        task, _ = self._open(held.job)
+        task = self._tasks.get(held.task_name)
         limit_s = (task.options.time_limit_ms or 0) / 1000 if task else 0
         error = TimeLimitExceeded(f"ran longer than its time limit of {limit_s:g} s")
         return self._failed(held.job, error, (task.options.retry if task else None) or self._run.retry)

@@ -67,6 +67,7 @@ class HeldJobs:
     def __init__(self, slots: Slots, share: QueueShare) -> None:
         self._slots = slots
         self._share = share
+        self.queue = share.queue
         self.waiting: deque[HeldJob] = deque()
         self.running: set[HeldJob] = set()
         self.abandoned = 0

@@ -26,16 +26,14 @@ _OUR_NAMES = {
 
 def started(job: ClaimedJob, task: str) -> None:
     """An attempt starts."""
-    if _log.isEnabledFor(logging.DEBUG):
-        _log.debug("%s started", task, extra=_fields(job, task))
+    _log.debug("%s started", task, extra=_fields(job, task))
 
 
 def ended(held: HeldJob, task: str, ending: Ending, error: BaseException | None, took_s: float) -> None:
     """An attempt ended. `error`: its exception if it is in this process. A failure has its own level, whatever the task's."""
     job, took = held.job, span(took_s)
     if ending.kind is Kind.SUCCEEDED:
-        if _log.isEnabledFor(held.log_level):
-            _log.log(held.log_level, "%s succeeded in %s", task, took, extra=_fields(job, task))
+        _log.log(held.log_level, "%s succeeded in %s", task, took, extra=_fields(job, task))
     elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
         _log_failure(job, task, ending, error, took)
     elif ending.kind is Kind.SNOOZED:

@@ -1,7 +1,9 @@
-"""Stops a running job from outside: its time limit, a lost claim, or the worker's stop.
+"""Stops a running job from outside: its time limit, which also bounds how long its claim is renewed, a lost claim, or the worker's stop.
 
 A coroutine is cancelled and a child process killed; a thread goes on. A function that ignores this is abandoned after a second: its
 slot goes to the next job, and it counts as abandoned until it ends.
+
+The limit of a process task begins anew when its child process begins the function, so that the start of the process does not count.
 """
 
 from __future__ import annotations
@@ -41,6 +43,33 @@ class JobStopper:
         self._abandon_slot = abandon
         self._report_time_limit = report_time_limit
         self.reporting: set[asyncio.Task[None]] = set()  # reports of abandoned jobs
+
+    def begin_limit(self, held: HeldJob, limit_ms: int | None) -> bool:
+        """Starts the job's time limit, anew if it runs; None is no limit. The executor cancels its timer at the job's end.
+
+        False if the heartbeater gave the job back before it started.
+        """
+        if not self._renew_claim_for(held, limit_ms):
+            return False
+        if limit_ms is not None:
+            if held.timer is not None:
+                held.timer.cancel()
+            later = asyncio.get_running_loop().call_later
+            held.timer = later(limit_ms / 1000, self.stop, held, StopReason.TIME_LIMIT)
+        return True
+
+    def suspend_limit(self, held: HeldJob, limit_ms: int | None, start_ms: int) -> None:
+        """Until `begin_limit`, which follows within `start_ms` unless the attempt ends."""
+        if held.timer is not None:
+            held.timer.cancel()
+        self._renew_claim_for(held, None if limit_ms is None else start_ms)
+
+    def _renew_claim_for(self, held: HeldJob, length_ms: int | None) -> bool:
+        """And for the time that a cancellation takes."""
+        if held.lease is None:
+            return True
+        until_s = None if length_ms is None else self._run.clock.monotonic() + length_ms / 1000 + CANCEL_S + 1
+        return self._run.leases.begin(held.lease, until_s)
 
     def lose(self, held: HeldJob, result: AckResult) -> None:
         """The claim has ended: this worker must neither run nor report the job any more."""

@@ -11,13 +11,13 @@ from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.domain.clock import Clock
-from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
-from pinlater.worker._attempts.calling import call, call_async
+from pinlater.worker._attempts.calling import AttemptInput, AttemptResult, call, call_async
 from pinlater.worker._attempts.endings import Kind, ending_of, failure
 from pinlater.worker._attempts.threads import Threads
 from pinlater.worker._children.pool import ChildPool
-from pinlater.worker._consumer.time_limit import TimeLimit
-from pinlater.worker.context import JobContext, ServerCalls, set_current
+from pinlater.worker._consumer.held_jobs import HeldJob
+from pinlater.worker._consumer.job_stopper import JobStopper
+from pinlater.worker.context import RUNNING, JobContext, ServerCalls
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.tasks import RunsIn, Task
@@ -41,6 +41,7 @@ class AttemptRunner:
         self._checkpoint = checkpoint
         self._middleware = middleware
         self._clock = clock
+        self._calls_on_loop = ServerCalls(clock.now_ms, None, checkpoint)
         self.threads = Threads(f"pinlater-{queue}")
         self.children = children
 
@@ -48,59 +49,65 @@ class AttemptRunner:
         self,
         task: Task[..., Any],
         attempt: AttemptInput,
-        limit: TimeLimit,
-        result_of_stop: Callable[[], AttemptResult | None],
+        held: HeldJob,
+        stopper: JobStopper,
+        result_of_stop: Callable[[HeldJob], AttemptResult | None],
     ) -> AttemptResult:
         """How the attempt ended. Cancelling this stops a coroutine and kills a child process; a thread goes on.
 
-        `limit` runs; a child process begins it anew when it begins the function.
+        Its time limit runs; a child process begins it anew when it begins the function.
 
         `result_of_stop` overrides the function's own result if the worker stopped the attempt; else it returns None.
         """
-        context = attempt.context_of(task, self._server_calls(task.options.runs_in))
-        set_current(context)  # for log lines of hooks
+        on_loop = task.options.runs_in is RunsIn.LOOP
+        context = attempt.context_of(task, self._calls_on_loop if on_loop else self._calls_from_a_thread())
+        RUNNING.set(context)
         try:
-            result = await self._call_after_hooks(task, attempt, context, limit)
+            result = await self._call_start_hooks(task, attempt, context) if self._middleware else None
+            if result is None:
+                ran = (
+                    call_async(task, attempt, context) if on_loop else self._call(task, attempt, context, held, stopper)
+                )
+                result = await ran
         except asyncio.CancelledError:
-            stopped = result_of_stop()
+            stopped = result_of_stop(held)
             if stopped is None:
                 raise
             result = stopped
         else:
-            result = result_of_stop() or result
+            if held.stopped is not None:
+                result = result_of_stop(held) or result
         finally:
             context.is_over = True
         if self._middleware:
             await self._call_end_hooks(context, result)
         return result
 
-    async def _call_after_hooks(
-        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext, limit: TimeLimit
-    ) -> AttemptResult:
+    async def _call_start_hooks(
+        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext
+    ) -> AttemptResult | None:
         try:
             for middleware in self._middleware:
                 await _completed(middleware.before(context))
         except Exception as error:  # noqa: BLE001 - a hook may reject the job as its function may
-            return AttemptResult(ending_of(error, context, attempt.retry_of(task)), error)
-        return await self._call(task, attempt, context, limit)
+            return AttemptResult(ending_of(error, context, task.options.retry or attempt.default_retry), error)
+        return None
 
     async def _call(
-        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext, limit: TimeLimit
+        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext, held: HeldJob, stopper: JobStopper
     ) -> AttemptResult:
-        if task.options.runs_in is RunsIn.LOOP:
-            return await call_async(task, attempt, context)
         if task.options.runs_in is RunsIn.THREAD:
             return await self.threads.run(partial(call, task, attempt, context))
         try:
             attempt = attempt._replace(trace=with_trace({}))
-            limit.suspend(self.children.start_ms)
-            return AttemptResult(await self.children.run(task, attempt, self._checkpoint, limit.begin))
+            limit_ms = task.options.time_limit_ms
+            stopper.suspend_limit(held, limit_ms, self.children.start_ms)
+            begin = partial(stopper.begin_limit, held, limit_ms)
+            return AttemptResult(await self.children.run(task, attempt, self._checkpoint, begin))
         except (ProcessDied, TimeLimitExceeded) as error:
-            return AttemptResult(failure(error, context.attempt, attempt.retry_of(task)), error)
+            return AttemptResult(failure(error, context.attempt, task.options.retry or attempt.default_retry), error)
 
-    def _server_calls(self, runs_in: RunsIn) -> ServerCalls:
-        if runs_in is RunsIn.LOOP:
-            return ServerCalls(self._clock.now_ms, None, self._checkpoint)
+    def _calls_from_a_thread(self) -> ServerCalls:
         loop = asyncio.get_running_loop()
 
         def checkpoint(item: Checkpoint) -> AckResult:

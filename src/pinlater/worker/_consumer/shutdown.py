@@ -24,9 +24,9 @@ _REPORT_S = 6.0
 class Shutdown:
     """Takes the grace time at most, and a few seconds for reports."""
 
-    def __init__(self, run: WorkerRun, queue: str, jobs: HeldJobs, stopper: JobStopper, reporter: Reporter) -> None:
+    def __init__(self, run: WorkerRun, jobs: HeldJobs, stopper: JobStopper, reporter: Reporter) -> None:
         self._run = run
-        self._queue = queue
+        self._queue = jobs.queue
         self._jobs = jobs
         self._stopper = stopper
         self._reporter = reporter

@@ -207,7 +207,7 @@ class Slots:
 
     def end(self, share: QueueShare, started_ms: float) -> None:
         """A job gives back its slot."""
-        had_most = share.has_most
+        had_most = share.running >= share.most
         self.running -= 1
         if self.is_shared:
             self._tick()

@@ -37,7 +37,7 @@ def _in_thread(task: Task[..., Any]) -> Task[..., Any]:
     if task.options.runs_in is not RunsIn.PROCESS:
         return task
     moved = copy(task)
-    moved.options = replace(task.options, runs_in=RunsIn.THREAD)
+    moved.options = task.options._replace(runs_in=RunsIn.THREAD)
     return moved
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import NamedTuple, Protocol
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.values import ClaimedJob, WorkerInfo
@@ -16,67 +16,88 @@ from pinlater.worker._children.child import ChildSetup
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
 from pinlater.worker._consumer.outage import Outage
 from pinlater.worker._consumer.recycling import Recycling
-from pinlater.worker._consumer.slots import LASTING_MS, Slots
+from pinlater.worker._consumer.slots import LASTING_MS, JobHolder, Slots
 from pinlater.worker._leases.heartbeater import Heartbeater
 from pinlater.worker._leases.introduction import Introduction, new_number, own_info
+from pinlater.worker._reports.reporter import Reporter
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.settings import WorkerSettings
-
-if TYPE_CHECKING:
-    from pinlater.worker._consumer.consumer import Consumer
-    from pinlater.worker._reports.reporter import Reporter
 
 _log = logging.getLogger("pinlater.worker")
 # Called as an attempt ends, with the exception if it is in this process.
 OnEnd = Callable[[ClaimedJob, Ending, BaseException | None], None]
 
 
-class WorkerRun:
-    """From its start until all consumers have ended. `stop` ends it in order; with `stop_now` running jobs get no grace time.
+class RunOptions(NamedTuple):
+    """What a run has of its worker.
 
-    `number`, `info`: what the servers are told of it, if it is not what this process is.
+    `servers_of_children`: those of child processes, if they are not the worker's own.
+    `number`, `info`: what the servers are told of the run, if it is not what this process is.
     """
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        settings: WorkerSettings,
-        clock: Clock,
-        heartbeater: Heartbeater,
-        *,
-        middleware: Sequence[Middleware],
-        retry: RetryPolicy,
-        counts: WorkerCounts,
-        child_setups: Sequence[ChildSetup] = (),
-        servers_of_children: str | PathLike[str] | Sequence[str] | None = None,
-        number: int | None = None,
-        info: WorkerInfo | None = None,
-    ) -> None:
+    settings: WorkerSettings
+    clock: Clock
+    middleware: Sequence[Middleware]
+    retry: RetryPolicy
+    counts: WorkerCounts
+    child_setups: Sequence[ChildSetup] = ()
+    servers_of_children: str | PathLike[str] | Sequence[str] | None = None
+    number: int | None = None
+    info: WorkerInfo | None = None
+
+
+class ClaimerState(Protocol):
+    """What others ask of the claimer of a queue."""
+
+    blocked_since_s: float | None
+
+    @property
+    def abandoned_functions(self) -> int: ...
+
+    @property
+    def server_answers(self) -> bool: ...
+
+
+class QueueConsumer(JobHolder, Protocol):
+    """One queue's consumer, as all others see it."""
+
+    queue: str
+    jobs: HeldJobs
+    reporter: Reporter
+
+    @property
+    def claimer(self) -> ClaimerState: ...
+
+    async def run(self) -> None: ...
+
+
+class WorkerRun:
+    """From its start until all consumers have ended. `stop` ends it in order; with `stop_now` running jobs get no grace time."""
+
+    def __init__(self, client: AsyncClient, heartbeater: Heartbeater, options: RunOptions) -> None:
         self.client = client
-        self.settings = settings
-        self.clock = clock
         self.heartbeater = heartbeater
         self.leases = heartbeater.leases
-        self.middleware = middleware
-        self.retry = retry
-        self.counts = counts
-        self.child_setups = tuple(child_setups)
-        self.servers_of_children = servers_of_children  # if they are not the worker's own
+        self.options = options
+        self.settings = settings = options.settings
+        self.clock = clock = options.clock
+        self.retry = options.retry
+        self.counts = options.counts
         self.outage = Outage(clock)
         self.recycling = Recycling()
         self.recycled = ""  # why the worker ends so that another replaces it
         self.slots = Slots(settings.concurrency, settings.prefetch_max, clock.monotonic)
         self.stop = asyncio.Event()
         self.stop_now = asyncio.Event()
-        self.consumers: list[Consumer] = []
+        self.consumers: list[QueueConsumer] = []
         self.on_end: OnEnd | None = None
         self.on_slot_freed: Callable[[], None] = self.offer_claims
         self._offers_claims = self._looks = False  # soon
         self.introduction = Introduction(
-            number or new_number(),
-            info or own_info(clock, settings.concurrency),
+            options.number or new_number(),
+            options.info or own_info(clock, settings.concurrency),
             lambda: sum([len(consumer.jobs.running) for consumer in self.consumers]),
             clock.monotonic,
         )

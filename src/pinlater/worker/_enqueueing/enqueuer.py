@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from os import PathLike
 from typing import TypeVar, cast
 
@@ -38,7 +39,7 @@ from pinlater.worker._enqueueing.partly_enqueued import PartlyEnqueued, RestOfJo
 from pinlater.worker._enqueueing.queue_creation import QueueCreation
 from pinlater.worker._enqueueing.server_access import WHERE_FROM, ServerAccess
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
-from pinlater.worker.context import current_job_or_none
+from pinlater.worker.context import RUNNING, JobContext
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -46,6 +47,7 @@ Servers = str | PathLike[str] | Sequence[str] | None
 _JOBS_A_REQUEST = 500
 _BYTES_A_REQUEST = 4 * 1024 * 1024
 _OWN = "own"
+_BODY = attrgetter("body")
 _BY_DEFAULT = ServerAccess()
 _WOULD_BLOCK = "this would block the event loop: await the form that ends in _async"
 
@@ -67,15 +69,12 @@ class Enqueuer:
         self._servers = servers
         self._enqueue_servers = enqueue_servers
         self._source = source
-        self._clock = clock
+        self.clock = clock  # the worker's, or that of a test
         self._own: dict[str, Client] = {}
         self._keeps_headers: bool | None = None
         self._auto_create = auto_create
         self._creation = QueueCreation()
         self._outages = OutageLog()
-
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
 
     def use(self, servers: Servers | AsyncClient) -> None:
         """Uses these servers, or this open client, from now on."""
@@ -87,8 +86,8 @@ class Enqueuer:
     @contextlib.contextmanager
     def redirected(self, servers: Servers | AsyncClient | Client, clock: Clock | None = None) -> Iterator[None]:
         """Uses these servers or this client meanwhile, and this clock if one is given."""
-        before = self._servers, self._enqueue_servers, self._clock, self._keeps_headers, self._own, self._creation
-        self._servers, self._enqueue_servers, self._clock = servers, None, clock or self._clock
+        before = self._servers, self._enqueue_servers, self.clock, self._keeps_headers, self._own, self._creation
+        self._servers, self._enqueue_servers, self.clock = servers, None, clock or self.clock
         self._keeps_headers, self._own, self._creation = None, {}, QueueCreation()
         try:
             yield
@@ -97,7 +96,7 @@ class Enqueuer:
             (
                 self._servers,
                 self._enqueue_servers,
-                self._clock,
+                self.clock,
                 self._keeps_headers,
                 self._own,
                 self._creation,
@@ -109,7 +108,7 @@ class Enqueuer:
         Raises the errors of the client and of `jobs`, RuntimeError if it would block an event loop, and TypeError for a job of a task
         that is none of `tasks`.
         """
-        if _on_a_loop():
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - of asyncio's own list of names, for other frameworks
             raise RuntimeError(_WOULD_BLOCK)
         sending = _JobsToSend(self, queue, jobs, tasks)
         try:
@@ -129,7 +128,7 @@ class Enqueuer:
                 self._keeps_headers = False
         while request := sending.take():
             try:
-                answer = self._carry_out(request, sending.prepare, sending)
+                answer = self._carry_out(request, sending.prepare if sending.has_more else None, sending)
             except QueueNotFound as missing:
                 with self._creating(sending.queue, missing, sending) as creation:
                     self._carry_out(creation)
@@ -176,14 +175,14 @@ class Enqueuer:
             raise missing
         if sending is not None:
             sending.is_refused = True
-        with self._creation.call(queue, missing, self._clock.monotonic) as call:
+        with self._creation.call(queue, missing, self.clock.monotonic) as call:
             yield call
         if sending is not None:
             sending.is_refused = False
 
     def create_queues(self, names: Sequence[str]) -> None:
         """Creates the queues that don't exist. Raises like `send`."""
-        if _on_a_loop():
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - of asyncio's own list of names, for other frameworks
             raise RuntimeError(_WOULD_BLOCK)
         for name in names:
             self._wait(_calls.create_queue(name))
@@ -213,13 +212,13 @@ class Enqueuer:
     def request(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
         """A new request."""
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
-        return self._client().with_new_key(_calls.enqueue(queue, sent, None, False))
+        return _calls.enqueue(queue, sent, _calls.new_request_key(self.clock.now_ms()), False)
 
     def repeat(self, request: UnknownRequest) -> ClientCall[Enqueued]:
         """A request that may be stored, to be sent again. Raises OutcomeUnknown if servers may have forgotten its key, and its jobs have no
         unique keys."""
         jobs = request.call.args[0].jobs
-        if self.monotonic() + self._client().call_timeout_s <= repeats_end_at(request.began_s):
+        if self.clock.monotonic() + self._client().call_timeout_s <= repeats_end_at(request.began_s):
             return request.call.as_repeat()
         if any(job.unique_key is None for job in jobs):
             raise OutcomeUnknown(
@@ -228,15 +227,14 @@ class Enqueuer:
             )
         return self._client().with_new_key(request.call)
 
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
-
     def _carry_out(
         self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None, sending: _JobsToSend | None = None
     ) -> T:
-        waiting = self._of_a_job(call)
-        if waiting is None:
-            return self._wait(call, meanwhile)
+        client = self._client()
+        job = RUNNING.get()
+        if job is None:
+            return client.carry_out(call, meanwhile) if isinstance(client, Client) else client.submit(call).result()
+        waiting = self._of_a_job(job, call)
         if sending is not None:
             sending.waiting = waiting
         with contextlib.closing(waiting):
@@ -248,9 +246,10 @@ class Enqueuer:
                 time.sleep(pause_s)
 
     async def _carry_out_async(self, call: ClientCall[T], sending: _JobsToSend | None = None) -> T:
-        waiting = self._of_a_job(call)
-        if waiting is None:
+        job = RUNNING.get()
+        if job is None:
             return await asyncio.wrap_future(self._client().submit(call))
+        waiting = self._of_a_job(job, call)
         if sending is not None:
             sending.waiting = waiting
         with contextlib.closing(waiting):
@@ -261,13 +260,10 @@ class Enqueuer:
                     pause_s = waiting.pause_s(error)
                 await asyncio.sleep(pause_s)
 
-    def _of_a_job(self, call: ClientCall[T]) -> WaitingEnqueue | None:
-        """The call as one of the running job, which waits; None outside of jobs."""
-        job = current_job_or_none()
-        if job is None:
-            return None
+    def _of_a_job(self, job: JobContext, call: ClientCall[T]) -> WaitingEnqueue:
+        """The call as one of the running job, which waits."""
         timeout_s = self._client().call_timeout_s
-        return WaitingEnqueue(job, call, self._clock.monotonic, self._outages, self._client().with_new_key, timeout_s)
+        return WaitingEnqueue(job, call, self.clock.monotonic, self._outages, self._client().with_new_key, timeout_s)
 
     def _wait(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         client = self._client()
@@ -285,7 +281,7 @@ class Enqueuer:
                 source=self._source,
                 tls=tls,
                 token=token,
-                clock=self._clock,
+                clock=self.clock,
             )
             own = self._own.setdefault(_OWN, made)
         return own
@@ -299,11 +295,6 @@ def _job_with_priority(queue: str, request: ClientCall[Enqueued] | None, error: 
         return ""
     task = (job.headers or {}).get(envelope.TASK_HEADER)
     return f" ({f'task {task}' if task else f'a job for queue {queue}'}: priority={job.priority})"
-
-
-def _placed(enqueued: Enqueued) -> list[Placed]:
-    existing = frozenset(enqueued.existing)
-    return [Placed(descriptor, index in existing) for index, descriptor in enumerate(enqueued.descriptors)]
 
 
 def _check_task(index: int, headers: Mapping[str, str], queue: str, tasks: Mapping[str, object]) -> None:
@@ -327,6 +318,7 @@ class _JobsToSend:
             raise TypeError(f"the rest of the jobs is for queue {jobs.queue}, not {queue}")
         self._jobs = iter(jobs)
         self._read = 0
+        self.has_more = True  # jobs that are not read yet, as far as is known
         self._filling: list[Job] = []  # what is read for the request after the prepared one
         self._next: tuple[list[Job], ClientCall[Enqueued]] | BaseException | None = None
         self._sent: tuple[list[Job], ClientCall[Enqueued]] | None = None  # and not answered yet
@@ -343,13 +335,14 @@ class _JobsToSend:
 
     def take(self) -> ClientCall[Enqueued] | None:
         """The next request; None at the end."""
-        self.prepare()
-        request, self._next = self._next, None
+        if self._next is None and not self.has_more:
+            return None
+        request, self._next = self._prepared() if self._next is None else self._next, None
         if isinstance(request, BaseException):
             raise request
         if request is None:
             return None
-        self._sent, self.waiting, self._began_s = request, None, self._enqueuer.monotonic()
+        self._sent, self.waiting, self._began_s = request, None, self._enqueuer.clock.monotonic()
         return request[1]
 
     def answered(self, answer: Enqueued) -> None:
@@ -357,7 +350,12 @@ class _JobsToSend:
         self._answers.append(answer)
 
     def placed(self) -> list[Placed]:
-        return [placed for enqueued in self._answers for placed in _placed(enqueued)]
+        placed = []
+        for enqueued in self._answers:
+            existing = enqueued.existing
+            for index, descriptor in enumerate(enqueued.descriptors):
+                placed.append(Placed(descriptor, index in existing))
+        return placed
 
     def explained(self, error: E) -> E:
         """The error with what is stored, with what to do about a missing token, and with the task that has a priority which the server
@@ -394,9 +392,13 @@ class _JobsToSend:
 
     def _part(self) -> list[Job]:
         """The jobs of the next request; none at the end."""
-        size = sum(len(job.body) for job in self._filling)
+        size = sum(map(len, map(_BODY, self._filling)))
         for job in self._jobs:
-            self._check(job)
+            if not isinstance(job, Job):
+                raise TypeError(f"jobs[{self._read}] must be a Job, not {type(job).__name__}")
+            headers, tasks = job.headers, self._tasks
+            if tasks is not None and headers and headers.get(envelope.TASK_HEADER, "") not in tasks:
+                _check_task(self._read, headers, self.queue, tasks)
             body = job.body if isinstance(job.body, bytes) else body_of(job.body, f"jobs[{self._read}].body")
             self._read += 1
             if self._filling and (len(self._filling) >= _JOBS_A_REQUEST or size + len(body) > _BYTES_A_REQUEST):
@@ -404,20 +406,5 @@ class _JobsToSend:
                 return part
             self._filling.append(job)
             size += len(body)
-        part, self._filling = self._filling, []
+        part, self._filling, self.has_more = self._filling, [], False
         return part
-
-    def _check(self, job: object) -> None:
-        if not isinstance(job, Job):
-            raise TypeError(f"jobs[{self._read}] must be a Job, not {type(job).__name__}")
-        tasks = self._tasks
-        if tasks is not None and job.headers and job.headers.get(envelope.TASK_HEADER, "") not in tasks:
-            _check_task(self._read, job.headers, self.queue, tasks)
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

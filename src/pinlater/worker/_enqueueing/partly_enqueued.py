@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 from pinlater.client._client_call import ClientCall
 from pinlater.client.batching import Placed
@@ -13,8 +14,7 @@ from pinlater.domain.errors import PinLaterError, adding
 from pinlater.domain.wording import counted
 
 
-@dataclass(slots=True)
-class UnknownRequest:
+class UnknownRequest(NamedTuple):
     """A request that may be stored. `began_s`: when its first try began, by the enqueuer's clock."""
 
     call: ClientCall[Enqueued]

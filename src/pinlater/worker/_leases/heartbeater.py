@@ -16,7 +16,7 @@ from typing import Any
 from pinlater.client.async_client import AsyncClient
 from pinlater.domain.clock import Clock
 from pinlater.worker._leases.introduction import Introduction
-from pinlater.worker._leases.leases import Lease, Leases
+from pinlater.worker._leases.leases import Leases
 from pinlater.worker._leases.loop_watchdog import LoopWatchdog
 from pinlater.worker._leases.renewals import Renewals
 from pinlater.worker._leases.unstarted_jobs import UnstartedJobs
@@ -72,12 +72,10 @@ class Heartbeater:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopped.set)
 
-    def keep(self, lease: Lease, length_ms: int) -> int | None:
-        """Renews a claim that lasts `length_ms` from now. The lease's number; None if it was given back unread."""
-        number, sooner = self.leases.add(lease, length_ms)
-        if sooner and self._loop is not None:
+    def wake(self) -> None:
+        """A lease is due before all others."""
+        if self._loop is not None:
             self._loop.call_soon_threadsafe(self._changed.set)
-        return number
 
     # --- in the thread ----------------------------------------------------------------------------------------------------
     async def run(self, watchdog: LoopWatchdog, ready: Callable[[], object]) -> None:

@@ -1,4 +1,7 @@
-"""The claims that a worker keeps alive: added and dropped by its event loop, renewed from the heartbeat thread."""
+"""The claims that a worker keeps alive: added and dropped by its event loop, renewed from the heartbeat thread.
+
+A claim gets a heartbeat whenever a third of its length has passed, so that two heartbeats may get lost.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from pinlater.client.values import AckResult, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
 from pinlater.worker._leases.loop_watchdog import LoopWatchdog
-from pinlater.worker._leases.schedule import HeartbeatSchedule
 
 _log = logging.getLogger("pinlater.worker")
 _UNREAD_MAX = 10_000
+_SHORTEST_S = 0.1
 # A queue, and a shard of it.
 QueueShard = tuple[str, str]
 
@@ -42,7 +45,8 @@ class Leases:
     def __init__(self, clock: Clock) -> None:
         self.lock = threading.Lock()
         self._clock = clock
-        self._schedule = HeartbeatSchedule[int]()
+        self._due: dict[int, float] = {}  # when the next heartbeat is: monotonic
+        self._interval_s: dict[int, float] = {}
         self._leases: dict[int, Lease] = {}
         self._keep_until: dict[int, float] = {}  # of started jobs: monotonic
         self._given_back: set[int] = set()
@@ -60,7 +64,8 @@ class Leases:
                     return None, False
             self._number += 1
             self._leases[self._number] = lease
-            due = self._schedule.add(self._number, length_ms, self._clock.monotonic())
+            interval_s = self._interval_s[self._number] = max(_SHORTEST_S, length_ms / 3000)
+            due = self._due[self._number] = self._clock.monotonic() + interval_s
             sooner = self._next_due is None or due < self._next_due
             if sooner:
                 self._next_due = due
@@ -107,7 +112,9 @@ class Leases:
         """The leases whose heartbeats are due, and how many seconds later the next one is. Drops jobs that could not be stopped."""
         with self.lock:
             now = self._clock.monotonic()
-            due = [(number, self._leases[number]) for number in self._schedule.take_due(now)]
+            due = [(number, self._leases[number]) for number, at in self._due.items() if at <= now]
+            for number, _ in due:
+                self._due[number] = now + self._interval_s[number]
             overdue = [(number, lease) for number, lease in due if now >= self._keep_until.get(number, math.inf)]
             for number, lease in overdue:
                 self._forget(number)
@@ -115,19 +122,23 @@ class Leases:
                     "job %s: its time limit is over and the worker could not stop it; is the event loop blocked? "
                     "Its claim is no longer renewed, so that another worker can run it", lease.job.descriptor,
                 )  # fmt: skip
-            self._next_due = self._schedule.next_due()
+            self._next_due = min(self._due.values(), default=None)
             wait_s = None if self._next_due is None else max(0.0, self._next_due - self._clock.monotonic())
             return [numbered for numbered in due if numbered not in overdue] if overdue else due, wait_s
 
     def shortest_interval_s(self, numbers: Sequence[int]) -> float:
         """The interval of the lease with the most frequent heartbeats."""
         with self.lock:
-            return self._schedule.shortest_interval_s(numbers)
+            intervals = self._interval_s
+            return min((intervals[number] for number in numbers if number in intervals), default=_SHORTEST_S)
 
     def retry_soon(self, numbers: Sequence[int]) -> None:
-        """Their heartbeat failed: the next one comes earlier."""
+        """Their heartbeat failed: the next one comes after a quarter of the interval."""
         with self.lock:
-            self._schedule.retry_soon(numbers, self._clock.monotonic())
+            now = self._clock.monotonic()
+            for number in self._due.keys() & set(numbers):
+                soon = now + max(_SHORTEST_S, self._interval_s[number] / 4)
+                self._due[number] = min(self._due[number], soon)
 
     # --- a blocked event loop ---------------------------------------------------------------------------------------------
     def take_unstarted(
@@ -153,7 +164,8 @@ class Leases:
             return leases, list(new.values())
 
     def _forget(self, number: int) -> bool:
-        self._schedule.drop(number)
+        self._due.pop(number, None)
+        self._interval_s.pop(number, None)
         self._keep_until.pop(number, None)
         self._given_back.discard(number)
         return self._leases.pop(number, None) is not None

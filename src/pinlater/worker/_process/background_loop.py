@@ -1,4 +1,5 @@
-"""A thread with an event loop of its own, for what must answer while a task blocks the worker's: probes and the control channel."""
+"""A thread with an event loop of its own, for what must answer while a task blocks the worker's: the supervisor's channel,
+which then serves the probes, or else the worker's own probes."""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
+
+from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._process.control_channel import ControlChannel, Orders, WorkerHello
+from pinlater.worker._process.endpoint import serve_probes
+from pinlater.worker._process.health import WorkerHealth
 
 _log = logging.getLogger("pinlater.worker")
 # Completes the future when it serves, or with the error if it can't; runs until it is cancelled.
@@ -66,3 +73,20 @@ async def _guarded(service: Service, ready: Future[None]) -> None:
             _log.exception("a background service failed")
         else:
             ready.set_exception(error)
+
+
+def services_of(run: WorkerRun, health: WorkerHealth, control: ControlChannel | None) -> list[Service]:
+    """What a worker answers with. Called on its event loop."""
+    settings, on_loop = run.settings, asyncio.get_running_loop().call_soon_threadsafe
+
+    def stop_now() -> None:
+        run.stop_now.set()
+        run.stop.set()
+
+    if control is not None:
+        hello = WorkerHello(settings.health_host, settings.health_port, settings.grace_ms)
+        orders = Orders(health.report, partial(on_loop, run.stop.set), partial(on_loop, stop_now))
+        return [partial(control.obey, hello, orders)]
+    if settings.health_port is not None:
+        return [partial(serve_probes, settings.health_host, settings.health_port, health)]
+    return []

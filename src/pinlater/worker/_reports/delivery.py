@@ -108,7 +108,7 @@ class Delivery:
                     again.append(report)
                     continue
                 self._count_refused(report, result.error.message)
-            elif not result.applied and _did_not_count(report, result):
+            elif result.outcome is not Outcome.APPLIED and _did_not_count(report, result):
                 if isinstance(report.message, Ack):
                     lost.append((report, report.message, result))
             elif not isinstance(report.message, Ack):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from pinlater.client.values import Ack, Checkpoint, Claim, ClaimedJob
-from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
 from pinlater.worker.counts import TaskCounts
 
+ACKS_PER_REQUEST_MAX = 1_000
 # New bodies of rescheduled jobs in one request.
 _BODY_BYTES_PER_REQUEST_MAX = 4 * 1024 * 1024
+T = TypeVar("T")
 
 
 class GiveBack(NamedTuple):
@@ -69,3 +72,41 @@ def first_request(reports: Sequence[Report]) -> list[Report]:
 def acks_of(reports: Sequence[Report]) -> list[Ack]:
     """The acks among these."""
     return [report.message for report in reports if isinstance(report.message, Ack)]
+
+
+class AckBuffer(Generic[T]):
+    """One queue's acks that wait for the next claim, or for a flush if no claim follows soon, in order.
+
+    Bounded by the jobs that a worker may hold.
+    """
+
+    def __init__(self) -> None:
+        self._acks: deque[T] = deque()
+        self._filled = asyncio.Event()
+        self._since = 0.0  # when the oldest came, by the event loop's time
+
+    def __len__(self) -> int:
+        return len(self._acks)
+
+    def add(self, ack: T) -> None:
+        if not self._acks:
+            self._since = asyncio.get_running_loop().time()
+            self._filled.set()
+        self._acks.append(ack)
+
+    def take(self) -> list[T]:
+        """The oldest acks, as many as fit in a request."""
+        taken = [self._acks.popleft() for _ in range(min(len(self._acks), ACKS_PER_REQUEST_MAX))]
+        if not self._acks:
+            self._filled.clear()
+        return taken
+
+    async def wait_for_flush(self, after_s: float) -> None:
+        """Returns when the oldest ack has waited for `after_s`."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._filled.wait()
+            remaining_s = self._since + after_s - loop.time()
+            if remaining_s <= 0:
+                return
+            await asyncio.sleep(remaining_s)

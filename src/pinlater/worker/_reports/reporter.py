@@ -20,9 +20,8 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
 from pinlater.domain.wording import counted
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
-from pinlater.worker._reports.ack_buffer import AckBuffer
 from pinlater.worker._reports.delivery import Delivery
-from pinlater.worker._reports.report import GiveBack, Report, first_request, mark_maybe_applied
+from pinlater.worker._reports.report import AckBuffer, GiveBack, Report, first_request, mark_maybe_applied
 from pinlater.worker._reports.retry_queue import RetryQueue
 from pinlater.worker.counts import TaskCounts, WorkerCounts
 from pinlater.worker.errors import ProcessDied

@@ -14,9 +14,8 @@ from itertools import islice
 
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.wording import counted
-from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
 from pinlater.worker._reports.delivery import Delivery
-from pinlater.worker._reports.report import Report, first_request, mark_maybe_applied
+from pinlater.worker._reports.report import ACKS_PER_REQUEST_MAX, Report, first_request, mark_maybe_applied
 
 _log = logging.getLogger("pinlater.worker")
 
