@@ -79,7 +79,7 @@ test-foreign: ## build and run the clients in other languages: Go, Java (Finagle
 	$(BIN)/pytest -m foreign $(ARGS)
 
 .PHONY: test-kubernetes
-test-kubernetes: ## install the chart on a real API server; Go builds it, etcd and KEDA the first time, in ten minutes
+test-kubernetes: ## install the chart on a real API server; Go builds it, etcd, KEDA and Prometheus the first time, in a quarter of an hour
 	@scripts/install all
 	scripts/kubernetes-tools cluster
 	$(BIN)/pytest -m kubernetes $(ARGS)

@@ -246,7 +246,7 @@ def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int, queues: 
         with RawClient(running[0].port) as client:
             for queue in queue_names(QUEUE, queues):
                 client.create_queue(queue)
-        _wait_until_settled(running)
+        wait_until_settled(running)
         yield running
         for server in running:
             server.stop()
@@ -254,7 +254,8 @@ def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int, queues: 
         place.say(profile.read_text())
 
 
-def _wait_until_settled(running: Sequence[PinLaterServer]) -> None:
+def wait_until_settled(running: Sequence[PinLaterServer]) -> None:
+    """Returns once they know each other and no slice has moved for a while."""
     deadline, pause = time.monotonic() + _SETTLED_SECONDS_MAX, threading.Event()
     owned: list[str] = []
     since = time.monotonic()

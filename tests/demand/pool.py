@@ -1,161 +1,180 @@
-"""A pool of worker pods that follows the number: KEDA asks, the controller adds and ends pods, pods run jobs.
+"""A pool of worker pods that follows the number, in the simulator: real servers count, real workers run jobs, on simulated time.
 
-Second by second, with the real formula. The run times and the rate of enqueues that the formula gets are those of former minutes, as
-servers store them. Pods claim short jobs ahead, as workers do. The controller ends pods at random, as it knows no jobs, and sees the
-highest number of the last `window_s`. A pod that ends takes no jobs, and after `grace_s` gives its jobs back: these are the jobs that
-were cut.
+KEDA and the controller are stood in for: each `POLL_S` one server is asked, pods are added at once, and pods are ended at random, as the
+controller knows no jobs, down to the highest number of the last `window_s`. A pod that ends takes no jobs, and gives back those that it
+still runs after `grace_s`: these were cut.
 
-Not in the model: pods become ready at once, so that a peak is the highest possible, and a slot runs its next job without a pause.
+Not simulated: pods become ready at once, so that a peak is the highest possible.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
+from typing import NamedTuple
 
-from pinlater.server.features.demand.formula import QueueWork, slots_wanted
+from pinlater.client import ClaimedJob, Job
+from pinlater.server.config.settings import Settings
+from pinlater.server.features.demand.demand import Demand
+from pinlater.simulation.isolation import collected_at_the_end, common_dice
+from pinlater.simulation.measure import Measure
+from pinlater.simulation.run import ScenarioRun
+from pinlater.simulation.scenario import QueueLoad, Scenario, read_fault
+from pinlater.simulation.working import SupervisedWorker, WorkerProcess
 
-TARGET_S = 60.0
-POLL_S = 30
-_MINUTE_S = 60
-_CLAIMS_S = 10
-_AHEAD_S, _AHEAD_MAX = 0.05, 512
-
-Number = Callable[[QueueWork], int | None]
-"""What KEDA reads, for a load of the queue; None for an answer that is an error."""
-
-
-def wanted(load: QueueWork) -> int:
-    """What servers answer."""
-    return slots_wanted(load, TARGET_S)
-
-
-@dataclass(eq=False)
-class Pod:
-    """Jobs by the seconds that each still takes, with their whole length. `ends_at_s`: when its grace is over, once it is being ended."""
-
-    jobs: list[tuple[float, float]] = field(default_factory=list)
-    ends_at_s: int | None = None
+QUEUE = "jobs"
+POLL_S = 5.0
+_STEP_S = 1.0
+_SAMPLE_EVERY = 10  # steps
+_A_REQUEST = 500
 
 
-@dataclass
-class Pool:
-    """`jobs`: the lengths of waiting jobs. `one_key`: they are under one ordering key. `known_run_s`: the run time that the history had."""
+class Burst(NamedTuple):
+    """Jobs that are enqueued at a time, in seconds from the beginning; how long each runs; their ordering key."""
+
+    at_s: float
+    lengths_s: Sequence[float]
+    ordering_key: str | None = None
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """A pool and its load. `fault`: in the words of `pinlater bench simulate`."""
 
     concurrency: int
-    random: Random
-    number: Number = wanted
+    bursts: Sequence[Burst]
+    lasts_s: int
+    seed: int = 1
     grace_s: int = 30
     window_s: int = 300
-    known_run_s: float | None = None
-    one_key: bool = False
-    pods_min: int = 1
-    jobs: deque[float] = field(default_factory=deque)
-    now_s: int = 0
-    cut: int = 0
-    done: int = 0
-
-    def __post_init__(self) -> None:
-        self.pods = [Pod() for _ in range(self.pods_min)]
-        self.leaving: list[Pod] = []
-        self.peak = self.pods_min
-        self._numbers: deque[tuple[int, int]] = deque()
-        self._enqueued = Counter[int]()  # by minute
-        self._taken = Counter[int]()  # by second
-        self._ended: dict[int, tuple[int, float]] = {}  # of each minute: how many jobs, and their lengths
-
-    def enqueue(self, lengths_s: Iterable[float]) -> None:
-        before = len(self.jobs)
-        self.jobs.extend(lengths_s)
-        self._enqueued[self.now_s // _MINUTE_S] += len(self.jobs) - before
-
-    def run(self, seconds: int) -> None:
-        """Time passes."""
-        for _ in range(seconds):
-            if self.now_s % POLL_S == 0:
-                self._scale()
-            for pod in self.pods:
-                self._work(pod, takes=True)
-            for pod in list(self.leaving):
-                self._work(pod, takes=False)
-                self._leave(pod)
-            self.now_s += 1
+    fault: str = ""
 
     @property
-    def running(self) -> int:
-        return sum(len(pod.jobs) for pod in (*self.pods, *self.leaving))
+    def scenario(self) -> Scenario:
+        """Two servers and two shards, without load and workers: these are the pool's."""
+        return Scenario(
+            Settings(),
+            self.seed,
+            servers=2,
+            shards=2,
+            queues=[QueueLoad(QUEUE, 0.0)],
+            batch=1,
+            workers=0,
+            concurrency=self.concurrency,
+            handler_ms=0,
+            failing=0.0,
+            lasts_ms=self.lasts_s * 1000,
+            store_latency_ms=2.0,
+            network_latency_ms=0.3,
+            faults=[read_fault(self.fault)] if self.fault else [],
+        )
 
-    def load(self) -> QueueWork:
-        """The load as servers see it."""
-        minute = self.now_s // _MINUTE_S
-        enqueued = sum(self._enqueued[at] for at in range(minute - 6, minute - 1)) / (5 * _MINUTE_S)
-        claimed = sum(self._taken[at] for at in range(self.now_s - _CLAIMS_S, self.now_s)) / _CLAIMS_S
-        runnable = min(len(self.jobs), 1 - self.running) if self.one_key else len(self.jobs)
-        ahead = min(runnable, sum(self._ahead(pod) for pod in self.pods))
-        return QueueWork(self.running + ahead, runnable - ahead, claimed, enqueued, self._run_s())
 
-    def _ahead(self, pod: Pod) -> int:
-        """How many jobs a pod claims ahead: short ones, for slots without a long one."""
-        length_s = self.jobs[0] if self.jobs else _AHEAD_S
-        slots = self.concurrency - len(pod.jobs)
-        return min(_AHEAD_MAX, int(slots * _AHEAD_S / length_s)) if length_s < _AHEAD_S else 0
+class Pod(SupervisedWorker):
+    """A worker whose jobs say how long they run. `unfinished`: those that have begun and not ended."""
 
-    def _run_s(self) -> float | None:
-        minute = self.now_s // _MINUTE_S
-        told = [ended for at, ended in self._ended.items() if minute - 15 <= at < minute]
-        jobs = sum(count for count, _ in told)
-        return sum(length_s for _, length_s in told) / jobs if jobs else self.known_run_s
+    unfinished = 0
+
+    async def _handle(self, job: ClaimedJob) -> None:
+        self.unfinished += 1
+        await asyncio.sleep(float(job.body.decode().partition(" ")[0]))
+        self.unfinished -= 1
+
+
+class PoolRun(ScenarioRun):
+    """One run. `seen`: each answer, None for none, with the number of pods then. `cut`: jobs. `done`: jobs, when the time is over."""
+
+    def __init__(self, plan: PoolPlan) -> None:
+        super().__init__(plan.scenario)
+        self._plan = plan
+        self._random = Random(plan.seed)
+        self._numbers: deque[tuple[float, int]] = deque()
+        self.pods: list[Pod] = []
+        self._ended: list[Pod] = []
+        self.seen: list[tuple[int | None, int]] = []
+        self.cut = self.done = 0
+
+    @property
+    def peak(self) -> int:
+        return max(pods for _, pods in self.seen)
+
+    async def _load(self) -> None:
+        """The bursts, and the pool beside them."""
+        began_s = self._load_began_s = self.timeline.now_s
+        for number, burst in enumerate(self._plan.bursts):
+            self._driver.call_later(burst.at_s, self._enqueue, number, burst)
+        for fault, effect in self._scheduled:
+            self._driver.call_later(fault.at_ms / 1000, effect.begin)
+            self._driver.call_later(fault.ends_ms / 1000, effect.end)
+        self._start_pod()
+        polled_s = -math.inf
+        while self.timeline.now_s < began_s + self._plan.lasts_s:
+            if self.timeline.now_s >= polled_s + POLL_S:
+                polled_s = self.timeline.now_s
+                self._scale()
+            if round(self.timeline.now_s) % _SAMPLE_EVERY == 0:
+                self._sample()
+            await asyncio.sleep(_STEP_S)
+        self.cut = sum(pod.unfinished for pod in self._ended if pod.over)
+        self.done = sum(counter.succeeded for counter in self._counters())
+
+    def _enqueue(self, number: int, burst: Burst) -> None:
+        producer = self._producers[0]
+        bodies = [f"{length_s} {number}-{index}".encode() for index, length_s in enumerate(burst.lengths_s)]
+        for start in range(0, len(bodies), _A_REQUEST):
+            jobs = [Job(body, ordering_key=burst.ordering_key) for body in bodies[start : start + _A_REQUEST]]
+            producer.start(producer._enqueue_until_answered(QUEUE, f"{number}-{start}", jobs))
 
     def _scale(self) -> None:
-        number = self.number(self.load())
-        if number is None:
+        answer = self._ask()
+        self.seen.append((answer, len(self.pods)))
+        if answer is None:
             return
-        self._numbers.append((self.now_s, number))
-        while self._numbers[0][0] < self.now_s - self.window_s:
+        now_s = self.timeline.now_s
+        self._numbers.append((now_s, answer))
+        while self._numbers[0][0] < now_s - self._plan.window_s:
             self._numbers.popleft()
         highest = max(slots for _, slots in self._numbers)
-        wanted_pods = max(self.pods_min, math.ceil(number / self.concurrency))
-        kept_pods = max(self.pods_min, math.ceil(highest / self.concurrency))
-        while len(self.pods) < wanted_pods:
-            self.pods.append(Pod())
-        while len(self.pods) > kept_pods:
-            pod = self.pods.pop(self.random.randrange(len(self.pods)))
-            pod.ends_at_s = self.now_s + self.grace_s
-            self.leaving.append(pod)
-        self.peak = max(self.peak, len(self.pods))
+        wanted, kept = (max(1, math.ceil(slots / self._plan.concurrency)) for slots in (answer, highest))
+        while len(self.pods) < wanted:
+            self._start_pod()
+        while len(self.pods) > kept:
+            pod = self.pods.pop(self._random.randrange(len(self.pods)))
+            pod.stop()
+            self._ended.append(pod)
 
-    def _work(self, pod: Pod, *, takes: bool) -> None:
-        """One second of each slot."""
-        slots = [(1.0, *job) for job in pod.jobs]
-        slots += [(1.0, 0.0, 0.0)] * (self.concurrency - len(slots))
-        pod.jobs = []
-        for left_of_second_s, left_s, length_s in slots:
-            while True:
-                if not length_s:
-                    if not takes or not self.jobs or (self.one_key and self.running):
-                        break
-                    left_s = length_s = self.jobs.popleft()
-                    self._taken[self.now_s] += 1
-                if left_s > left_of_second_s:
-                    pod.jobs.append((left_s - left_of_second_s, length_s))
-                    break
-                left_of_second_s -= left_s
-                self._end(length_s)
-                length_s = 0.0
+    def _ask(self) -> int | None:
+        """What a server answers to KEDA."""
+        server = self._random.choice(self.cluster.servers)
+        if not server.ready or server.app is None:
+            return None
+        return server.app.core.service.of(Demand).slots().get(QUEUE)
 
-    def _end(self, length_s: float) -> None:
-        self.done += 1
-        minute = self.now_s // _MINUTE_S
-        jobs, total_s = self._ended.get(minute, (0, 0.0))
-        waited_s = _AHEAD_S if self.jobs and length_s < _AHEAD_S else 0.0  # in the worker
-        self._ended[minute] = jobs + 1, total_s + length_s + waited_s
+    def _start_pod(self) -> None:
+        name = f"pod{len(self._workers) + 1}"
+        pod = Pod(name, self._pod_process, [QUEUE], self._plan.concurrency, 0.0, 0.0, Measure(0))
+        pod._settings = replace(pod._settings, grace_ms=self._plan.grace_s * 1000)
+        pod.start()
+        self.pods.append(pod)
+        self._workers.append(pod)
 
-    def _leave(self, pod: Pod) -> None:
-        over = pod.ends_at_s is not None and self.now_s >= pod.ends_at_s
-        if not pod.jobs or over:
-            self.cut += len(pod.jobs)
-            self.jobs.extend(length_s for _, length_s in pod.jobs)
-            self.leaving.remove(pod)
+    def _pod_process(self, process: str, host: str) -> WorkerProcess:
+        return WorkerProcess(
+            process, host, self.cluster, self.scenario.seed, self.trace, self.scenario.claim_timeout_ms
+        )
+
+
+def run_pool(plan: PoolPlan) -> PoolRun:
+    """Carries it out. Fails if a promise to a client was broken on the way."""
+    with collected_at_the_end(), common_dice(plan.seed):
+        run = PoolRun(plan)
+        try:
+            broken = run.carry_out().broken
+        finally:
+            run.timeline.end()
+    assert not broken, (plan.seed, broken)
+    return run

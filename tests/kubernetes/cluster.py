@@ -72,7 +72,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         programs = {name: tool(name) for name in ("etcd", "kube-apiserver", "kube-controller-manager")}
-        self._write_kubeconfig()
+        self._write_kubeconfig(self.kubeconfig)
         self._start_api_server(programs["etcd"], programs["kube-apiserver"])
         self._start_controllers(programs["kube-controller-manager"])
         return self
@@ -232,7 +232,13 @@ class Cluster:
             return False
         return True
 
-    def _write_kubeconfig(self) -> None:
+    def kubeconfig_for(self, namespace: str) -> Path:
+        """A file for a person who works in that namespace."""
+        file = self.folder / f"kubeconfig-{namespace}"
+        self._write_kubeconfig(file, namespace=namespace)
+        return file
+
+    def _write_kubeconfig(self, file: Path, **context: str) -> None:
         cluster = {"server": f"https://127.0.0.1:{self._port}", "certificate-authority": str(self.authority.file)}
         config = {
             "apiVersion": "v1",
@@ -240,9 +246,9 @@ class Cluster:
             "current-context": "tests",
             "clusters": [{"name": "tests", "cluster": cluster}],
             "users": [{"name": "tests", "user": {"token": _TOKEN}}],
-            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests", **context}}],
         }
-        self.kubeconfig.write_text(yaml.safe_dump(config))
+        file.write_text(yaml.safe_dump(config))
 
 
 class PodCounts(NamedTuple):

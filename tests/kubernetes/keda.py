@@ -1,4 +1,4 @@
-"""KEDA's operator and adapter on a cluster, and an endpoint that they take for our servers."""
+"""KEDA's operator and adapter on a cluster, an endpoint that they take for our servers, and a Prometheus that these may ask instead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection
@@ -26,7 +27,7 @@ _GROUP = "external.metrics.k8s.io"
 class Demand:
     """Answers each GET as a server answers `/demand`: with `slots`, or with `status` if that is another than 200; not at all if it is 0.
 
-    `server`: a real one that answers instead, on this port.
+    `server`: a real one of ours, or a Prometheus, that answers instead, on this port.
     `asked`: the URLs. KEDA calls it as an HTTP proxy, so they are those that the chart gives KEDA.
     """
 
@@ -68,7 +69,7 @@ class Demand:
 
     def polls(self, queue: str) -> int:
         """How often it was asked for the queue."""
-        return sum(f"queue={queue}" in url for url in list(self.asked))
+        return sum(queue in url for url in list(self.asked))
 
     def wait_for_polls(self, queue: str, count: int) -> None:
         """Until it was asked that often from now on."""
@@ -83,6 +84,30 @@ class Demand:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+def start_prometheus(cluster: Cluster, servers: Mapping[str, int]) -> int:
+    """The port of one that ends with the cluster, and reads the metrics of servers each second. `servers`: their ports, by namespace."""
+    folder, port = cluster.folder / "prometheus", free_port()
+    folder.mkdir()
+    targets = [
+        {"targets": [f"127.0.0.1:{server}"], "labels": {"namespace": namespace}}
+        for namespace, server in servers.items()
+    ]
+    config = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [{"job_name": "pinlater", "static_configs": targets}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))
+    cluster.run(
+        [
+            tool("prometheus"),
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
+    )
+    return port
 
 
 def start_keda(cluster: Cluster, demand: Demand) -> None:

@@ -80,6 +80,18 @@ def test_no_pod_has_privileges_or_a_token_of_the_api_server_or_writes_to_its_ima
             }
 
 
+@pytest.mark.parametrize(
+    ("settings", "group"), [((), 9010), (("--set", "servers[0].role=all,servers[0].pod.fsGroup=2000"), 2000)]
+)
+def test_the_group_of_the_volume_may_write_it(settings: tuple[str, ...], group: int) -> None:
+    """Without it the volume is root's, and the server is not."""
+    server = one(objects(run_helm(*template_words("sqlite"), *settings).stdout), "StatefulSet", "server")
+    assert pod_of(server)["securityContext"]["fsGroup"] == group
+    assert {"name": "data", "mountPath": "/var/lib/pinlater"} in container_of(server)["volumeMounts"]
+    [claim] = server["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "data"
+
+
 def test_a_pod_has_ten_seconds_more_than_its_program_needs_to_stop() -> None:
     found = objects(rendered("everything"))
     server, images, mail = (one(found, "Deployment", name) for name in ("server", "images", "mail"))
@@ -177,6 +189,7 @@ def test_an_upgrade_of_the_chart_alone_restarts_no_pod() -> None:
         ("store.kind=sqlite", "store.kind: sqlite has no url, shards and password"),
         ("store.url=mysql://u@h/d", "store.url: mysql wants either url or shards"),
         ("access.tokens=null", "access.tokens: servers listen on the network"),
+        ("pools[1].token=null", "pools.mail.token: servers with tokens want one of the roles work and produce"),
         ("autoscaling.token=null", "autoscaling.token: servers with tokens want one of the role read"),
         ("settings.drain_timeout_s=5", "settings: drain_timeout_s follows from other values"),
         ("settings.http\\.host=127.0.0.1", "settings: http.host follows from other values"),
@@ -196,6 +209,17 @@ def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:
     done = run_helm(*template_words("everything"), "--set", setting, ok=False)
     assert done.returncode != 0
     assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("--set-json", 'pools[1].env=[{"name": "PINLATER_TOKEN", "value": "t"}]'),
+        ("--set", "settings.access\\.default_roles=work", "--set", "autoscaling.token=null"),
+    ],
+)
+def test_a_pool_needs_no_token_from_a_secret_if_it_has_rights_without(settings: tuple[str, ...]) -> None:
+    run_helm(*template_words("everything"), "--set", "pools[1].token=null", *settings)
 
 
 def test_sqlite_has_one_server() -> None:

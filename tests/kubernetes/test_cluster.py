@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster, Kubelet, Refused, eventually
+from tests.kubernetes.cluster import Cluster, Kubelet, Refused, eventually, path_of
 from tests.kubernetes.helm import (
     NAMES,
     KubernetesObject,
@@ -105,6 +105,29 @@ def test_wrong_values_install_nothing(cluster: Cluster, namespace: str, release:
     said = release.apply("everything", "pools[0].queues=null", ok=False)
     assert "/pools/0/queues" in said
     assert not cluster.call("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments")["items"]
+
+
+def test_an_upgrade_with_another_volume_is_refused_by_name_unless_the_set_is_deleted_first(
+    cluster: Cluster, namespace: str, release: Release
+) -> None:
+    release.apply("sqlite", "store.volume.size=1536Mi")
+    release.apply("sqlite", "store.volume.size=1536Mi", "image.tag=2.0", verb="upgrade")
+    for setting, named in (
+        ("size=2Gi", "size: the volume has 1536Mi"),
+        ("storageClassName=fast", 'Name: the volume has ""'),
+    ):
+        refused = release.apply(
+            "sqlite", "store.volume.size=1536Mi", f"store.volume.{setting}", verb="upgrade", ok=False
+        )
+        assert f"store.volume.{setting.partition('=')[0]}: " in refused
+        assert named in refused
+    server = one(release.objects(), "StatefulSet", "server")
+    path = f"{path_of(server, namespace)}/{server['metadata']['name']}"
+    cluster.call("DELETE", path, {"propagationPolicy": "Orphan"})
+    eventually(partial(cluster.lacks, server, namespace))
+    release.apply("sqlite", "store.volume.size=2Gi", verb="upgrade")
+    [claim] = (cluster.get(server, namespace) or {})["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
 
 
 def test_without_keda_the_error_names_the_missing_kind_and_nothing_is_installed(tmp_path: Path) -> None:

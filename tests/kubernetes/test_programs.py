@@ -43,6 +43,8 @@ def send() -> None: ...
 _POOL = """
 pools:
   - {name: mail, queues: [mail], image: shop, command: [pinlater, worker, "shop:worker"], concurrency: 2}
+console:
+  trustedProxies: [127.0.0.1]
 """
 
 

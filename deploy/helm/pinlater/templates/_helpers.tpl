@@ -63,18 +63,24 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- range $key, $_ := $values.settings }}
 {{- if has $key $owned }}{{ fail (printf "settings: %s follows from other values" $key) }}{{ end }}
 {{- end }}
+{{- $tokens := and $values.access.tokens (not (hasKey $values.settings "access.default_roles")) -}}
 {{- $names := list -}}
 {{- range $values.pools }}
 {{- $pool := .name }}
+{{- $token := .token }}
 {{- if has $pool $names }}{{ fail (printf "pools: two are called %s" $pool) }}{{ end }}
 {{- $names = append $names $pool }}
 {{- range .volumes }}
 {{- if has .name (list "tmp" "tls" "token") }}{{ fail (printf "pools.%s.volumes: the chart has one called %s" $pool .name) }}{{ end }}
 {{- end }}
 {{- range .env }}
+{{- if eq .name "PINLATER_TOKEN" }}{{ $token = . }}{{ end }}
 {{- if has .name (list "PINLATER_SERVERS" "PINLATER_ENQUEUE_SERVERS" "PINLATER_TLS_CA_FILE" "PINLATER_TLS_SERVER_NAME" "PINLATER_TOKEN_FILE") }}
 {{- fail (printf "pools.%s.env: %s follows from other values" $pool .name) }}
 {{- end }}
+{{- end }}
+{{- if and $tokens (not $token) }}
+{{- fail (printf "pools.%s.token: servers with tokens want one of the roles work and produce" $pool) }}
 {{- end }}
 {{- if and .autoscaling $values.autoscaling.enabled (not $values.autoscaling.prometheus) (gt (len .queues) 32) }}
 {{- fail (printf "pools.%s.queues: autoscaling asks for 32 queues at most, unless by autoscaling.prometheus" $pool) }}
@@ -88,8 +94,23 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- if and $values.autoscaling.prometheus (not $values.autoscaling.prometheusLabels) }}
 {{- fail "autoscaling.prometheusLabels: name the labels by which Prometheus tells the servers of this release from others" }}
 {{- end }}
-{{- if and $values.autoscaling.enabled $values.access.tokens (not $values.autoscaling.token) (not $values.autoscaling.prometheus) }}
+{{- if and $values.autoscaling.enabled $tokens (not $values.autoscaling.token) (not $values.autoscaling.prometheus) }}
 {{- fail "autoscaling.token: servers with tokens want one of the role read" }}
+{{- end }}
+{{- end }}
+
+{{- /* Refuses another volume than the StatefulSet has: the API server would refuse it without a name. Takes (dict "root" $ "set" NAME). */}}
+{{- define "pinlater.checkVolume" -}}
+{{- $wanted := .root.Values.store.volume -}}
+{{- with lookup "apps/v1" "StatefulSet" .root.Release.Namespace .set }}
+{{- $there := (first .spec.volumeClaimTemplates).spec }}
+{{- $way := "and an upgrade can't change it: docs/how-to/kubernetes.md says how to get a larger volume" }}
+{{- if ne (toString $wanted.size) $there.resources.requests.storage }}
+{{- fail (printf "store.volume.size: the volume has %s, %s" $there.resources.requests.storage $way) }}
+{{- end }}
+{{- if ne ($wanted.storageClassName | default "") ($there.storageClassName | default "") }}
+{{- fail (printf "store.volume.storageClassName: the volume has %q, %s" ($there.storageClassName | default "") $way) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -132,8 +153,8 @@ securityContext:
   {{- if .own }}
   runAsGroup: 9010
   {{- end }}
-  {{- /* This group may read the secrets. */}}
-  fsGroup: 9010
+  {{- /* This group may read the secrets, and write the volume of SQLite. */}}
+  fsGroup: {{ $pod.fsGroup | default 9010 | int }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile:
     type: RuntimeDefault
@@ -143,7 +164,7 @@ imagePullSecrets:
   - name: {{ quote . }}
   {{- end }}
 {{- end }}
-{{- with omit $pod "runAsUser" }}
+{{- with omit $pod "runAsUser" "fsGroup" }}
 {{ toYaml . }}
 {{- end }}
 containers:
