@@ -1,7 +1,7 @@
-"""Replaces the generated regions of a page.
+"""Replaces the generated regions of a page while Sphinx builds it.
 
     <!-- generated: KIND ARGUMENTS -->
-    …
+    Where a reader of the repository finds the same.
     <!-- end of generated -->
 
 | kind | arguments | what the region becomes |
@@ -10,6 +10,7 @@
 | `metrics` | `queue-counters`, `queue-distributions` or `methods` | the table of these metrics |
 | `http-api` | `endpoints`, `shapes` or `statuses` | these of the HTTP API |
 | `access` | `roles` or `methods` | the table of roles, or of the roles that each method needs |
+| `settings` | | the tables of all settings |
 | `job-life` | | the table of the transitions of a job |
 | `file` | a path below the repository, then `from` and the text that its first shown line begins with | the file in a code block |
 """
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pinlater.domain.transitions import TRANSITIONS
-from scripts.reference import access, http_api, metrics
+from scripts.reference import access, http_api, metrics, settings
 from scripts.reference.python_names import described
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -80,7 +81,11 @@ def _file(arguments: list[str]) -> str:
     [path], _, begin = _split(arguments, "from")
     text = (REPOSITORY / path).read_text()
     shown = text[text.index(f"\n{begin[0]}") + 1 :] if begin else text
-    return f"<!-- not run: shown from {path} -->\n```{_LANGUAGES[Path(path).suffix]}\n{shown.rstrip()}\n```"
+    return f"```{_LANGUAGES[Path(path).suffix]}\n{shown.rstrip()}\n```"
+
+
+def _settings(_arguments: list[str]) -> str:
+    return settings.tables_of_keys()
 
 
 def _split(arguments: list[str], word: str) -> tuple[list[str], str, list[str]]:
@@ -95,6 +100,7 @@ _KINDS: dict[str, Callable[[list[str]], str]] = {
     "metrics": _metrics,
     "http-api": _http_api,
     "access": _access,
+    "settings": _settings,
     "job-life": _job_life,
     "file": _file,
 }
