@@ -7,11 +7,12 @@
 | kind | arguments | what the region becomes |
 |---|---|---|
 | `python` | dotted names, then `given`, then `without` and names of methods | what the names take and do |
-| `metrics` | `queue-counters`, `queue-distributions` or `methods` | the table of these metrics |
+| `metrics` | `queue-counters`, `queue-distributions`, `methods` or `figures` | the table of these metrics |
 | `http-api` | `endpoints`, `shapes` or `statuses` | these of the HTTP API |
 | `access` | `roles` or `methods` | the table of roles, or of the roles that each method needs |
 | `settings` | | the tables of all settings |
 | `job-life` | | the table of the transitions of a job |
+| `faults` | | the table of the faults that can be simulated |
 | `file` | a path below the repository, then `from` and the text that its first shown line begins with | the file in a code block |
 """
 
@@ -22,7 +23,9 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from pinlater.domain.durations import duration_text
 from pinlater.domain.transitions import TRANSITIONS
+from pinlater.simulation.fault_kinds import FAULT_KINDS
 from scripts.reference import access, http_api, metrics, settings
 from scripts.reference.python_names import described
 
@@ -77,6 +80,11 @@ def _job_life(_arguments: list[str]) -> str:
     return "\n".join(["| what happens | to a job that is | it becomes | attempts spent |", "|---|---|---|---|", *rows])
 
 
+def _faults(_arguments: list[str]) -> str:
+    rows = [f"| `{kind.name}` | {duration_text(kind.lasts_ms)} | {kind.text} |" for kind in FAULT_KINDS.values()]
+    return "\n".join(["| fault | lasts | what it does |", "|---|---|---|", *rows])
+
+
 def _file(arguments: list[str]) -> str:
     [path], _, begin = _split(arguments, "from")
     text = (REPOSITORY / path).read_text()
@@ -102,5 +110,6 @@ _KINDS: dict[str, Callable[[list[str]], str]] = {
     "access": _access,
     "settings": _settings,
     "job-life": _job_life,
+    "faults": _faults,
     "file": _file,
 }

@@ -30,7 +30,7 @@ AREAS = {
     "src": ("src", "scripts"),
     "tests": ("tests", "bench"),
 }
-# docs/contributing/vocabulary.md says what to write instead.
+# What to write instead, and the words that it replaces.
 FORBIDDEN = {
     "vague actor": r"who(?:m|so)?ever|(?:any|every|some|no)(?:body|one)s?|no one|so many|what is left|whom",
     "the actor's noun before its verb": r"(?-i:Who)(?= (?![^.?]*\?))",

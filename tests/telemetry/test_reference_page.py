@@ -80,8 +80,3 @@ def test_names_follow_prometheus_rules() -> None:
         assert re.fullmatch(r"pinlater_[a-z][a-z_]*[a-z]", name)
         assert "msec" not in name
         assert "_ms" not in name
-
-
-def test_every_figure_of_a_store_is_listed() -> None:
-    for name, meaning in FIGURES.items():
-        row_with(f"`store-{name.replace('_', '-')}-<shard>`", f"`pinlater_store_{name}`", meaning)

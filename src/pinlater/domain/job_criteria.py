@@ -88,7 +88,7 @@ def group_of_texts(
 
 
 def attempts_begun(job: ShownJob) -> int:
-    """All of them, also those before a retry by hand, which gives a job new ones; a final failure leaves none."""
+    """Returns the number of attempts, including those before a manual retry, which grants new ones; a final failure leaves none."""
     if job.attempts:
         return job.attempts[-1].number + (job.state == JobState.IN_PROGRESS)
     return job.attempts_allowed - job.attempts_remaining

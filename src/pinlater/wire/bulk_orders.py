@@ -13,7 +13,7 @@ _ACTION_NUMBERS = {action: number for number, action in _ACTIONS.items()}
 
 
 def wire_order(order: BulkOrder) -> structs.BulkOrder:
-    """The order as a struct; what chooses no job is absent."""
+    """Returns the order as a struct, without the filters that are not set."""
     wanted = order.criteria
     chosen = structs.BulkFilter(
         int(order.state),
@@ -41,7 +41,7 @@ def wire_order(order: BulkOrder) -> structs.BulkOrder:
 
 
 def order_of(order: structs.BulkOrder) -> BulkOrder:
-    """The order that a struct says. Raises `KeyError` for a number that names nothing."""
+    """Returns the order from a struct. Raises `KeyError` for a number that names nothing."""
     chosen = order.filter
     criteria = JobCriteria(
         frozenset(chosen.tasks or ()),

@@ -1,4 +1,4 @@
-"""Between the shapes of the API and the values of the client: bodies, times, results. Pure."""
+"""Converts between the shapes of the API and the values of the client: bodies, times, results. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def due_ms(
 
 
 def regex_of(chosen: JobsByBody) -> str | None:
-    """The regular expression for the bodies of these jobs; None if they are not chosen by their bodies."""
+    """Returns the regular expression for the bodies of these jobs, or None if they are not chosen by their bodies."""
     if chosen.text is None:
         return chosen.regex
     if chosen.regex is not None:
@@ -112,17 +112,17 @@ def explanation_shown(found: JobExplanation) -> ExplainAnswer:
 
 
 def number_shown(number: PartitionNumber | None) -> PartitionNumberItem | None:
-    """How many partitions a queue is to have."""
+    """Returns the number of partitions that a queue is to have."""
     return None if number is None else like(PartitionNumberItem, number)
 
 
 def results_shown(results: Iterable[AckResult]) -> ResultsAnswer:
-    """What became of each job."""
+    """Returns the outcome of each job."""
     return ResultsAnswer(results=result_items(results))
 
 
 def moved_shown(results: Iterable[MovedJob]) -> MovedJobsAnswer:
-    """What became of each job that was to get another priority."""
+    """Returns the outcome of each job that was to get another priority."""
     return MovedJobsAnswer(
         results=[
             MovedJobItem(
@@ -138,7 +138,7 @@ def moved_shown(results: Iterable[MovedJob]) -> MovedJobsAnswer:
 
 
 def result_items(results: Iterable[AckResult]) -> Sequence[ResultItem]:
-    """What became of each job, in the order of `results`."""
+    """Returns the outcome of each job, in the order of `results`."""
     return [
         ResultItem(
             descriptor=result.descriptor,

@@ -33,7 +33,7 @@ Tab = Literal["due", "scheduled", "running", "failed", "succeeded"]
 
 
 class _Jobs(NamedTuple):
-    """How the API names the jobs of a tab."""
+    """The parameters with which the API selects the jobs of a tab."""
 
     state: State
     future: bool = False
@@ -49,7 +49,7 @@ _TABS: Mapping[Tab, _Jobs] = {
 
 
 class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
-    """Which jobs of the queue. `header`: NAME=VALUE. `text` and `body`: a text and a regular expression in the body, of which one is
+    """Which jobs of the queue. `header`: NAME=VALUE. `text` and `body`: a string and a regular expression in the body, of which one is
     given. `older`, `newer`: how long ago they were enqueued, as `10m`. `group`: of failures. `after`: the continuation of the page before.
     `range`: of the charts, or of a `table` with the same figures."""
 
@@ -141,8 +141,8 @@ class QueueView(PageView):
 
 
 async def show(call: PageCall) -> QueueView:
-    """Five calls: counters, two for the settings, the history, and a page of jobs. One more for the forecast if the steps are longer, and
-    one for a paused queue.
+    """Shows the page. Makes five calls: counters, two for the settings, the history, and a page of jobs. One more for the forecast if the
+    steps are longer, and one for a paused queue.
 
     A page that searches, or shows a table, does not ask again by itself.
     """

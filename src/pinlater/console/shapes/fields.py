@@ -31,7 +31,7 @@ Token = Annotated[
 ]
 Regex = Annotated[str | None, Meta(description="Only jobs in whose body this is found (RE2 syntax).")]
 BodyWithText = Annotated[
-    Key | None, Meta(description="Only jobs with this text in their body, in small or large letters. Not with `regex`.")
+    Key | None, Meta(description="Only jobs with this text in their body, ignoring case. Not with `regex`.")
 ]
 BodyText = Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8.")]
 BodyBase64 = Annotated[str | None, Meta(description="The body in base64 if it is not UTF-8, else null.")]
@@ -46,9 +46,11 @@ Descriptors = Annotated[Sequence[str], Meta(min_length=1, description="The names
 OfTasks = Annotated[Sequence[Key], Meta(description="Only jobs of this task; may be repeated for several.")]
 OfHeaders = Annotated[Sequence[str], Meta(description="Only jobs with this header, as `NAME=VALUE`; may be repeated.")]
 WithError = Annotated[
-    str, Meta(description="Only jobs with this text in the type or text of their error, in small or large letters.")
+    str, Meta(description="Only jobs with this text in the type or text of their error, ignoring case.")
 ]
-MinAttempts = Annotated[int, Meta(ge=0, le=I32_MAX, description="Only jobs of which this many attempts have begun.")]
+MinAttempts = Annotated[
+    int, Meta(ge=0, le=I32_MAX, description="Only jobs that have begun at least this many attempts.")
+]
 EnqueuedFrom = Annotated[Moment | None, Meta(description="Only jobs that were enqueued then or later.")]
 EnqueuedBefore = Annotated[Moment | None, Meta(description="Only jobs that were enqueued before.")]
 OfGroup = Annotated[str, Meta(description="Only jobs whose last failed attempt is in this group of failures.")]

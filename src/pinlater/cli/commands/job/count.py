@@ -43,7 +43,7 @@ async def count_jobs(
     future: bool = False,
     regex: str | None = None,
 ) -> JobCount:
-    """Their number. An original server does not say if a shard is unreachable."""
+    """Returns the number of jobs. An original server does not say if a shard is unreachable."""
     try:
         return await client.count_jobs(queue, state.wire, priority=priority, future=future, regex=regex)
     except UnknownMethod:

@@ -52,7 +52,7 @@ def list_jobs(
     """
     options.check_future(state, future)
     if after != SCAN_START and len(queues or ()) != 1:
-        raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
+        raise typer.BadParameter("a continuation belongs to one queue: name that queue", param_hint="--after")
     request = ScanFilter(state.wire, priority, future, regex, body, shard)
     wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
 
@@ -83,7 +83,7 @@ def list_jobs(
 async def _scan_all(
     client: AsyncClient, queues: Sequence[str], request: ScanFilter, wanted: JobCriteria, limit: int, after: str
 ) -> ScannedQueues:
-    """One queue after the other, up to `limit` jobs together. The continuation is the only queue's."""
+    """Lists one queue after the other, up to `limit` jobs in all. Only a single queue gives a continuation."""
     jobs: list[JobInfo] = []
     incomplete = cut = False
     continuation = SCAN_END
