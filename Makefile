@@ -103,9 +103,9 @@ counts: ## count how much there is to hold in one's head: calls a job, files a s
 	$(BIN)/python scripts/counts.py $(ARGS)
 
 .PHONY: docs
-docs: ## build the documentation into docs/_build/html; a warning is an error
+docs: ## build the documentation into docs/_build/html, with the parts that follow from the code; a warning is an error
 	@scripts/install all
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
 	echo "docs/_build/html/index.html"
 
 ##@ Measure it and break it
@@ -157,9 +157,9 @@ generate: ## generate the Thrift types anew from the IDL (needs thrift-compiler)
 	$(BIN)/python -m scripts.idl --write
 
 .PHONY: reference
-reference: ## write the generated parts of the documentation anew: commands, settings, Python names, the IDL
+reference: ## write the page of the commands anew
 	@scripts/install all
-	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m pinlater.cli.reference docs/reference/cli.md
 
 .PHONY: wheel
 wheel: ## build the wheel into dist/

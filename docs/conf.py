@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 from pinlater.version import __version__
@@ -15,7 +16,7 @@ project_copyright = author
 release = __version__
 version = ".".join(__version__.split(".")[:2])
 
-extensions = ["myst_parser", "plain_contents"]
+extensions = ["myst_parser", "plain_contents", "generated_parts"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "_ext"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from pinlater.server.storage.values import FIGURES
 from pinlater.server.telemetry.catalogue import (
     METHOD_ERRORS,
     METHOD_MSEC,
@@ -41,6 +42,14 @@ def methods() -> str:
     return "\n".join(["| `/stats.txt` | unit | `/metrics` | unit | what |", "|---|---|---|---|---|", *rows])
 
 
+def figures() -> str:
+    rows = [
+        f"| `store-{name.replace('_', '-')}-<shard>` | `pinlater_store_{name}` | {meaning} |"
+        for name, meaning in FIGURES.items()
+    ]
+    return "\n".join(["| `/stats.txt` | `/metrics` | what |", "|---|---|---|", *rows])
+
+
 def _shown(ostrich: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: "<CODE>" if match[1] == "code" else f"<{match[1]}>", ostrich)
 
@@ -49,4 +58,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "queue-counters": queue_counters,
     "queue-distributions": queue_distributions,
     "methods": methods,
+    "figures": figures,
 }

@@ -1,16 +1,18 @@
-"""Replaces the generated regions of a page.
+"""Replaces the generated regions of a page while Sphinx builds it.
 
     <!-- generated: KIND ARGUMENTS -->
-    …
+    Where a reader of the repository finds the same.
     <!-- end of generated -->
 
 | kind | arguments | what the region becomes |
 |---|---|---|
 | `python` | dotted names, then `given`, then `without` and names of methods | what the names take and do |
-| `metrics` | `queue-counters`, `queue-distributions` or `methods` | the table of these metrics |
+| `metrics` | `queue-counters`, `queue-distributions`, `methods` or `figures` | the table of these metrics |
 | `http-api` | `endpoints`, `shapes` or `statuses` | these of the HTTP API |
 | `access` | `roles` or `methods` | the table of roles, or of the roles that each method needs |
+| `settings` | | the tables of all settings |
 | `job-life` | | the table of the transitions of a job |
+| `faults` | | the table of the faults that can be simulated |
 | `file` | a path below the repository, then `from` and the text that its first shown line begins with | the file in a code block |
 """
 
@@ -21,8 +23,10 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from pinlater.domain.durations import duration_text
 from pinlater.domain.transitions import TRANSITIONS
-from scripts.reference import access, http_api, metrics
+from pinlater.simulation.fault_kinds import FAULT_KINDS
+from scripts.reference import access, http_api, metrics, settings
 from scripts.reference.python_names import described
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -76,11 +80,20 @@ def _job_life(_arguments: list[str]) -> str:
     return "\n".join(["| what happens | to a job that is | it becomes | attempts spent |", "|---|---|---|---|", *rows])
 
 
+def _faults(_arguments: list[str]) -> str:
+    rows = [f"| `{kind.name}` | {duration_text(kind.lasts_ms)} | {kind.text} |" for kind in FAULT_KINDS.values()]
+    return "\n".join(["| fault | lasts | what it does |", "|---|---|---|", *rows])
+
+
 def _file(arguments: list[str]) -> str:
     [path], _, begin = _split(arguments, "from")
     text = (REPOSITORY / path).read_text()
     shown = text[text.index(f"\n{begin[0]}") + 1 :] if begin else text
-    return f"<!-- not run: shown from {path} -->\n```{_LANGUAGES[Path(path).suffix]}\n{shown.rstrip()}\n```"
+    return f"```{_LANGUAGES[Path(path).suffix]}\n{shown.rstrip()}\n```"
+
+
+def _settings(_arguments: list[str]) -> str:
+    return settings.tables_of_keys()
 
 
 def _split(arguments: list[str], word: str) -> tuple[list[str], str, list[str]]:
@@ -95,6 +108,8 @@ _KINDS: dict[str, Callable[[list[str]], str]] = {
     "metrics": _metrics,
     "http-api": _http_api,
     "access": _access,
+    "settings": _settings,
     "job-life": _job_life,
+    "faults": _faults,
     "file": _file,
 }

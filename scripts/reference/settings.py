@@ -1,7 +1,7 @@
-"""Writes the reference page of the settings from the dataclasses.
+"""Makes the tables of the settings from the dataclasses.
 
-What a key is for is the docstring below its field, or that of `DatabaseSettings` for the stores in databases. A test fails when the page
-is stale or a key is not explained.
+The docstring below a field says what its key is for, or that of `DatabaseSettings` for the stores in databases. A test fails if a key is
+not explained.
 """
 
 from __future__ import annotations
@@ -22,49 +22,12 @@ from pinlater.server.storage.database_settings import DatabaseSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.redis.settings import RedisSettings
 
-_HEAD = """\
-# Settings
-
-<!-- Written by `python -m scripts.reference`; a test compares it. Change the dataclasses, not this page. -->
-
-Each setting has its value from the first of these places that has one:
-
-1. a flag of `pinlater serve`: `--store` (or `--shards`), `--host`, `--thrift-port`, `--http-port`, `--tokens`, `--insecure`,
-   and `--set KEY=VALUE` for all others, for example `--set jobs.claim_timeout_ms=90s`;
-2. an environment variable: `PINLATER_`, then the table and the key in capitals, `PINLATER_THRIFT_PORT=9010`;
-3. the settings file, which `--config` or `PINLATER_CONFIG` names: TOML (`pinlater.toml`), or the original's `.properties`;
-4. the default.
-
-```toml
-store = "sqlite:/var/lib/pinlater/jobs.db"
-
-[thrift]
-port = 9010
-
-[jobs]
-claim_timeout_ms = "10m"
-max_body_bytes = "1 MiB"
-```
-
-The server checks all settings before it starts, and reports all problems at once, with the file and line, variable or flag. It refuses
-an unknown key in a file, and warns of an unknown variable. An empty value means not set. A key that ends in `_ms` or `_s` takes a
-duration with its unit (`500ms`, `90s`, `10m` or `10 min`, `24h`, `7d`), or a plain number in the unit of its name; in TOML, milliseconds
-have no quotes: the server refuses `claim_timeout_ms = "90"`, which could mean 90 s. A key with `bytes` in its name takes `512 KiB`,
-`16 MiB` or a plain number. Relative paths start at the directory of the file that contains them; in variables and flags, at the working
-directory.
-
-The server ignores `PINLATER_PORT` and variables that begin with `PINLATER_PORT_` or `PINLATER_SERVICE_`, because Kubernetes sets them
-beside a Service called `pinlater`.
-
-`pinlater server settings` prints each value in force and its origin. If the settings are wrong, it exits with code 78.
-"""
-
 _TABLE_HEAD = "| key | default | range | what it is for |\n|---|---|---|---|"
 
 
-def page() -> str:
-    """The whole page, in Markdown."""
-    sections = [_HEAD, _section("At the top of the file", "", Settings)]
+def tables_of_keys() -> str:
+    """The sections of all tables and of the original's keys, in Markdown."""
+    sections = [_section("At the top of the file", "", Settings)]
     sections += [_section(f"`[{table}]`", table, owner) for table, owner in tables().items()]
     return "\n".join([*sections, _original()])
 

@@ -73,7 +73,7 @@ def test_a_pattern_with_many_stars_ends_on_a_long_name() -> None:
 
 @pytest.mark.parametrize("pattern", ["", "mail?", "mail-*", "a b", "[ab]", "gr\u00fcn", "a\n"])
 def test_what_no_queue_could_match_is_no_pattern(pattern: str) -> None:
-    with pytest.raises(ValueError, match="is no pattern of queues"):
+    with pytest.raises(ValueError, match="is not a pattern of queues"):
         check_pattern(pattern)
 
 

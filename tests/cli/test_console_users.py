@@ -77,11 +77,11 @@ def test_no_header_makes_an_address_a_trusted_proxy(tmp_path: Path, offline: Pin
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--name", "https://jobs.example"], "not a host's name alone"),
+        (["--name", "https://jobs.example"], "not a host name such as"),
         (["--user-token-file", "users.token"], "needs --trusted-proxy"),
         (["--trusted-proxy", "0.0.0.0/0", "--user-token-file", "users.token"], "every address"),
         (["--trusted-proxy", "10.0.0.5", "--user-token-file", "none.token"], "can't be read"),
-        (["--trusted-proxy", "10.0.0.5", "--user-token-file", "none.token", "--user-header", "Cookie"], "no header"),
+        (["--trusted-proxy", "10.0.0.5", "--user-token-file", "none.token", "--user-header", "Cookie"], "not a header"),
     ],
 )
 def test_wrong_options_for_proxies_are_usage_errors(offline: Pinlater, arguments: list[str], text: str) -> None:

@@ -288,7 +288,7 @@ def test_a_time_is_iso_or_milliseconds_of_at_least_12_digits(text: str) -> None:
 @pytest.mark.parametrize("text", ["2020", "0", "1896048000", "9" * 16, "9" * 40, "tomorrow", "", "-1"])
 def test_an_implausible_time_is_refused_with_the_accepted_forms(text: str) -> None:
     """`--at 2020` was two seconds after 1970."""
-    with pytest.raises(typer.BadParameter, match=r"is no time.* write 2030-01-31T12:00:00Z, 2030-01-31, now, or"):
+    with pytest.raises(typer.BadParameter, match=r"is not a time.* write 2030-01-31T12:00:00Z, 2030-01-31, now, or"):
         options.moment_ms(text)
 
 

@@ -80,8 +80,8 @@ def test_the_secret_alone_is_on_standard_output_and_not_in_the_file(offline: Pin
     [
         (["create", "a"], exits.USAGE, "--role"),
         (["create", "a", "--role", "root"], exits.USAGE, "root"),
-        (["create", "two words", "--role", "read"], exits.USAGE, "no name of a token"),
-        (["create", "a", "--role", "read", "--queue", "mail?"], exits.USAGE, "no pattern of queues"),
+        (["create", "two words", "--role", "read"], exits.USAGE, "not a name for a token"),
+        (["create", "a", "--role", "read", "--queue", "mail?"], exits.USAGE, "not a pattern of queues"),
         (["create", "a", "--role", "read", "--expires", "soon"], exits.USAGE, "is not a duration"),
         (["create", "taken", "--role", "read"], exits.REFUSED, "has a token taken already"),
         (["revoke", "absent"], exits.REFUSED, "has no token absent"),

@@ -37,7 +37,7 @@ GROUP = "0123456789abcdef"
             ),
             "--from: name the old database server, as --from mysql://USER@HOST:PORT/",
         ),
-        (("server", "import-original", "--from", "x"), "--from: it is no address: write mysql://USER@HOST:PORT/"),
+        (("server", "import-original", "--from", "x"), "--from: it is not an address: write mysql://USER@HOST:PORT/"),
         (("job", "count", "q", "--state"), "Option --state requires an argument. (see: pinlater job count --help)"),
         (("queue", "config", "q", "--max-backlog"), "(see: pinlater queue config --help)"),
         (("queue", "list", "--server", ""), "--server: no server given; write host:port"),

@@ -272,12 +272,12 @@ def test_a_url_of_traces_has_a_place_for_the_id(url: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        ({"console_names": "jobs.example:8443"}, "not a host's name alone"),
-        ({"console_names": "jobs.example,a b"}, "not a host's name alone"),
+        ({"console_names": "jobs.example:8443"}, "not a host name such as"),
+        ({"console_names": "jobs.example,a b"}, "not a host name such as"),
         ({"console_user_token_file": "users.token"}, "needs console_trusted_proxies"),
         ({"console_trusted_proxies": "0.0.0.0/0", "console_user_token_file": "users.token"}, "every address"),
-        ({"console_trusted_proxies": "proxy", "console_user_token_file": "users.token"}, "no network"),
-        ({"console_user_header": "Authorization"}, "no header"),
+        ({"console_trusted_proxies": "proxy", "console_user_token_file": "users.token"}, "not a network"),
+        ({"console_user_header": "Authorization"}, "not a header"),
     ],
 )
 def test_names_and_proxies_of_the_console_are_checked(flags: dict[str, str], text: str) -> None:
@@ -290,9 +290,9 @@ def test_names_and_proxies_of_the_console_are_checked(flags: dict[str, str], tex
     [
         ({"access.masked_queues": "mail*"}, "set tokens_file too"),
         ({"access.masked_fields": "password"}, "set tokens_file too"),
-        ({"access.masked_queues": "mail?", "access.tokens_file": "tokens.json"}, "no pattern of queues"),
-        ({"access.masked_fields": "a..b", "access.tokens_file": "tokens.json"}, "names no field"),
-        ({"access.unmasked_roles": "root"}, "is no role"),
+        ({"access.masked_queues": "mail?", "access.tokens_file": "tokens.json"}, "not a pattern of queues"),
+        ({"access.masked_fields": "a..b", "access.tokens_file": "tokens.json"}, "is not a field"),
+        ({"access.unmasked_roles": "root"}, "is not a role"),
     ],
 )
 def test_masks_need_access_control_patterns_fields_and_roles(flags: dict[str, str], text: str) -> None:

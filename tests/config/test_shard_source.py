@@ -79,7 +79,7 @@ def test_a_broken_file_keeps_the_shards_and_is_logged_once(file: ShardFile, capl
         assert not source.refresh()
     assert source.last_error is None
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
-    assert f"'{NAMES_OF_THE_FIRST[file.kind]}': master's port is no number" in caplog.messages[0]
+    assert f"'{NAMES_OF_THE_FIRST[file.kind]}': master's port is not a number" in caplog.messages[0]
     assert "secret" not in caplog.text
 
 

@@ -42,7 +42,7 @@ JOBS = "/v1/queues/mail/jobs"
         ("POST", f"{JOBS}/ack", {"jobs": [{"id": "x"}]}, "jobs[0].id", "did you mean `descriptor`?"),
         ("PATCH", "/v1/queues/mail/settings", {"rate": 1}, "rate", "did you mean `max_jobs_per_second`?"),
         ("GET", f"{JOBS}?limit=1&limit=2", None, "limit", "given twice"),
-        ("GET", f"{JOBS}?priority=null", None, "priority", "'null' is no value"),
+        ("GET", f"{JOBS}?priority=null", None, "priority", "'null' is not a value"),
         ("DELETE", JOBS, None, "state", "The parameter `state` is missing"),
         ("GET", "/v1/history?from_ms=1", None, "queue", "The parameter `queue` is missing"),
         ("POST", f"{JOBS}?priority=200", None, "priority", "<= 127"),
@@ -50,7 +50,7 @@ JOBS = "/v1/queues/mail/jobs"
         ("POST", f"{JOBS}?run_after_ms=1&delay_ms=1", None, "delay_ms", "exclude each other"),
         ("POST", f"{JOBS}?expires_at_ms=1&expires_in_ms=1", None, "expires_in_ms", "exclude each other"),
         ("POST", f"{JOBS}?unique_for_ms=1", None, "unique_for_ms", "needs unique_key"),
-        ("POST", f"{JOBS}?unique_key=a&unique_scope=time", None, "unique_for_ms", "need each other"),
+        ("POST", f"{JOBS}?unique_key=a&unique_scope=time", None, "unique_for_ms", "must be given together"),
         ("POST", f"{JOBS}/batch", {"jobs": []}, "jobs", "length >= 1"),
         (
             "POST",

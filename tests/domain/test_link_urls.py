@@ -50,10 +50,10 @@ def test_the_white_space_before_a_frame_is_that_of_its_line() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("javascript:alert('{trace_id}{file}{line}')", "is no URL"),
-        ("jaeger/{trace_id}{file}{line}", "is no URL"),
-        ("https://a b/{trace_id}{file}{line}", "is no URL"),
-        ("https:///{trace_id}{file}{line}", "is no URL"),
+        ("javascript:alert('{trace_id}{file}{line}')", "is not a URL"),
+        ("jaeger/{trace_id}{file}{line}", "is not a URL"),
+        ("https://a b/{trace_id}{file}{line}", "is not a URL"),
+        ("https:///{trace_id}{file}{line}", "is not a URL"),
         ("https://jaeger.example.org/", "has no {"),
     ],
 )

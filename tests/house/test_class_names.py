@@ -17,7 +17,7 @@ SOURCES = Path("src/pinlater")
 GENERATED = Path("wire/generated")
 STORES = Path("server/storage")
 TESTS = ("tests", "bench")
-# Private words of former code that prose needs; language.py knows the others. docs/contributing/vocabulary.md says what to write instead.
+# Private words of former code that prose needs; language.py knows the others, and what to write instead.
 PRIVATE_WORDS = {"Line", "Others", "Place", "Spread", "Stops", "Watch", "Woken"}
 
 # A store imports no other one, so each has a class of its own for the same role; some implement a protocol of the same name.

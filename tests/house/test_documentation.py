@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.client import errors
+from scripts.reference.regions import rewritten
 
 # A link to a file of the repository; not to the web, and not an image of the web.
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
@@ -26,11 +27,14 @@ def pages(repository: Path) -> dict[str, str]:
 
 
 def test_the_documentation_builds_without_a_warning(repository: Path, tmp_path: Path) -> None:
-    """A broken link, an unknown reference or a page in no table of contents is a warning, and so an error."""
+    """A broken link, an unknown reference or a page in no table of contents is a warning, and so an error.
+
+    The build makes the parts of the pages that follow from the code.
+    """
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
     built = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    assert (tmp_path / "index.html").is_file()
+    assert "CONTINUATION_START" in (tmp_path / "reference/protocol.html").read_text()
 
 
 def test_every_link_between_files_leads_to_a_file_and_a_heading_that_exist(
@@ -60,13 +64,6 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.replace("`", "").lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_the_generated_parts_of_the_pages_are_fresh(repository: Path) -> None:
-    """`make reference` writes them."""
-    command = [sys.executable, "-m", "scripts.reference", "--check"]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_install_lines_install_from_a_checkout_or_a_wheel(pages: dict[str, str]) -> None:
     """The package is in no index yet. The release checklist removes this test and changes the pages."""
     assert [page for page, text in pages.items() if re.search(r"pip install ['\"]?pinlater", text)] == []
@@ -93,7 +90,7 @@ def test_pages_are_plain_markdown(pages: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("package", ["client", "worker", "testing"])
 def test_every_public_name_of_the_sdk_is_in_its_reference(package: str, pages: dict[str, str]) -> None:
-    page = pages[f"reference/{package}.md"]
+    page = rewritten(pages[f"reference/{package}.md"])
     public = import_module(f"pinlater.{package}").__all__
     assert [name for name in public if not re.search(rf"\b{name}\b", page)] == []
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from scripts.reference.regions import rewritten
 from tests.house.conftest import REPOSITORY
 
 PAGES = [
@@ -26,7 +27,7 @@ def shown_commands() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         if "_build" in page.parts or not page.is_file():
             continue
-        text = page.read_text().replace("\\\n", " ")
+        text = rewritten(page.read_text()).replace("\\\n", " ")
         prose = re.sub(r"```(?!sh|\n)\w+\n.*?```", "", text, flags=re.DOTALL)
         for line in SHOWN.findall(prose):
             yield str(page.relative_to(REPOSITORY)), line.strip()

@@ -14,7 +14,7 @@ from tests.house import language
 
 @pytest.mark.parametrize("area", language.AREAS)
 def test_no_area_has_more_forbidden_words_than_before(area: str) -> None:
-    """docs/contributing/vocabulary.md says what to write instead; `python -m tests.house.language --where AREA` prints the places."""
+    """`FORBIDDEN` has the words to write instead; `python -m tests.house.language --where AREA` prints the places."""
     found = list(language.found_in(area))
     allowed = language.stored()[area]
     assert len(found) <= allowed, found[-20:]

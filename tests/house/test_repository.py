@@ -72,6 +72,8 @@ class TestMakefile:
         missing = [
             name
             for name in modules
-            if not any((repository / place).exists() for place in (f"{name}/__main__.py", f"{name}.py"))
+            if not any(
+                (repository / place).exists() for place in (f"{name}/__main__.py", f"{name}.py", f"src/{name}.py")
+            )
         ]
         assert missing + sorted(name for name in called if not (repository / name).exists()) == []

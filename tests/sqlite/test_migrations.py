@@ -78,7 +78,7 @@ async def test_a_file_of_another_program_is_not_changed(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE theirs (id)")
         connection.commit()
     before = path.read_bytes()
-    with pytest.raises(WorldError, match="some other program"):
+    with pytest.raises(WorldError, match="another program"):
         await SqliteShard(path).open(NOW)
     with closing(sqlite3.connect(path)) as connection:
         assert [row[0] for row in connection.execute("SELECT name FROM sqlite_master")] == ["theirs"]

@@ -687,7 +687,7 @@ async def test_running_for_a_time_is_bounded_although_cron_fires_often(pinlater_
 
 
 async def test_a_time_in_place_of_a_worker_is_refused(pinlater_service: InProcessService) -> None:
-    with pytest.raises(TypeError, match=r"a time is named: run_for\(hours=1\)"):
+    with pytest.raises(TypeError, match=r"give a time by name: run_for\(hours=1\)"):
         await pinlater_service.run_for(timedelta(hours=1))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What several servers said of their cluster, put together, and where they contradict each other."""
+"""Combines what several servers report about their cluster, and finds contradictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pinlater.domain.slices import slice_of
 
 
 class ServerAnswer(NamedTuple):
-    """Of the server at `asked`, an address of --server. `status` is None if it did not answer; then `error` says why."""
+    """The answer of the server at `asked`, an address of --server. `status` is None if it did not answer; then `error` says why."""
 
     asked: str
     status: ClusterStatus | None = None
@@ -25,9 +25,9 @@ class ServerAnswer(NamedTuple):
 class Server(NamedTuple):
     """One server, as all servers that answered know it. `owns`: slices by shard. Items: as those that answered count them.
 
-    `facts`: as it says them itself, else as another one heard them. `heard`: whether all others hear it and can send calls to it; None if
-    no other server answered. `heard_ms`: by the one that heard it longest ago. `moves`: how often it saw a slice get another owner since
-    its start; None if it did not answer.
+    `facts`: as it says them itself, else as another one heard them. `heard`: whether all others hear it and can send calls to it, or None
+    if no other server answered. `heard_ms`: by the one that heard it longest ago. `moves`: how often it saw a slice get another owner since
+    its start, or None if it did not answer.
     """
 
     address: str
@@ -44,7 +44,7 @@ class Server(NamedTuple):
 
 
 def servers_of(answers: Sequence[ServerAnswer]) -> list[Server]:
-    """All servers, by address."""
+    """Returns all servers, by address."""
     known = [server for status in _distinct(answers) for server in status.servers]
     addresses = addresses_by_name((server.name, server.address) for server in known)
     views: dict[str, list[ClusterServer]] = {}
@@ -81,7 +81,7 @@ def _server(
 
 
 def shards_of(answers: Sequence[ServerAnswer]) -> list[ClusterShard]:
-    """All shards, with the newest owners that a server knows. In reach: of all servers that answered."""
+    """Returns all shards, with the newest owners that a server knows. In reach: of all servers that answered."""
     views: dict[str, list[ClusterShard]] = {}
     for status in _distinct(answers):
         for shard in status.shards:
@@ -93,7 +93,7 @@ def shards_of(answers: Sequence[ServerAnswer]) -> list[ClusterShard]:
 
 
 def memories_of(answers: Sequence[ServerAnswer]) -> dict[str, ShardMemory]:
-    """By shard, what all servers that answered remember of its due jobs together; without shards whose stores remember none."""
+    """Returns, by shard, the due jobs that all answering servers together remember. Leaves out shards whose stores remember none."""
     found: dict[str, ShardMemory] = {}
     for status in _distinct(answers):
         for shard in status.shards:
@@ -164,7 +164,7 @@ def _distinct(answers: Sequence[ServerAnswer]) -> list[ClusterStatus]:
 
 
 def as_json(answers: Sequence[ServerAnswer], queue: str | None) -> dict[str, Any]:
-    """All of it, with the answer of each server."""
+    """Returns all of it, with the answer of each server."""
     found = list(problems(answers))
     return {
         "agree": not found,

@@ -29,7 +29,9 @@ _TLS = {
 
 
 def token_options() -> list[Any]:
-    """For each command that calls servers as one caller. A secret is no option: other users of the machine see arguments."""
+    """Adds the options of a token to a command that calls servers as one caller. A secret is not an option: other users of the machine see
+    arguments.
+    """
 
     def take(path: str) -> None:
         from pinlater.client._token import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
@@ -42,7 +44,7 @@ def token_options() -> list[Any]:
 
 
 def tls_options() -> list[Any]:
-    """For each command that calls servers."""
+    """Adds the options of TLS to a command that calls servers."""
 
     def taking(variable: str) -> Callable[[str], None]:
         return lambda value: os.environ.update({"PINLATER_TLS": "1", variable: value})

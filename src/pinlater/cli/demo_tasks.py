@@ -43,5 +43,5 @@ async def make_report(month: str, seconds: int) -> None:
 
 
 def mail_task(worker: Worker, queue: str, *, delay: str) -> Task[..., Any]:
-    """`send_mail` as a task of this queue. `delay`: between attempts."""
+    """Registers `send_mail` as a task of this queue. `delay`: between attempts."""
     return worker.task(queue, attempts=ATTEMPTS, retry=constant(delay), log_level="debug")(send_mail)

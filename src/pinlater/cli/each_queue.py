@@ -22,7 +22,7 @@ class Results(NamedTuple, Generic[R]):
     untried: Sequence[str] = ()
 
     def show(self, show: Callable[[Sequence[R]], None]) -> None:
-        """Shows what was done, unless that is nothing, and ends the command if there was an error."""
+        """Shows what was done, if anything, and ends the command if there was an error."""
         if self.done or self.error is None:
             with output.only_record("what was changed stays so"):
                 show(self.done)
@@ -40,7 +40,7 @@ def change_each_queue(
     *,
     wait_for_servers: bool = False,
 ) -> Results[R]:
-    """What became of the jobs, queue by queue. A descriptor that is none ends the command before anything is changed."""
+    """Returns what happened to the jobs, queue by queue. An invalid descriptor ends the command before anything is changed."""
     grouped = options.by_queue(descriptors)
     return options.ask(
         server, timeout_s, lambda client: _changed(client, grouped, change), wait_for_servers=wait_for_servers

@@ -17,7 +17,7 @@ _STOP_S = 3.0
 
 
 def refusal_of(settings: Settings) -> str | None:
-    """Why a server with these settings can't have an example; None if it can."""
+    """Returns why a server with these settings can't have an example, or None if it can."""
     if settings.store.is_sharded:
         return f"other servers may share the store {settings.store}: use sqlite:PATH or memory:"
     if settings.processes > 1:

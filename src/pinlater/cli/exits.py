@@ -55,14 +55,14 @@ _state = {"tracebacks": False}
 
 
 def tracebacks(wanted: bool | None = None) -> bool:
-    """Whether unexpected errors show their traceback; sets it if an argument is given."""
+    """Returns whether unexpected errors show their traceback; sets it if an argument is given."""
     if wanted is not None:
         _state["tracebacks"] = wanted
     return _state["tracebacks"]
 
 
 def show_traceback(error: BaseException) -> None:
-    """Where an unexpected error was raised, if the operator asked for that."""
+    """Prints where an unexpected error was raised, if the operator asked for that."""
     if tracebacks():
         text = "".join(traceback.format_exception(error)).rstrip("\n")
         notes.say(text, traceback=text)
@@ -90,7 +90,7 @@ def code_for(error: PinLaterError) -> int:
 
 
 def hint_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> str:
-    """What the operator can do about it; '' if the error's text says enough. `other_servers`: how the command names them."""
+    """Returns what the operator can do about it; '' if the error's text says enough. `other_servers`: how the command names them."""
     if isinstance(error, QueueNotFound):
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
     if isinstance(error, QueueNameInvalid) and QUEUE_NAME_RULE not in error.message:

@@ -60,8 +60,8 @@ class Commands(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
     def _is_answered(self, args: Sequence[str]) -> bool:
-        """Whether these arguments are of the group, and not of its default command: the first is a command or a spelling of one, or an
-        option in front of one."""
+        """Returns whether these arguments are of the group, and not of its default command: the first is a command or a spelling of one, or
+        an option in front of one."""
         first, *more = args
         if first.startswith("-"):
             return any(arg in self.below for arg in more) and not any(map(_MODULE_AND_NAME.search, more))
@@ -100,7 +100,7 @@ def _group(words: tuple[str, ...], group: Group) -> Commands:
 
 
 def _load(words: tuple[str, ...], leaf: Leaf) -> Any:
-    """The command, or one in its place that says what is missing."""
+    """Returns the command, or a substitute that says what is missing."""
     module, _, name = leaf.function.partition(":")
     try:
         function = getattr(import_module(f"pinlater.cli.commands.{module}"), name)
@@ -123,7 +123,7 @@ def _load(words: tuple[str, ...], leaf: Leaf) -> Any:
 
 
 def _in_long_lines(text: str | None) -> str | None:
-    """Each paragraph of a help in one line: the parser's library would keep the line breaks of a docstring."""
+    """Returns each paragraph of a help in one line: the parser's library would keep the line breaks of a docstring."""
     return text and "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n"))
 
 

@@ -113,7 +113,7 @@ class IntervalReader:
 
 
 class LoadRun:
-    """One run of a plan. `stop` ends it early: what is under way is answered first."""
+    """One run of a plan. `stop` ends it early, after the answers to queries under way."""
 
     def __init__(self, client: AsyncClient, plan: LoadPlan) -> None:
         self._client = client
@@ -127,7 +127,7 @@ class LoadRun:
         self._stopped = True
 
     async def run(self) -> None:
-        """Sends the load. Raises CallerError if the server refuses it for good; other errors are counted and it goes on."""
+        """Sends the load. Raises CallerError if the server refuses it for good; other errors are counted and it continues."""
         refusal: CallerError | None = None
         try:
             async with asyncio.TaskGroup() as group:

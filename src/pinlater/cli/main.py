@@ -1,4 +1,4 @@
-"""The command `pinlater`: its own options, and what becomes of all that a command raises. No business logic here."""
+"""The command `pinlater`: its own options, and what happens to all that a command raises. No business logic here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def _reader_is_gone() -> NoReturn:
-    """The reader of our output has stopped, as `head` does: that is no error, and the rest of the output goes nowhere."""
+    """Handles a reader of our output that has stopped, as `head` does: this is not an error, and the rest of the output is dropped."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(exits.OK)
 
@@ -81,7 +81,9 @@ def _say_bug(error: Exception) -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Opens those that the parent process closed: else files and sockets would take their numbers, and our output could end up there."""
+    """Opens the standard streams that the parent process closed: otherwise files and sockets would take their numbers, and our output could
+    end up there.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

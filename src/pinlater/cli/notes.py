@@ -17,12 +17,12 @@ def use_json(wanted: bool) -> None:
 
 
 def in_json() -> bool:
-    """Whether the caller of the command that runs now reads JSON."""
+    """Returns whether the caller of the command that runs now reads JSON."""
     return _state["json"]
 
 
 def write(text: str) -> None:
-    """What the operator must know beside the output."""
+    """Prints what the operator must know beside the output."""
     say(text, note=text)
 
 
@@ -32,7 +32,7 @@ def note(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """What the operator should fix."""
+    """Prints what the operator should fix."""
     say(f"warning: {text}", warning=text)
 
 

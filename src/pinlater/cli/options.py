@@ -64,7 +64,7 @@ def timeout_s(given: str | float) -> float:
         except ValueError as error:
             raise typer.BadParameter(f"{given!r} {error}") from None
     if not _TIMEOUT_S_MIN <= seconds < float("inf"):
-        raise typer.BadParameter(f"{given} is not at least 1ms")
+        raise typer.BadParameter(f"{given} is less than 1ms")
     return seconds
 
 
@@ -103,7 +103,7 @@ def integer_up_to(highest: int) -> Callable[[str | int], int]:
 
 
 def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
-    """Queues whose names begin so, for the shell; none if the server does not answer at once."""
+    """Returns the queues whose names begin with this prefix, for the shell; none if the server does not answer at once."""
     given = context.params
     of_client_tool = f"{given['host']}:{given['port']}" if given.get("host") and given.get("port") else None
     server = of_client_tool or given.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
@@ -119,7 +119,7 @@ def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_queues(context: typer.Context, incomplete: str) -> list[str]:
-    """`complete_queue` for the last of several names with commas between."""
+    """Does what `complete_queue` does for the last of several names with commas between them."""
     before, comma, begun = incomplete.rpartition(",")
     return [before + comma + name for name in complete_queue(context, begun)]
 
@@ -235,19 +235,19 @@ def moment_ms(text: str | None, option: str = "--at") -> int | None:
     if text.isascii() and text.isdigit():
         if not _EPOCH_MS_MIN <= int(text) <= _EPOCH_MS_MAX:
             raise typer.BadParameter(
-                f"{text!r} is no time: a number is milliseconds since 1970 and has 12 to 15 digits; {_MOMENTS}",
+                f"{text!r} is not a time: a number is milliseconds since 1970 and has 12 to 15 digits; {_MOMENTS}",
                 param_hint=option,
             )
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time; {_MOMENTS}", param_hint=option) from None
+        raise typer.BadParameter(f"{text!r} is not a time; {_MOMENTS}", param_hint=option) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def due_ms(delay: str | None, at: str | None, option: str = "--delay") -> int | None:
-    """When a job is due, from --delay (or `option`) or --at."""
+    """Returns when a job is due, from --delay (or `option`) or --at."""
     if delay is not None and at is not None:
         raise typer.BadParameter("--delay and --at exclude each other")
     waiting = span_ms(delay, option)
@@ -274,7 +274,9 @@ def check_future(state: State, future: bool) -> None:
 
 
 def queue_of(queue: str | None, descriptors: list[str] | None) -> str:
-    """The queue that is named, or else that of the jobs. A usage error if neither is, or if one of the jobs is of another queue."""
+    """Returns the queue that is named, otherwise that of the jobs. If there is neither, or a job is of another queue, it is a usage
+    error.
+    """
     of_jobs = by_queue(descriptors or [])
     named = queue or next(iter(of_jobs), None)
     if named is None:
@@ -286,7 +288,7 @@ def queue_of(queue: str | None, descriptors: list[str] | None) -> str:
 
 
 def headers_of(texts: Sequence[str]) -> dict[str, str] | None:
-    """`NAME=VALUE` texts as headers; None if there are none."""
+    """Returns `NAME=VALUE` texts as headers, or None if there are none."""
     headers = {}
     for text in texts:
         name, equals, value = text.partition("=")

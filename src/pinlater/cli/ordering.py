@@ -1,4 +1,4 @@
-"""What commands say of jobs that wait behind others of their ordering keys."""
+"""The notes of commands about jobs that wait behind others of their ordering keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pinlater.client.errors import PinLaterError
 async def behind_others(
     client: AsyncClient, queue: str, results: Sequence[AckResult] | Sequence[MovedJob]
 ) -> dict[str, str]:
-    """Why jobs did not change that no worker holds, by descriptor. A job is left out if it waits behind no other, or can't be looked up."""
+    """Returns, by descriptor, why jobs that no worker holds did not change. A job is left out if it waits behind no other, or can't be
+    looked up.
+    """
     found: dict[str, str] = {}
     for result in results:
         if result.outcome is Outcome.STALE_CLAIM and not result.holder:

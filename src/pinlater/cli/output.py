@@ -38,7 +38,9 @@ Row = Sequence[object]
 
 
 def print_json(data: object, *, in_one_line: bool = False) -> None:
-    """One JSON document, text as it is. `in_one_line`: for a command that prints several, so that a program can tell them apart."""
+    """Prints one JSON document, with text as it is. `in_one_line`: for a command that prints several, so that a program can tell them
+    apart.
+    """
     indent = None if in_one_line else 2
     text = json.dumps(data, indent=indent, ensure_ascii=False, default=_plain)
     if not _can_be_encoded(text):
@@ -47,12 +49,12 @@ def print_json(data: object, *, in_one_line: bool = False) -> None:
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Plain lines."""
+    """Prints plain lines."""
     _write("".join(f"{line}\n" for line in lines))
 
 
 def print_bytes(data: bytes) -> None:
-    """These bytes as they are. Without a buffer (PYTHONUNBUFFERED) one write may take a part of them without an error."""
+    """Writes these bytes as they are. Without a buffer (PYTHONUNBUFFERED) one write may take a part of them without an error."""
     sys.stdout.flush()
     left = memoryview(data)
     while left:
@@ -84,8 +86,9 @@ def deliver() -> None:
 
 @contextlib.contextmanager
 def only_record(done: str) -> Iterator[None]:
-    """What the block prints is the only record of a change. If it can't be printed, the command fails with `done`, which says what was
-    changed: also if a reader has stopped, which is no error of other commands."""
+    """Guards a block whose output is the only record of a change. If the output can't be printed, the command fails with `done`, which says
+    what was changed: also if a reader has stopped, which is not an error of other commands.
+    """
     try:
         yield
         deliver()
@@ -102,7 +105,7 @@ def fail_unprinted(error: OSError, done: str = "") -> NoReturn:
 
 
 def on_terminal() -> bool:
-    """Whether an operator reads the output, and not a program."""
+    """Returns whether an operator reads the output, and not a program."""
     return tables.screen().columns is not None
 
 
@@ -177,14 +180,14 @@ def cell(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """What others wrote, with control characters escaped, and those that the output's encoding lacks."""
+    """Returns what others wrote, with control characters escaped, and those that the output's encoding lacks."""
     if text.isprintable() and _can_be_encoded(text):
         return text
     return "".join(c if c.isprintable() and _can_be_encoded(c) else ascii(c)[1:-1] for c in text)
 
 
 def _can_be_encoded(text: str) -> bool:
-    """Whether standard output takes it as it is."""
+    """Returns whether standard output takes it as it is."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -193,17 +196,17 @@ def _can_be_encoded(text: str) -> bool:
 
 
 def iso(moment_ms: int | None) -> str | None:
-    """ISO 8601 in UTC, or None; the number itself if no calendar holds it."""
+    """Returns the time in ISO 8601 and UTC, or None; the number itself if no calendar holds it."""
     return None if moment_ms is None else wording.moment(moment_ms)
 
 
 def age(span_ms: int | None) -> str | None:
-    """A span for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`; None if it is not known."""
+    """A span for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`, or None if it is not known."""
     return None if span_ms is None else wording.span(span_ms)
 
 
 def size(size_bytes: int | None) -> str | None:
-    """An amount of bytes for people: `1.5 MiB`; None if it is not known."""
+    """An amount of bytes for people: `1.5 MiB`, or None if it is not known."""
     return None if size_bytes is None else wording.size(size_bytes)
 
 
@@ -253,28 +256,28 @@ def task_of(job: JobInfo) -> str | None:
 
 
 def holder_of(job: JobInfo) -> str | None:
-    """The source that holds the job, or held it last; None if none does."""
+    """The source that holds the job, or held it last, or None if none does."""
     return source_of(job.claim_descriptor or "")
 
 
 def source_of(claim_descriptor: str) -> str | None:
-    """The source in the name of a claim; None if it has another form."""
+    """The source in the name of a claim, or None if it has another form."""
     return source_of_claim(claim_descriptor)
 
 
 def age_of(job: JobInfo) -> str | None:
-    """How long ago the job was enqueued, by this machine's clock."""
+    """Returns how long ago the job was enqueued, by this machine's clock."""
     return age(max(0, SystemClock().now_ms() - job.created_at_ms))
 
 
 def waits_for(job: JobInfo) -> str | None:
-    """Why a PENDING job is not due yet, in a few words; None for others. By this machine's clock."""
+    """Returns why a PENDING job is not due yet, in a few words, or None for others. By this machine's clock."""
     reason = waiting.not_due(job, SystemClock().now_ms())
     return None if reason is None else reason.brief
 
 
 def why_put_off(job: JobInfo) -> str:
-    """What puts a job off without an attempt. The server does not record which of these it was."""
+    """Returns what puts a job off without an attempt. The server does not record which of these it was."""
     task = task_of(job)
     unknown = f"does not know the task {task!r}" if task else "has no default task for jobs that name none"
     return f"a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
@@ -286,7 +289,9 @@ def error_line(error_type: str, error_text: str) -> str | None:
 
 
 def error_of(job: JobInfo) -> str | None:
-    """How the job's latest attempt failed, in one line. A claim that timed out leaves no error: the job keeps that of an attempt before."""
+    """Returns how the job's latest attempt failed, in one line. A claim that timed out leaves no error: the job keeps that of an attempt
+    before.
+    """
     if job.attempts and job.attempts[-1].outcome == TIMED_OUT and job.error_type != QUARANTINED:
         return CLAIM_TIMED_OUT_TEXT
     return error_line(job.error_type, job.error_text)
@@ -300,7 +305,7 @@ def status_without_progress(job: JobInfo) -> str:
 
 
 def info_json(job: JobInfo) -> dict[str, Any]:
-    """All that is known of a job."""
+    """Returns all that is known of a job."""
     known = job._asdict()
     known.pop("body")
     known["state"] = job.state.name
@@ -315,7 +320,7 @@ def info_json(job: JobInfo) -> dict[str, Any]:
 
 
 def moved_json(result: MovedJob) -> Mapping[str, Any]:
-    """What became of a job that was to get another priority."""
+    """Returns what happened to a job that was to get another priority."""
     return {
         "descriptor": result.descriptor,
         "outcome": result.outcome.name,
@@ -326,7 +331,7 @@ def moved_json(result: MovedJob) -> Mapping[str, Any]:
 
 
 def result_json(result: AckResult) -> Mapping[str, Any]:
-    """What became of an ack or a cancel."""
+    """Returns what happened to an ack or a cancel."""
     return {
         "descriptor": result.descriptor,
         "outcome": result.outcome.name,

@@ -64,14 +64,14 @@ def accept_queue_option(command: Any) -> None:
 
 
 def _texts(value: object) -> Sequence[str]:
-    """Of an argument as the parser found it: a text, several, or a mark for none."""
+    """Returns the strings of an argument as the parser found it: one, several, or a mark for none."""
     if isinstance(value, str):
         return [value]
     return [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []
 
 
 def _check(context: Any, names: Sequence[str]) -> None:
-    """Ends the command for what is obviously meant otherwise; the server knows the rest."""
+    """Ends the command if the name obviously means something else. The server checks the rest."""
     for name in names:
         if not name:
             raise typer.BadParameter(f"the name is empty; {QUEUE_NAME_RULE}", ctx=context, param_hint="QUEUE")

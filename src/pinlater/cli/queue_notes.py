@@ -27,7 +27,7 @@ def say_missing(queue: str) -> None:
 
 
 async def is_paused(client: AsyncClient, queue: str) -> bool:
-    """Returns whether a dequeue gets no jobs. False if the server is an original one, which pauses no queues."""
+    """Returns whether a dequeue gets no jobs. Returns False for an original server, which can't pause queues."""
     try:
         return (await client.queue_config(queue)).paused
     except UnknownMethod:
@@ -45,7 +45,7 @@ async def say_if_paused(client: AsyncClient, queue: str) -> None:
 
 
 async def say_if_no_group(client: AsyncClient, queue: str, group: str) -> None:
-    """Says that the queue has no group of failures of that name, for commands that found no job in it. '' is no group."""
+    """Says that the queue has no group of failures of that name, for commands that found no job in it. '' is not a group."""
     if not group:
         return
     try:

@@ -89,5 +89,5 @@ def _size_text(bound: int) -> str:
 
 
 def quota_json(quota: OwnQuota) -> dict[str, int | None]:
-    """All bounds; None where the default of the server applies."""
+    """Returns all bounds, or None where the default of the server applies."""
     return dict(zip(QUOTA_FIELDS.values(), quota, strict=True))

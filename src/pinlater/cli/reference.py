@@ -21,7 +21,7 @@ MARKER = "<!-- From here on written by `python -m pinlater.cli.reference`; do no
 
 
 def page(text: str) -> str:
-    """The page with its generated part made anew."""
+    """Returns the page with its generated part made again."""
     kept, marker, _ = text.partition(MARKER)
     if not marker:
         raise ValueError("the page has no marker")
@@ -52,15 +52,16 @@ def _command(name: str, command: Any, level: str) -> Iterator[str]:
             yield from _command(f"{name} {inner}", command.get_command(context, inner), level + "#")
         return
     arguments = [f" {_argument(param)}" for param in command.params if not _is_option(param)]
-    yield from ("```", f"{name} [OPTIONS]{''.join(arguments)}", "```", "")
+    yield from (f"`{name} [OPTIONS]{''.join(arguments)}`", "")
     options = [param for param in command.params if _is_option(param) and not param.hidden]
     own = [param for param in options if param.rich_help_panel != CONNECTION]
     if own:
         yield from _table(own)
-    if shared := [param for param in options if param not in own]:
-        yield from (f"[Connection](#connection): {', '.join(f'`{param.opts[0]}`' for param in shared)}.", "")
-    if example:
-        yield from (f"Example: `{' '.join(example.split())}`", "")
+    notes = [f"Example: `{' '.join(example.split())}`."] if example else []
+    if shared := [f"`{param.opts[0]}`" for param in options if param not in own]:
+        notes.append(f"[Connection](#connection): {', '.join(shared)}.")
+    if notes:
+        yield from (" ".join(notes), "")
 
 
 def _table(options: Sequence[Any]) -> Iterator[str]:

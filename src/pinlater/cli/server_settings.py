@@ -39,7 +39,7 @@ MoreSettings = Annotated[
 
 
 def store_of(store: str | None, shards: Path | None) -> str | Given | None:
-    """What `--store` or, in its place, `--shards` say; problems then name the flag that was given."""
+    """Returns what `--store` or, in its place, `--shards` say; problems then name the flag that was given."""
     if store is not None and shards is not None:
         raise typer.BadParameter("--store and --shards exclude each other", param_hint="--shards")
     if shards is None:
@@ -58,7 +58,7 @@ def load_settings(
     driver_needed: bool = True,
     tokens_needed: bool = True,
 ) -> Loaded:
-    """File, environment and flags together. Ends the command with all problems if there are any.
+    """Returns the settings from file, environment and flags. Ends the command with all problems if there are any.
 
     `named`: the settings with flags of their own, None if a flag is not given. `driver_needed` is False for a command that asks no
     database, `tokens_needed` for one that may make the file of tokens.
@@ -80,7 +80,7 @@ def settings_for(config: Path | None, store: str | Given | None, *, driver_neede
 
 
 def default_store_hint(location: StoreLocation, options: str = "--config or --store") -> str:
-    """What to add to an error about the store if that is the default one, since the operator may have meant another; else ''.
+    """Returns what to add to an error about the store if that is the default one, since the operator may have meant another; otherwise ''.
 
     `options`: those of the command that name a store.
     """
@@ -103,7 +103,7 @@ def store_file(config: Path | None, store: str | Given | None, *, must_exist: bo
 
 
 def _pairs(texts: list[str]) -> dict[str, object]:
-    """`--set jobs.claim_timeout_ms=5000` as a flag by path."""
+    """Returns options such as `--set jobs.claim_timeout_ms=5000` as flags by path."""
     pairs: dict[str, object] = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -27,7 +27,7 @@ _CHARS_MAX = 200  # of the text of a refusal
 
 
 class ServerView(NamedTuple):
-    """What a server says of these shards. `in_use` by shard; None if it can't say, and then `problem` says why.
+    """What a server says of these shards. `in_use` by shard, or None if it can't say, and then `problem` says why.
 
     `address`: the address that was asked. `name`: host and process, or `cluster_address` of one that has just started; over HTTP the host
     and the Thrift port. `cluster_address`: where the other servers reach it.
@@ -41,12 +41,12 @@ class ServerView(NamedTuple):
     cluster_address: str | None = None
 
     def of(self, shard: str) -> bool | None:
-        """Whether the server has that shard in use; None if it does not say."""
+        """Returns whether the server has that shard in use, or None if it does not say."""
         return None if self.in_use is None else self.in_use.get(shard)
 
 
 def ask_servers(servers: str, seen: Sequence[Seen], timeout_s: float) -> ServerView:
-    """The view of the first of these servers that uses the shards; if none does, that of the first one. `servers`: as in --server."""
+    """Returns the view of the first of these servers that uses the shards, or of the first one if none does. `servers`: as in --server."""
 
     async def ask() -> ServerView:
         views: list[ServerView] = []
@@ -78,8 +78,8 @@ async def _ask(address: str, seen: Sequence[Seen], timeout_s: float) -> ServerVi
 
 
 def _is_listed(server: ClusterServer, seen: Sequence[Seen]) -> bool:
-    """Whether one of the shards has this server, with its process and its address, in the slot that it has. A server that has just started
-    does not know its own address there yet."""
+    """Returns whether one of the shards has this server, with its process and its address, in the slot that it has. A server that has just
+    started does not know its own address there yet."""
     return any(
         (member.slot, member.name) == (server.slots.get(shard.place.name), server.name)
         and server.address in ("", member.address)
@@ -118,7 +118,7 @@ def _of_other_shards(address: str, name: str | None) -> ServerView:
 
 
 def _refusal(address: str, error: urllib.error.HTTPError) -> str:
-    """What the server says itself, and what to do if it is the port for clients."""
+    """Returns what the server says itself, and what to do if it is the port for clients."""
     with error:
         text = " ".join(error.read(_CHARS_MAX).decode(errors="replace").split()) or error.reason
     hint = f" (`--server {address}` asks there)" if text.startswith(THRIFT_PORT) else ""

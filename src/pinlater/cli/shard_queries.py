@@ -1,4 +1,4 @@
-"""What is known of shards: from the settings, and from the databases themselves."""
+"""Reads what is known about shards, from the settings and from the databases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """A shard and what it said: `look` or, if it can't be asked, `error`."""
+    """A shard and its answer: `look`, or `error` if it can't be asked."""
 
     place: ConfiguredShard
     look: Look | None
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
 
 
 def places_of(settings: Settings) -> Sequence[ConfiguredShard]:
-    """The shards but the lost ones; ends the command with a line if the store has none to speak of, or the file is broken."""
+    """Returns the shards except the lost ones. Ends the command with a line if the store has no shards, or the file is broken."""
     from pinlater.server.config.kinds import SHARDED
 
     if not settings.store.is_sharded:
@@ -66,13 +66,13 @@ async def look_at(places: Sequence[ConfiguredShard], settings: Settings) -> list
 
 
 async def find_live_jobs(place: ConfiguredShard, settings: Settings, limit: int) -> LiveJobs:
-    """Some of the jobs that wait or run on the shard. Raises `Unavailable`."""
+    """Returns some of the jobs that wait or run on the shard. Raises `Unavailable`."""
     now_ms = SystemClock().now_ms()
     return await _offline(settings).live_jobs(place.endpoint, settings.database, place.name, now_ms, limit)
 
 
 async def forget_timed_keys(place: ConfiguredShard, settings: Settings) -> int:
-    """Deletes the shard's unique keys that only time would free; how many there were. Raises `Unavailable`."""
+    """Deletes the shard's unique keys that only time would free. Returns how many there were. Raises `Unavailable`."""
     now_ms = SystemClock().now_ms()
     return await _offline(settings).forget_timed_keys(place.endpoint, settings.database, place.name, now_ms)
 

@@ -21,7 +21,7 @@ _JOBS_SHOWN = 3
 
 
 class DrainStandstill:
-    """Tells once that what was seen is the same for `STANDS_STILL_S`, and again after it has changed."""
+    """Reports once that the number has stayed the same for `STANDS_STILL_S`, and again after it has changed."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -30,7 +30,7 @@ class DrainStandstill:
         self._told = False
 
     def begins(self, seen: str) -> bool:
-        """Whether it has just become one, with what is seen now."""
+        """Returns whether it has just become one, with what is seen now."""
         now_s = self._clock.monotonic()
         if seen != self._seen:
             self._seen, self._since_s, self._told = seen, now_s, False

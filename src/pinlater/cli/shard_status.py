@@ -16,7 +16,7 @@ _NO_SERVER = f"in use: no server was asked; --server HOST:PORT or {SERVERS_VARIA
 
 
 def print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: int) -> None:
-    """A table of what the databases and the server say, and what is to be said about single shards behind it."""
+    """Prints a table of what the databases and the server report, followed by notes about single shards."""
     columns = [
         "shard",
         "address",
@@ -37,7 +37,7 @@ def print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: 
 
 
 def _source(view: ServerView) -> str:
-    """Which server says what is in use, with the address that `cluster status` shows."""
+    """Returns which server says what is in use, with the address that `cluster status` shows."""
     reached = "" if view.cluster_address is None else f"; other servers reach it at {view.cluster_address}"
     return f"in use: according to {view.name} at {view.address}{reached}"
 
@@ -70,7 +70,7 @@ def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
 
 
 def status_as_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
-    """Everything that is known of a shard."""
+    """Returns everything that is known about a shard."""
     look = shard.look
     return {
         **as_json(shard.place),

@@ -1,4 +1,4 @@
-"""What the commands say of a shard that does not answer: wait for it or give it up, but do not drain it."""
+"""Refuses commands about a shard that does not answer: the operator waits for it or gives it up, but can't drain it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refuse_to_drain(name: str, seen: Sequence[Seen]) -> None:
 
 
 def _reason(shard: Seen) -> str:
-    """As part of a sentence."""
+    """Returns the reason as part of a sentence."""
     return (shard.error or "").removesuffix(".")
 
 

@@ -1,6 +1,6 @@
 """Tables and blocks that fit the terminal: no word and no descriptor is folded, and nothing is left out.
 
-A table that is too wide wraps its longest text, or goes on below, with its first column again, or becomes one block a row. The table of
+A table that is too wide wraps its longest text, or continues below, with its first column again, or becomes one block a row. The table of
 queues writes a long name on a line of its own. A text wraps between words. A word that is longer than the terminal has a line of its own,
 so that it can be copied whole; no other line is too long.
 """
@@ -26,7 +26,7 @@ NONE = "none"
 
 
 class Screen(NamedTuple):
-    """What output goes to. `columns` None: no terminal, so that programs may read it."""
+    """The destination of the output. `columns` is None if it is not a terminal, so that programs may read it."""
 
     columns: int | None = None
     colour: bool = False
@@ -39,7 +39,7 @@ class Screen(NamedTuple):
 
 
 def screen() -> Screen:
-    """Standard output as it is now. NO_COLOR and TERM=dumb turn colours off."""
+    """Returns standard output as it is now. NO_COLOR and TERM=dumb turn colours off."""
     if not sys.stdout.isatty():
         return Screen()
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -47,7 +47,7 @@ def screen() -> Screen:
 
 
 def error_columns() -> int | None:
-    """The width of standard error; None if it is no terminal."""
+    """The width of standard error, or None if it is not a terminal."""
     if not sys.stderr.isatty():
         return None
     try:
@@ -61,7 +61,7 @@ def table(
 ) -> list[str]:
     """The lines of a table. Without a terminal, cells with tabs between. `without_rows`: what a terminal shows if there are none.
 
-    If it is too wide, its widest column wraps; or it goes on below; or, if a word needs more than that, each row is a block.
+    If it is too wide, its widest column wraps; or it continues below; or, if a word needs more than that, each row is a block.
     """
     if screen.columns is None:
         return _with_tabs(columns, rows)
@@ -90,7 +90,9 @@ def blocks_or_table(
     *,
     without_rows: str = NONE,
 ) -> list[str]:
-    """A table if it fits; else a block for each row, headed by `head` and its first cell. Leaves out what no row has on a terminal."""
+    """Returns a table if it fits, otherwise a block for each row, headed by `head` and its first cell. On a terminal, leaves out what no
+    row has.
+    """
     if screen.columns is None or not rows:
         return table(columns, rows, screen, without_rows=without_rows)
     said = [column for column in range(len(columns)) if not column or any(row[column] not in _EMPTY for row in rows)]
@@ -108,9 +110,10 @@ def narrow_table(
     shorter: Mapping[str, str],
     without_rows: str = NONE,
 ) -> list[str]:
-    """As `table`, but one that is too wide gets the `shorter` names, and then leaves out columns that hold only zeros, `no` and `-`, the
-    last ones first, if it fits so. If not, the longest names go on lines of their own, as few as possible; the last resort is a block for
-    each row."""
+    """Returns a table as `table` does, but one that is too wide gets the `shorter` names, and then leaves out columns that hold only
+    zeros, `no` and `-`, the last ones first, if it fits so. If not, the longest names go on lines of their own, as few as possible; the
+    last resort is a block for each row.
+    """
     if screen.columns is None or not rows or _fits(_widths(columns, rows), screen.columns):
         return table(columns, rows, screen, without_rows=without_rows)
     short_columns = [shorter.get(name, name) for name in columns]
@@ -126,7 +129,7 @@ def narrow_table(
 
 
 def _with_fewer_names(rows: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
-    """The rows with all their first cells, then without the longest ones, and so on until there are none."""
+    """Yields the rows with all their first cells, then without the longest ones, and so on until no first cell is left."""
     for longest in (*sorted({cell_len(row[0]) for row in rows}, reverse=True), 0):
         yield [row if cell_len(row[0]) <= longest else ("", *row[1:]) for row in rows]
 
@@ -155,7 +158,7 @@ def _with_long_names(
 def _columns_that_fit(
     columns: Sequence[str], rows: Sequence[Sequence[str]], screen_columns: int
 ) -> Sequence[int] | None:
-    """All, but for the last ones that say nothing, as few of these as possible; None if even that is too wide."""
+    """Returns the columns, leaving out as few empty ones at the end as possible, or None if even that is too wide."""
     widths = _widths(columns, rows)
     kept = list(range(len(columns)))
     silent = [column for column in kept[1:] if all(row[column] in _NOTHING for row in rows)]
@@ -226,7 +229,7 @@ def _longest_word(text: str) -> int:
 def _with_wrapped_column(
     widths: Sequence[int], columns: Sequence[str], rows: Sequence[Sequence[str]], screen_columns: int
 ) -> list[list[str]] | None:
-    """The rows, of which some go on in the next one, so that a table that is too wide fits; None if it fits, or can't so."""
+    """Returns rows of which some continue in the next, so that a wide table fits, or None if it fits anyway or can't be made to."""
     if _fits(widths, screen_columns):
         return None
     widest = max(range(len(widths)), key=widths.__getitem__)
@@ -243,7 +246,7 @@ def _with_wrapped_column(
 
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, head: str) -> list[str]:
-    """Each row below `head` and its first cell; without what is empty."""
+    """Returns each row as a block below `head` and its first cell, without empty cells."""
     lines: list[str] = []
     for row in rows:
         lines += [""] * bool(lines)
@@ -254,7 +257,7 @@ def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Scree
 
 
 def _parts(widths: Sequence[int], columns: int) -> Iterator[list[int]]:
-    """Which columns go side by side: as many as fit, with the first one in each part."""
+    """Returns which columns go side by side: as many as fit, with the first one in each part."""
     part = [0]
     for column in range(1, len(widths)):
         if len(part) > 1 and not _fits([widths[each] for each in (*part, column)], columns):

@@ -1,4 +1,4 @@
-"""What the parser of the command line found wrong, in one line and in plain words."""
+"""Prints errors of the command line in one line and in plain words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def name_in_errors(command: Any) -> None:
 
 
 def say_usage(error: Any) -> int:
-    """Prints what is wrong in one line, or the help if the command line is empty; the exit code. Typer's versions differ in the class."""
+    """Prints what is wrong in one line, or the help if the command line is empty. Returns the exit code. Typer's versions differ in the
+    class.
+    """
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:

@@ -8,7 +8,7 @@ from pinlater.client._waiting_calls import WaitingCall
 
 
 def say_waiting(client: AsyncClient, timeout_s: float) -> None:
-    """Once, when a call of the client, not open yet, has been tried again for a second. Its calls last `timeout_s` at most."""
+    """Prints a note once, when a call of the client has been retried for a second. Its calls last `timeout_s` at most."""
 
     def say(waiting: WaitingCall | None) -> None:
         if waiting is not None:

@@ -29,7 +29,7 @@ _EVERY_MS_MIN = 100
 
 
 def interval_ms(watch: bool, every: str) -> int | None:
-    """The interval of --every; None without --watch. A bad one is a usage error in any case."""
+    """The interval of --every, or None without --watch. A bad one is a usage error in any case."""
     pause_ms = options.span_ms(every, "--every") or 0
     if pause_ms < _EVERY_MS_MIN:
         raise typer.BadParameter(f"{every!r} is less than {_EVERY_MS_MIN}ms", param_hint="--every")
@@ -37,8 +37,9 @@ def interval_ms(watch: bool, every: str) -> int | None:
 
 
 async def show_answers(ask: Callable[[], Awaitable[T]], show: Callable[[T], None], every_ms: int | None) -> None:
-    """Asks and shows once, or every `every_ms`, after the time unless a terminal or JSON shows what is new. Only the first answer must
-    come: later, a note says that there is none."""
+    """Asks and shows the answer once, or every `every_ms`, after the time unless a terminal or JSON shows what is new. Only the first
+    answer is required: later, a note says that there is none.
+    """
     found = await ask()
     if every_ms is None:
         show(found)

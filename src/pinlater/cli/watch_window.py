@@ -23,7 +23,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class _Caught(io.StringIO):
-    """Takes what is written to a stream, and is a terminal if that one is."""
+    """Captures what is written to a stream. It is a terminal if that stream is one."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Caught(io.StringIO):
 
 
 def wanted() -> bool:
-    """Whether the output is for an operator at a terminal, who sees one window of it."""
+    """Returns whether the output is for an operator at a terminal, who sees one window of it."""
     return output.on_terminal() and not notes.in_json()
 
 
@@ -79,5 +79,5 @@ def _more(number: int) -> str:
 
 
 def _height(lines: Sequence[str], window: os.terminal_size) -> int:
-    """How many rows of the window they take: one that is longer than these goes on in the next."""
+    """Returns how many rows of the window they take: one that is longer than these continues in the next."""
     return sum(max(1, -(-cell_len(_COLOUR.sub("", line)) // window.columns)) for line in lines)

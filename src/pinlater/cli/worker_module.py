@@ -20,7 +20,7 @@ _EXTRAS = {"opentelemetry": "otel"}
 
 
 def split_name(application: str) -> tuple[str, str]:
-    """`MODULE:NAME` in its two parts. A usage error if it has another form."""
+    """Returns the two parts of `MODULE:NAME`. Another form is a usage error."""
     module_name, colon, name = application.partition(":")
     if not colon or not module_name or not name:
         module = module_name.removesuffix(".py") or "tasks"
@@ -41,7 +41,7 @@ def split_name(application: str) -> tuple[str, str]:
 
 
 def find_worker(application: str) -> Worker:
-    """The Worker that `module:name` means; the current folder is looked in first."""
+    """Returns the Worker that `module:name` names. Searches the current folder first."""
     module_name, name = split_name(application)
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
     try:
@@ -69,7 +69,7 @@ def _fail_to_load(module_name: str, error: Exception, said: str, hint: str = "")
 
 
 def _install_line(missing: str) -> str:
-    """`: pip install ...` for a module that one of our extras installs; '' for others."""
+    """Returns `: pip install ...` for a module that one of our extras installs; '' for others."""
     extra = _EXTRAS.get(missing)
     return f": {install_line(extra)}" if extra else ""
 

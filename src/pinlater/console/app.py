@@ -54,7 +54,7 @@ class Console:
     `now_ms`: this machine's clock, which never jumps. `hosts`, `names`: that callers use for this console, as `BrowserGuard` has them.
     `guest_token`: what people without a log-in see is what this token may see; '' is none. `links`: of jobs to their traces and their code.
     `proxies`: the networks of trusted proxies. `user_header`: in which they name users, and `user_token`: with which the servers are asked
-    for these; None takes no users from them. Raises ValueError for what is no network or no name of a header.
+    for these; None takes no users from them. Raises ValueError for what is not a network or no name of a header.
     """
 
     def __init__(
@@ -99,7 +99,9 @@ class Console:
             yield
 
     def _routes(self) -> list[Route]:
-        """One for each path, so that another method on it is a 405 with all that are allowed. Fixed paths come before patterns."""
+        """Returns one route for each path, so that another method on it gets a 405 with all allowed ones. Fixed paths come before
+        patterns.
+        """
         by_path = groupby(sorted(ENDPOINTS, key=lambda one: ("{" in one.path, one.path)), key=attrgetter("path"))
         return [self._route(path, list(endpoints)) for path, endpoints in by_path]
 
@@ -136,7 +138,7 @@ class Console:
             return Response(status_code=problems.GONE)
 
     def _client_of(self, request: Request) -> AsyncClient:
-        """With the rights of the token in the request, or of the user that a trusted proxy names.
+        """Returns a client with the rights of the token in the request, or of the user that a trusted proxy names.
 
         A browser sends no token by itself. A proxy names the user also in a request that another site's page makes, so that a change must
         prove its origin, as a form must."""
@@ -172,7 +174,7 @@ class Console:
             await _cancel(acting, gone)
 
     async def _not_routed(self, request: Request, error: Exception) -> Response:
-        """No endpoint and no page has the path, or none on it has the method."""
+        """Answers a path that no endpoint or page has, or a method that none on the path has."""
         status = getattr(error, "status_code", HTTPStatus.NOT_FOUND)
         headers: Mapping[str, str] = getattr(error, "headers", None) or {}
         detail = _NO_SUCH_PATH if status == HTTPStatus.NOT_FOUND else ""

@@ -56,19 +56,19 @@ class Arrival(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Of the console, for people."""
+        """Returns the URL of the console, for people."""
         return f"{self.scheme}://{self.host}{self.prefix}"
 
 
 def arrival_of(request: Request) -> Arrival:
-    """How the request arrived. The guard has found it out."""
+    """Returns how the request arrived. The guard has found it out."""
     arrival: Arrival = request.scope[_KEY]
     return arrival
 
 
 class Arrivals:
     """`proxies`: the networks of trusted proxies. `user_header`: in which they name users; '' if the console takes no users from them.
-    `monotonic`: seconds. Raises ValueError for what is no network or no name of a header."""
+    `monotonic`: seconds. Raises ValueError for what is not a network or no name of a header."""
 
     def __init__(self, proxies: Sequence[str], user_header: str, monotonic: Callable[[], float]) -> None:
         self._proxies = TrustedProxies(proxies)
@@ -76,8 +76,8 @@ class Arrivals:
         self._ignored = Refusals(monotonic)
 
     def take(self, scope: Scope) -> Arrival:
-        """How the request arrived, and from now on `arrival_of` says so. Raises RequestRefused for wrong headers of a trusted proxy, and
-        `arrival_of` says what is known without them."""
+        """Returns how the request arrived, and from now on `arrival_of` says so. Raises RequestRefused for wrong headers of a trusted
+        proxy, and `arrival_of` says what is known without them."""
         headers, peer = Headers(scope=scope), scope["client"][0] if scope.get("client") else ""
         arrival = scope[_KEY] = Arrival(scope["scheme"], headers.get("host", ""), address=named_address(peer))
         if self._proxies.trusts(peer):
@@ -157,7 +157,7 @@ def _said_in_forwarded(headers: Headers) -> Sequence[Mapping[str, str]]:
 
 
 def _claims_tls(headers: Headers) -> bool:
-    """Whether the client's end of the way has TLS, as a proxy says."""
+    """Returns whether the client's connection to the first proxy has TLS, as the proxy says."""
     try:
         said = forwarded(headers.get(FORWARDED, ""))
     except ValueError:
@@ -167,7 +167,7 @@ def _claims_tls(headers: Headers) -> bool:
 
 
 def _agreed(header: str, own: str, other: str, checked: Callable[[str, str], str]) -> str:
-    """What `header` says, or `Forwarded`, and both if both say it."""
+    """Returns what `header` says, or `Forwarded`, and both if both say it."""
     own, other = own and checked(header, own), other and checked(FORWARDED, other)
     if own and other and own != other:
         raise _conflict(header)
@@ -187,7 +187,7 @@ def _checked_scheme(header: str, text: str) -> str:
 
 
 def _checked_prefix(values: Sequence[str]) -> str:
-    """Each proxy takes its own prefix off the path, so that the first one comes first."""
+    """Joins the prefixes: each proxy strips its own from the path, so the first proxy's comes first."""
     for text in values:
         if len(text) > _PREFIX_CHARS_MAX or not text.startswith("/") or not _PREFIX.fullmatch(text):
             raise _invalid(

@@ -110,8 +110,9 @@ class BrowserGuard:
 
 
 def check_end(headers: Headers) -> None:
-    """Raises RequestRefused for a request that says in two ways where its body ends: a proxy before the console may go by the other one,
-    and take the rest of the body for the request of another caller."""
+    """Raises RequestRefused for a request that says in two ways where its body ends: a proxy in front of the console may use the other way,
+    and treat the rest of the body as the request of another caller.
+    """
     if "content-length" in headers and "transfer-encoding" in headers:
         raise refused(
             HTTPStatus.BAD_REQUEST,
@@ -161,14 +162,16 @@ def check_sender(headers: Headers, arrival: Arrival) -> None:
 
 
 def check_site(headers: Headers) -> None:
-    """As `check_sender`, by what browsers over TLS say."""
+    """Checks the same as `check_sender`, from the headers that browsers send over TLS."""
     if headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         detail = "The header Sec-Fetch-Site says that a page of another site made this request"
         raise refused(HTTPStatus.FORBIDDEN, "CROSS_SITE_REQUEST", detail, field="Sec-Fetch-Site")
 
 
 def check_page_sender(method: str, headers: Headers, arrival: Arrival) -> None:
-    """As `check_sender`, for the pages of the dashboard: another site may link to a page, and a form must prove where it comes from."""
+    """Checks the same as `check_sender` for the pages of the dashboard: another site may link to a page, and a form must prove where it
+    comes from.
+    """
     if method in _CHANGES_NOTHING:
         if not (headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"):
             check_sender(headers, arrival)
@@ -184,7 +187,7 @@ def check_page_sender(method: str, headers: Headers, arrival: Arrival) -> None:
 
 
 def _is_of(origin: str, arrival: Arrival) -> bool:
-    """Whether a page of this origin is one of the console. Whether the proxy has TLS is not always known, but the browser knows."""
+    """Returns whether a page of this origin is one of the console. Whether the proxy has TLS is not always known, but the browser knows."""
     scheme, _, text = origin.partition("://")
     usual = _HTTPS_PORT if scheme == "https" else _HTTP_PORT
     page, console = host_name(text), host_name(arrival.host)

@@ -43,7 +43,7 @@ class OpenConnections:
         return sum(map(len, self._by_address.values()))
 
     def admit(self, connection: BoundedConnection) -> bool:
-        """Whether the new connection may stay, perhaps in place of another one."""
+        """Returns whether the new connection may stay, perhaps in place of another one."""
         if len(self) >= self.limits.connections_max:
             replaced = self._replaced_by(connection)
             if replaced is None:
@@ -54,8 +54,9 @@ class OpenConnections:
         return True
 
     def _replaced_by(self, connection: BoundedConnection) -> BoundedConnection | None:
-        """The connection that waits for its client longest, of the address with the most. If all of these are being answered, the oldest
-        of them gives way to a client with fewer, and none to another one."""
+        """Returns the connection that has waited for its client longest, of the address with the most connections. If all of these are
+        being answered, the oldest one gives way to a client with fewer.
+        """
         most = max(self._by_address.values(), key=len)
         waiting = next((one for one in most if one.waits_for_client), None)
         if waiting is not None or len(self._by_address.get(connection.address, ())) + 1 >= len(most):
@@ -63,7 +64,7 @@ class OpenConnections:
         return next(iter(most))
 
     def heard(self, connection: BoundedConnection) -> None:
-        """A request came."""
+        """Notes that a request came."""
         open_there = self._by_address.get(connection.address, {})
         if connection in open_there:
             del open_there[connection]
@@ -103,7 +104,7 @@ class BoundedConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """Ends the connection at once."""
         self.transport.abort()
 
     # --- what asyncio calls -----------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ def path_of(request: Request) -> str:
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the browser uses TLS: as the console sees it, a proxy says, or the browser says of its own page.
+    """Returns whether the browser uses TLS: as the console sees it, a proxy says, or the browser says of its own page.
 
-    A caller that says so falsely gets a cookie that its own browser does not send without TLS.
+    A caller that claims it falsely gets a cookie that its own browser does not send without TLS.
     """
     return arrival_of(request).scheme == "https" or request.headers.get("origin", "").startswith("https://")

@@ -36,7 +36,7 @@ def lookup(call: ApiCall[Any, LookupRequest]) -> int:
 
 
 def scan(call: ApiCall[ScanQuery, Any]) -> int:
-    """Of a page of jobs. Where jobs are compared: of the jobs found before, and of a page of jobs to compare."""
+    """Returns the cost of a page of jobs. Where jobs are compared, it is that of the jobs found before and of a page of jobs to compare."""
     query = call.query
     return _shown(query.limit, bodies=query.bodies)
 

@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class Content(NamedTuple):
-    """The body of a job as it came, or goes. `media_type` has no parameters; '' if the caller gave none."""
+    """The body of a job as received or sent. `media_type` has no parameters; '' if the caller gave none."""
 
     data: bytes
     media_type: str = ""
@@ -86,5 +86,5 @@ class Endpoint(Generic[Query, Body, Answer]):
 
     @property
     def description(self) -> str:
-        """What it does, in one paragraph."""
+        """The description of the endpoint, in one paragraph."""
         return " ".join((self.act.__doc__ or "").split())

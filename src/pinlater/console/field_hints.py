@@ -1,4 +1,4 @@
-"""Which field a caller may mean that names one which a request doesn't have."""
+"""Suggests the field that a caller may mean if a request has an unknown one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STEP = re.compile(r"\[[^]]*\]|[^.\[]+")
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """`; did you mean X?`, or of two names; '' if no known one is near."""
+    """Returns `; did you mean X?`, with up to two names; '' if no known name is similar."""
     if len(name) > _NAME_CHARS_MAX:
         return ""
     found = _near(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower(), known)
@@ -36,7 +36,7 @@ def hint(name: str, known: Collection[str]) -> str:
 
 
 def _near(word: str, known: Collection[str]) -> Sequence[str]:
-    """By the same word, by the table, by a unit or another word before or behind it, by the spelling."""
+    """Finds a field with the same word, in the table, with a unit or another word before or after it, or with a similar spelling."""
     if word in known:
         return [word]
     meant = [each for each in _MEANT.get(word, ()) if each in known]
@@ -46,7 +46,7 @@ def _near(word: str, known: Collection[str]) -> Sequence[str]:
 
 
 def names_at(shape: type, path: str) -> Sequence[str]:
-    """The fields of the object at that place of a request, such as `jobs[3]`; none if there is no such object."""
+    """Returns the fields of the object at that place of a request, such as `jobs[3]`; none if the object does not exist."""
     kind = _kind_of(shape)
     for step in _STEP.findall(path):
         kind = next((inner for each in _alternatives(kind) if (inner := _inside(each, step))), inspect.AnyType())

@@ -14,14 +14,16 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 def forwarded(text: str) -> Sequence[Mapping[str, str]]:
-    """What each proxy says, by the name of the parameter in small letters. The proxy nearest to the client is first. Raises ValueError."""
+    """Returns what each proxy says, by the name of the parameter in small letters. The proxy nearest to the client is first. Raises
+    ValueError.
+    """
     proxies: list[dict[str, str]] = [{}]
     at = 0
     while at < len(text):
         found = _PAIR.match(text, at)
         name = found["name"].lower() if found else ""
         if found is None or name in proxies[-1]:
-            raise ValueError(f"{text[at : at + 100]!r} is not how RFC 7239 writes it")
+            raise ValueError(f"{text[at : at + 100]!r} does not follow RFC 7239")
         proxies[-1][name] = found["value"] or _ESCAPED.sub(r"\1", found["quoted"] or "")
         at = found.end()
         if found["end"] == ",":

@@ -32,7 +32,7 @@ class RequestCaller(NamedTuple):
     proxy: str = ""
 
     def calls_of(self, client: AsyncClient, token: str) -> AsyncClient:
-        """A client whose calls the servers' audit shows as made for this user, from this address, by this proxy."""
+        """Returns a client whose calls appear in the audit as made for this user, from this address, through this proxy."""
         through = f"proxy {self.proxy}" if self.proxy else ""
         return client.with_token(token, self.user, address=self.address, through=through)
 
@@ -47,7 +47,7 @@ def caller_of(request: Request) -> RequestCaller:
 
 
 class ForwardedUsers:
-    """`token()`: with which the servers are asked for these users."""
+    """The users that proxies name. `token()`: the token with which the servers are asked for them."""
 
     def __init__(self, token: Callable[[], str]) -> None:
         self._token = token
@@ -56,11 +56,11 @@ class ForwardedUsers:
 
     @property
     def token(self) -> str:
-        """With which the servers are asked."""
+        """The token with which the servers are asked."""
         return self._token()
 
     def form_token(self, user: str) -> str:
-        """What is in each form of the user's pages, while this console runs. No other site can read it."""
+        """Returns what is in each form of the user's pages, while this console runs. No other site can read it."""
         return hmac.new(self._secret, user.encode(), sha256).hexdigest()
 
     def warn_of_token(self) -> None:

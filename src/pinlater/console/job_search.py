@@ -93,7 +93,7 @@ class JobSearch:
         return result
 
     async def _look_up(self, queues: Set[str]) -> None:
-        """Only in these queues: the text may name a queue that the caller may not see, which is no reason to refuse the search."""
+        """Looks only in these queues: the text may name a queue that the caller may not see, which is no reason to refuse the search."""
         try:
             queue = parse_descriptor(self._text).queue
         except DescriptorInvalid:
@@ -116,8 +116,9 @@ class JobSearch:
         self._result.incomplete |= holders.incomplete
 
     async def _read(self, part: JobPart) -> bool:
-        """Whether the part was read to its end, for what is compared here and for bodies unless they are masked; also if its queue was
-        deleted meanwhile."""
+        """Reads the part. Returns whether it was read to its end, including bodies unless they are masked. A queue that was deleted
+        meanwhile counts as read.
+        """
         try:
             return await self._compare(part) and (
                 part.queue in self._result.masked or await self._look_into_bodies(part)
@@ -163,7 +164,7 @@ class JobSearch:
         )
 
     def _place_in(self, job: JobInfo) -> str:
-        """'' if the text is nowhere."""
+        """Returns where the text is; '' if it is nowhere."""
         if job.unique_key == self._text:
             return UNIQUE_KEY
         for name, value in job.headers.items():

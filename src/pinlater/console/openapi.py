@@ -107,7 +107,7 @@ def _parameters(endpoint: Endpoint[Any, Any, Any]) -> Iterator[Schema]:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """A URL has no null: a parameter that may be null is one that may be left out."""
+    """Removes null from the types of parameters: a parameter of a URL that may be null may be left out."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) != 1:
         return schema

@@ -23,7 +23,7 @@ def pins_of(request: Request) -> frozenset[str]:
 
 
 def fits(pins: Set[str]) -> bool:
-    """Whether a cookie can hold these names."""
+    """Returns whether a cookie can hold these names."""
     return len(_packed(pins)) <= PINS_BYTES_MAX
 
 

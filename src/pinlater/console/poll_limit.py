@@ -21,7 +21,9 @@ class PollLimit:
 
     @contextlib.contextmanager
     def place(self, wait_ms: int) -> Iterator[None]:
-        """A place for a dequeue that waits this long. Raises RequestRefused if all are taken; a dequeue that doesn't wait needs none."""
+        """Takes a place for a dequeue that waits this long. Raises RequestRefused if all are taken; a dequeue that doesn't wait needs
+        none.
+        """
         if not wait_ms:
             yield
             return

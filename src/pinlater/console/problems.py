@@ -84,7 +84,7 @@ def problem_of(error: errors.PinLaterError) -> Problem:
 
 
 def problem_of_status(status: int, detail: str = "") -> Problem:
-    """A problem that says no more than its status does."""
+    """Returns a problem without details beyond its status."""
     known = HTTPStatus(status)
     return _problem(known, known.name, detail or f"{known.phrase}.", retryable=False)
 
@@ -95,7 +95,7 @@ def response_of(problem: Problem) -> Response:
 
 
 def headers_of(problem: Problem) -> dict[str, str]:
-    """What each answer with the problem says in headers, whatever its format: when to try again, and that a token is wanted."""
+    """Returns the headers of each answer with the problem, in any format: when to try again, and that a token is needed."""
     headers = {}
     if problem.retryable and (problem.retry_after_ms is not None or problem.status in _RETRY_LATER):
         seconds = math.ceil((problem.retry_after_ms or 0) / 1000) or _RETRY_AFTER_S

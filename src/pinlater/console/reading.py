@@ -1,4 +1,4 @@
-"""From an HTTP request to checked values: the body in bounded pieces, JSON, the query. Every refusal names the field that is wrong.
+"""Reads checked values from an HTTP request: the body in bounded pieces, JSON, the query. Every refusal names the field that is wrong.
 
 Weakness: a body is decoded in one turn of the event loop. The largest one with the smallest items takes about half a second and
 half a gigabyte.
@@ -100,11 +100,11 @@ def decoded(request: Request, data: bytes, shape: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise _wrong_field(error, shape, "body") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid("body", f"The body of the request is no JSON: {error}") from None
+        raise invalid("body", f"The body of the request is not JSON: {error}") from None
 
 
 def _with_bounded_lists(data: bytes) -> bytes:
-    """The JSON object with each name once. Refuses a list with too many objects before these are made.
+    """Returns the JSON object, in which each name may occur once. Refuses a list with too many objects before these are made.
 
     An object takes up to some seventy times the bytes of `{}`.
     """
@@ -120,7 +120,7 @@ def _with_bounded_lists(data: bytes) -> bytes:
 
 
 def query_of(request: Request, shape: type[RequestShape]) -> Any:
-    """The query of the URL, as the shape says."""
+    """Returns the query of the URL in this shape."""
     several = _fields_with_several(shape)
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
@@ -143,7 +143,7 @@ def fields_of(given: Mapping[str, Any], shape: type[T], whole: str) -> T:
         raise _wrong_field(error, shape, whole) from None
     for name, text in given.items():
         if text is not None and getattr(found, name) is None:  # the decoder takes `null` for the absent value
-            raise invalid(name, f"{text!r} is no value")
+            raise invalid(name, f"{text!r} is not a value")
     return found
 
 
@@ -188,7 +188,7 @@ def _unsupported(media_type: str, possible: Sequence[str]) -> RequestRefused:
 
 
 def _wrong_field(error: msgspec.ValidationError, shape: type, whole: str) -> RequestRefused:
-    """The decoder's error as a refusal that names the field. The decoder gives the place in its text only, at the end."""
+    """Returns the decoder's error as a refusal that names the field. The decoder gives the place only at the end of its text."""
     said = str(error)
     if len(said) > _ERROR_CHARS_MAX:
         said = f"{said[: _ERROR_CHARS_MAX // 2]}…{said[-_ERROR_CHARS_MAX // 2 :]}"

@@ -65,7 +65,9 @@ class ConsoleServer(uvicorn.Server):
         self._console = console
 
     def _protocol(self) -> Callable[..., asyncio.Protocol]:
-        """uvicorn's own TLS would show the same certificate for ever, and hide connections until their handshakes are done."""
+        """Returns the protocol with our own TLS: uvicorn's would never reload the certificate, and hides connections until their
+        handshakes are done.
+        """
         plain = partial(BoundedConnection, self.connections)
         if self._certificate is None:
             return plain

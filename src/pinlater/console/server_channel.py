@@ -30,8 +30,9 @@ class ServerChannel:
             self._socket.sendall(frame(ConsoleFailed(reason)))
 
     async def obey(self, address: str, stop: Callable[[Literal["stop", "stop now"]], None]) -> None:
-        """Tells the server that the console serves at this address, and calls `stop` as often as the server says so, and when the
-        server is gone."""
+        """Tells the server that the console serves at this address, and calls `stop` each time the server asks for it, and when the server
+        is gone.
+        """
         self._socket.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=self._socket)
         try:

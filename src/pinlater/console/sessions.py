@@ -56,7 +56,7 @@ class Sessions:
         return name, session
 
     def find(self, name: str, *, renews: bool) -> LoginSession | None:
-        """The session with this id, unless it has ended. `renews`: whether the person does something, so that its idle time begins anew."""
+        """The session with this id, unless it has ended. `renews`: whether the person does something, which restarts the idle time."""
         digest = digest_of(name)
         session = self._by_digest.get(digest)
         if session is None:

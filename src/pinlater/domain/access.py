@@ -132,19 +132,19 @@ def needed_for(name: str) -> str:
 
 
 def check_pattern(pattern: str) -> str:
-    """The pattern itself. Raises ValueError if no queue's name could match it."""
+    """Returns the pattern. Raises ValueError if no queue name could match it."""
     if not _PATTERN.fullmatch(pattern):
-        raise ValueError(f"{pattern!r} is no pattern of queues: {PATTERN_RULE}")
+        raise ValueError(f"{pattern!r} is not a pattern of queues: {PATTERN_RULE}")
     return pattern
 
 
 def matches(patterns: Iterable[str], queue: str) -> bool:
-    """Whether one of the patterns matches the whole name. `*` stands for any text, also none; case counts."""
+    """Returns whether one of the patterns matches the whole name. `*` stands for any text, also none; case counts."""
     return any(_matches(pattern, queue) for pattern in patterns)
 
 
 def _matches(pattern: str, queue: str) -> bool:
-    """In time that grows with the length of the name only, since any caller chooses that."""
+    """Matches in time that grows only with the length of the name, since any caller chooses the name."""
     first, *others = pattern.split("*")
     if not others:
         return queue == pattern

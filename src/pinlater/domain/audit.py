@@ -16,5 +16,5 @@ def entry_id(at_ms: int, number: int, random: int) -> str:
 
 
 def first_id_at(at_ms: int) -> str:
-    """Not higher than any id of that time or later, and higher than all of earlier times."""
+    """Returns an id that is higher than all ids from before that time, and not higher than any later one."""
     return f"{min(max(at_ms, 0), _LAST_MS):0{_TIME_DIGITS}d}"

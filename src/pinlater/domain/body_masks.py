@@ -45,7 +45,7 @@ def parse_field(text: str) -> MaskedField:
     before, colon, behind = text.partition(":")
     queues, path = (before.strip(), behind.strip()) if colon else (ALL_QUEUES, before.strip())
     if not all(path.split(".")) or len(path) > _PATH_CHARACTERS_MAX:
-        raise ValueError(f"{text[:100]!r} names no field: password, card.number and mail*:card.number do")
+        raise ValueError(f"{text[:100]!r} is not a field such as password, card.number or mail*:card.number")
     return MaskedField(check_pattern(queues), path.casefold())
 
 
@@ -63,7 +63,7 @@ class QueueMask(NamedTuple):
         return self.whole or bool(self.ends)
 
     def masked(self, body: bytes) -> bytes | None:
-        """The body as it is shown; None if nothing in it is masked."""
+        """The body as it is shown, or None if nothing in it is masked."""
         if self.whole:
             return MASKED_WHOLE
         if not self.ends or not body:
@@ -73,7 +73,7 @@ class QueueMask(NamedTuple):
 
 class BodyMasks:
     """The masks of a server. `shown_to`: callers with one of these roles see all bodies. `texts`: whether what workers write about jobs of
-    `queues` is masked, too. Raises ValueError for a pattern or a field that is none."""
+    `queues` is masked, too. Raises ValueError for an invalid pattern or field."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class BodyMasks:
         self._known: dict[str, QueueMask] = {}
 
     def hide_from(self, roles: Iterable[Role]) -> bool:
-        """Whether a caller with these roles sees bodies masked."""
+        """Returns whether a caller with these roles sees bodies masked."""
         return bool(self._queues or self._fields) and self._shown_to.isdisjoint(effective(roles))
 
     def of(self, queue: str) -> QueueMask:
@@ -108,7 +108,7 @@ NO_MASKS = BodyMasks()
 
 
 def masked_text(text: str | None) -> str | None:
-    """A text as it is shown; an empty one says nothing."""
+    """Returns a text as it is shown. An empty text stays empty."""
     return MASKED_VALUE if text else text
 
 
@@ -125,7 +125,7 @@ class _JsonObject(NamedTuple):
 
 
 class _JsonNumber(NamedTuple):
-    """A number as it is written: no digit of it is lost."""
+    """A number exactly as written, with all its digits."""
 
     text: str
 

@@ -7,11 +7,11 @@ _INNER_END = r"\E\\E\Q"  # quotes a `\E` that is in the text
 
 
 def regex_of_text(text: str) -> str:
-    """In RE2's syntax: the text itself, in small or large letters."""
+    """Returns a regular expression in RE2's syntax that matches the text, ignoring case."""
     return _START + text.replace(_END, _INNER_END) + _END
 
 
 def text_of_regex(regex: str) -> str | None:
-    """The text of which this is the regular expression; None if it is another one."""
+    """The text of which this is the regular expression, or None if it is another one."""
     text = regex.removeprefix(_START).removesuffix(_END).replace(_INNER_END, _END)
     return text if regex_of_text(text) == regex else None

@@ -50,7 +50,7 @@ class ByteBudget:
         return self.limit_bytes - self.free_bytes - self.answer_bytes - self.scan_bytes
 
     def admits(self, frame_bytes: int, *, alone: bool) -> bool:
-        """Whether a frame that has been counted may stay. `alone`: its connection has no other request under way."""
+        """Returns whether a frame that has been counted may stay. `alone`: its connection has no other request under way."""
         if self.free_bytes >= 0:
             return True
         return alone and frame_bytes <= SMALL_FRAME_BYTES and not self.exhausted
@@ -62,7 +62,7 @@ class ByteBudget:
 
     @property
     def scarce(self) -> bool:
-        """Whether more than half is held, so that what makes no progress should go."""
+        """Whether more than half is in use, so that connections without progress should be closed."""
         return self.free_bytes < self.limit_bytes // 2
 
     # --- answers ------------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class ByteBudget:
 
     # --- scans --------------------------------------------------------------------------------------------------------------
     def reserve_scan(self, size_bytes: int) -> int:
-        """Reserves what a call may need for pages and its answer; 0 if that does not fit now.
+        """Reserves what a call may need for pages and its answer. Returns 0 if that does not fit now.
 
         Reserves the whole limit for a call that needs more, so that such a call runs alone instead of never. Give back what it returns.
         """
@@ -90,5 +90,5 @@ class ByteBudget:
         self.free_bytes += size_bytes
 
     def by_kind(self) -> dict[str, float]:
-        """What is held now, for the metrics."""
+        """Returns what is held now, for the metrics."""
         return {"requests": self.request_bytes, "answers": self.answer_bytes, "scans": self.scan_bytes}

@@ -9,7 +9,7 @@ _CHARACTERS_MAX = 64
 
 
 def address_of(peer: object) -> str:
-    """What stands for a caller, from its socket's address: an IPv4 address, or the network of an IPv6 address."""
+    """Returns what stands for a caller, from its socket's address: an IPv4 address, or the network of an IPv6 address."""
     if not isinstance(peer, tuple):
         return str(peer)
     text = str(peer[0])
@@ -43,6 +43,8 @@ def named_address(text: str) -> str:
 
 
 def shown_address(named: str, host: str) -> str:
-    """From where a call came: the address that the caller names, which nothing proves, and at the end always that of the connection."""
+    """Returns where a call came from: the address that the caller names, which nothing proves, and at the end always that of the
+    connection.
+    """
     address = named_address(named) if named else ""
     return f"{address} through {host}" if address else host

@@ -24,7 +24,7 @@ WITHOUT_TOKEN = NamedCaller(NO_TOKEN)
 
 
 def is_user_name(text: str) -> bool:
-    """Whether a text can be the name of a user that a caller speaks for. It has no spaces, commas, or characters beyond ASCII."""
+    """Returns whether a text can be the name of a user that a caller speaks for. It has no spaces, commas, or characters beyond ASCII."""
     return _USER.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The one clock. Nothing else in the package may ask what time it is."""
+"""The only clock. Nothing else in the package may read the time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SystemClock:
             self._offset = (now_ms + _ROUNDING_MS) / 1000 - monotonic
 
     def drift_ms(self) -> int:
-        """Wall clock minus this clock."""
+        """Returns the difference between the wall clock and this clock."""
         return int(self._wall() * 1000) - self.now_ms()
 
 

@@ -49,7 +49,7 @@ def duration_text(span_ms: int) -> str:
 
 
 def delay_fault(delay_ms: int, unit: str = "milliseconds") -> str:
-    """What is wrong with a job's delay, in words that follow its value; '' if nothing is. `unit`: of a plain number."""
+    """Returns what is wrong with a job's delay, in words that follow its value; '' if nothing is. `unit`: of a plain number."""
     if delay_ms <= YEAR_MS:
         return ""
     given = delay_ms if unit == "milliseconds" else delay_ms // 1000
@@ -59,8 +59,8 @@ def delay_fault(delay_ms: int, unit: str = "milliseconds") -> str:
 
 
 def due_fault(at_ms: int, now_ms: int) -> str:
-    """What is wrong with the time at which a job is to be due, in words that follow its value; '' if nothing is. A time in the past is
-    good."""
+    """Returns what is wrong with the time at which a job is to be due, in words that follow its value; '' if nothing is. A time in the past
+    is good."""
     if at_ms - now_ms <= YEAR_MS:
         return ""
     hint = "times are in milliseconds since 1970"
@@ -71,7 +71,7 @@ def due_fault(at_ms: int, now_ms: int) -> str:
 
 
 def is_in_seconds(at_ms: int) -> bool:
-    """Whether a time in milliseconds, which would be at the beginning of 1970, was meant in seconds."""
+    """Returns whether a time in milliseconds, which would be at the beginning of 1970, was meant in seconds."""
     return _is_time_s(at_ms)
 
 

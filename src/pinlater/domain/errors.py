@@ -68,7 +68,7 @@ class PinLaterError(Exception):
 
 
 def code_of(error: PinLaterError) -> ErrorCode:
-    """The code that an error is answered with: UNKNOWN if what is finer is in its `detail` alone."""
+    """The code of an error in answers; UNKNOWN if only its `detail` is more specific."""
     return ErrorCode.UNKNOWN if error.code is None else error.code
 
 
@@ -76,7 +76,9 @@ Error = TypeVar("Error", bound=PinLaterError)
 
 
 def adding(error: Error, text: str, *, before: str = "") -> Error:
-    """The same error with `text` behind its message, and one before it. A copy: one error may be the answer to many callers."""
+    """Returns a copy of the error with text before and after its message. It is a copy, since one error may be the answer to many
+    callers.
+    """
     copy = type(error).__new__(type(error))
     copy.__dict__.update(error.__dict__)
     copy.message = before + error.message + text
@@ -162,7 +164,7 @@ class QueueNotFound(CallerError):
 
 
 class TooManyQueues(CallerError):
-    """As many queues exist as may."""
+    """The maximum number of queues exists already."""
 
     detail = "TOO_MANY_QUEUES"
 
@@ -204,7 +206,7 @@ class AccessDenied(CallerError):
 
 
 class BodiesMasked(AccessDenied):
-    """A filter by what is masked in the queue for the caller, who could find out with it what the bodies hold."""
+    """The filter would reveal bodies that are masked for the caller in this queue."""
 
     detail = "BODIES_MASKED"
 
@@ -302,7 +304,7 @@ class DequeueRateLimited(WorldError):
 
 
 class EnqueueRejected(WorldError):
-    """No place for the jobs now: the queue or the store is full, or every shard only drains."""
+    """There is no space for the jobs now: the queue or the store is full, or every shard only drains."""
 
     code = ErrorCode.ENQUEUE_REJECTED
     detail = "ENQUEUE_REJECTED"
@@ -335,7 +337,7 @@ class OrderElsewhere(EnqueueRejected):
 
 
 class TooManyWaiting(WorldError):
-    """As many calls or jobs wait as may, in the server or in a batcher of this process, or the server has as many connections as it takes.
+    """Too many calls or jobs wait in the server or in a batcher of this process, or the server has its maximum number of connections.
 
     Nothing of this call was done.
     """
@@ -381,7 +383,9 @@ class ShardConnectionFailed(Unavailable):
 
 
 class ShardRefused(ShardConnectionFailed):
-    """The shard is in reach and could not do this now: another transaction holds the rows, or a packet is too long. Nothing was changed."""
+    """The shard is reachable but could not do this now: another transaction holds the rows, or a packet is too long. Nothing was
+    changed.
+    """
 
     detail = "SHARD_REFUSED"
 
@@ -396,7 +400,7 @@ class OutcomeUnknown(ShardConnectionFailed):
 
 
 class RequestTooOld(ShardConnectionFailed):
-    """The request lay in the server for so long that it was not begun. Nothing of it was stored."""
+    """The request waited in the server for so long that it was not begun. Nothing was stored."""
 
     detail = "REQUEST_TOO_OLD"
     retry_after_ms = 1000
@@ -430,4 +434,4 @@ class ConnectionLost(WorldError):
 
 
 class DeadlineExceeded(WorldError):
-    """No answer within the call's time: the request may or may not have taken effect."""
+    """There was no answer within the time of the call: the request may or may not have taken effect."""

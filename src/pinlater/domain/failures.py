@@ -1,4 +1,6 @@
-"""Failures that look alike are one group: of one task, with one type of error, and one text but for what differs from job to job. Pure."""
+"""Failures that look alike are one group: of one task, with one type of error, and one text except for what differs from job to job.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ _GROUP_NAME = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 def is_group_name(text: str) -> bool:
-    """Whether a group of failures may have this name."""
+    """Returns whether a group of failures may have this name."""
     return _GROUP_NAME.fullmatch(text) is not None
 
 
@@ -65,13 +67,13 @@ class FailureKind(NamedTuple):
 
 
 def failure_of(headers: Mapping[str, str] | None, task_header: str, error_type: str, error_text: str) -> FailureKind:
-    """How a failed attempt of a job with these headers is grouped."""
+    """Returns how a failed attempt of a job with these headers is grouped."""
     task = (headers or {}).get(task_header, "")[:TASK_CHARS_MAX]
     return FailureKind(task, error_type, pattern_of(error_text))
 
 
 def without_retry_delay(text: str) -> str:
-    """The text of a `Retry` without when the job comes again."""
+    """Returns the text of a `Retry` without the time of the next attempt."""
     return _RETRY_DELAY.sub("", text)
 
 

@@ -19,9 +19,8 @@ MARK_AHEAD_MS = HOUR_MS
 
 
 def step_of(from_ms: int, until_ms: int, now_ms: int) -> int:
-    """The finest step, in seconds, that is kept for this range, and gives it no more points than the finest range has.
-
-    A range that begins up to a minute before that counts too: its caller took the time, and the call took some.
+    """Returns the finest step, in seconds, that is kept for this range and gives it no more points than the finest range has. Tolerates a
+    range that begins up to a minute earlier, because the call takes time.
     """
     for step_s, kept_ms in KEPT_MS.items():
         if from_ms >= now_ms - kept_ms - MINUTE_MS and until_ms - from_ms <= kept_ms + MINUTE_MS:

@@ -19,7 +19,7 @@ class HostName(NamedTuple):
 
 
 def host_name(text: str) -> HostName | None:
-    """The host that a text such as `jobs.example:8443` or `[::1]:9998` names; None if it names none."""
+    """The host that a text such as `jobs.example:8443` or `[::1]:9998` names, or None if it names none."""
     found = _HOST.fullmatch(text)
     if found is None:
         return None
@@ -34,14 +34,12 @@ def checked_name(text: str) -> str:
     """The name of a host in a setting, as `HostName` has it. Raises ValueError."""
     found = host_name(f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text)
     if found is None or found.port is not None:
-        raise ValueError(
-            f"{text[:100]!r} is not a host's name alone, as jobs.example is; write no scheme, port or path"
-        )
+        raise ValueError(f"{text[:100]!r} is not a host name such as jobs.example; omit the scheme, port and path")
     return found.name
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`, a name or an address."""
+    """Returns whether only this machine reaches `host`, a name or an address."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -17,12 +17,12 @@ _COUNTER_MASK = (1 << COUNTER_BITS) - 1
 
 
 def made_at_ms(job_id: int) -> int:
-    """When a job with this id was made, by its server's clock; up to a little later if ids were borrowed."""
+    """Returns when a job with this id was made, by its server's clock; up to a little later if ids were borrowed."""
     return (job_id >> _SHIFT) + EPOCH_MS
 
 
 def first_id_at(time_ms: int) -> int:
-    """The lowest id that could be made at that time; 0 for times before 2025."""
+    """The lowest id that could be made at that time, or 0 for times before 2025."""
     return max(0, time_ms - EPOCH_MS) << _SHIFT
 
 
@@ -48,16 +48,16 @@ class IdMaker:
         return ((job_id >> _SHIFT) << COUNTER_BITS) | _COUNTER_MASK
 
     def raise_floor(self, floor: int) -> None:
-        """Never makes an id at or below `floor` from now on."""
+        """Ensures that all ids from now on are above `floor`."""
         self._tick = max(self._tick, self._tick_of(floor))
 
     @property
     def highest(self) -> int:
-        """No id made so far is above it; 0 if none was."""
+        """The highest id made so far, or 0 if there is none."""
         return (((self._tick >> COUNTER_BITS) << _SHIFT) | (1 << _SHIFT) - 1) if self._tick else 0
 
     def make(self, count: int) -> list[int]:
-        """`count` new ids, ascending."""
+        """Returns `count` new ids, ascending."""
         now = (self._clock.now_ms() - EPOCH_MS) << COUNTER_BITS
         first = self._tick + 1 if self._tick >= now else now
         self._tick = first + count - 1

@@ -32,7 +32,7 @@ class UniqueScope(IntEnum):
 
 
 class Outcome(IntEnum):
-    """What became of an ack, a checkpoint, a heartbeat or a release."""
+    """What happened to an ack, a checkpoint, a heartbeat or a release."""
 
     APPLIED = 0
     ALREADY_FINAL = 1
@@ -62,12 +62,12 @@ UNIQUE_FOR_MS_MAX = YEAR_MS
 
 
 def quarantine_text(attempts: int) -> str:
-    """The error text of a job that was given up since the claims of this number of attempts in a row timed out."""
+    """Returns the error text of a job that was given up after this number of claims in a row timed out."""
     return f"the claims of {attempts} attempts in a row timed out: the job may kill its workers"
 
 
 def progress_of(custom_status: str) -> str:
-    """What the job said last of how far it is (`40 % row 2`); '' if it said nothing."""
+    """Returns the latest progress that the job reported (`40 % row 2`); '' if there is none."""
     found = _PROGRESS_LINE.search(custom_status)
     return "" if found is None else found[1]
 
@@ -80,12 +80,12 @@ def progress_lines(custom_status: str) -> str:
 
 
 def without_progress(custom_status: str) -> str:
-    """All of it but its lines of progress."""
+    """Returns the custom status without its lines of progress."""
     return _PROGRESS_LINE.sub("", custom_status)
 
 
 def source_of_claim(claim_descriptor: str) -> str | None:
-    """The source in `host:port:serverStartMillis:source:counter`, which may hold colons itself; None if it has another form."""
+    """The source in `host:port:serverStartMillis:source:counter`, which may hold colons itself, or None if it has another form."""
     parts = claim_descriptor.split(":", 3)
     return parts[3].rpartition(":")[0] if len(parts) == 4 and ":" in parts[3] else None
 

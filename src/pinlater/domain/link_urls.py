@@ -33,14 +33,14 @@ class JobLink(NamedTuple):
 def check_url(text: str, places: tuple[str, ...]) -> None:
     """Raises ValueError, in words that follow the text, unless it is a URL with all these places."""
     if not re.match(r"https?://[^/\s]", text) or any(c.isspace() for c in text):
-        raise ValueError("is no URL: it begins with https:// or http://")
+        raise ValueError("is not a URL: it must begin with https:// or http://")
     for place in places:
         if place not in text:
             raise ValueError(f"has no {place}")
 
 
 def trace_link(urls: LinkUrls, headers: Mapping[str, str]) -> JobLink | None:
-    """The link to the trace of a job with these headers; None if it is in no trace."""
+    """The link to the trace of a job with these headers, or None if it is in no trace."""
     found = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
     if found is None or found[1] == "0" * 32:
         return None
@@ -48,7 +48,7 @@ def trace_link(urls: LinkUrls, headers: Mapping[str, str]) -> JobLink | None:
 
 
 def source_link(urls: LinkUrls, error_text: str) -> JobLink | None:
-    """The link to the last line of code that a Python traceback names; None if there is none, or no URL, or the path goes up."""
+    """The link to the last line of code that a Python traceback names, or None if there is none, or no URL, or the path goes up."""
     frames = _FRAME.findall(error_text)
     if not frames or not urls.source:
         return None

@@ -42,14 +42,14 @@ class _Scrypt(NamedTuple):
 def hash_password(password: str, salt: bytes | None = None) -> str:
     """A new hash of `password` with a salt of its own. Raises `ValueError` for an empty password."""
     if not password:
-        raise ValueError("an empty password is no password")
+        raise ValueError("the password must not be empty")
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     digest = _scrypt(password.encode(), _Scrypt(_N, _R, _P, salt, b"\0" * _DIGEST_BYTES))
     return f"scrypt:{_N}:{_R}:{_P}:{_encoded(salt)}:{_encoded(digest)}"
 
 
 def verify_password(password: str, stored: str) -> bool:
-    """Whether `password` is the one that `stored` was made of, in constant time. Raises `HashMalformed`."""
+    """Returns whether `stored` is a hash of `password`, in constant time. Raises `HashMalformed`."""
     form = _parse(stored)
     try:
         secret = password.encode()
@@ -67,7 +67,7 @@ def check_hash_form(stored: str) -> None:
 
 
 def _parse(stored: str) -> _Scrypt | None:
-    """The parts of our form; None for the original's."""
+    """The parts of our form, or None for the original's."""
     if _ORIGINAL_FORM.fullmatch(stored):
         return None
     kind, *rest = stored.split(":")

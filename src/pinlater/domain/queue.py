@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 
 
 def check_queue_name(name: str) -> str:
-    """`name`, if a queue may be called so. Up to 50 characters work on every store by contract, 65 on none."""
+    """Returns `name` if a queue may have it. Up to 50 characters work on every store by contract, 65 on none."""
     if _NAME.fullmatch(name) is None:
         raise QueueNameInvalid.of(name)
     if len(name) > QUEUE_NAME_CHARS_MAX:
@@ -24,7 +24,7 @@ def check_queue_name(name: str) -> str:
 
 
 def is_queue_name(name: str) -> bool:
-    """Whether a queue may be called so."""
+    """Returns whether a queue may be called so."""
     return len(name) <= QUEUE_NAME_CHARS_MAX and _NAME.fullmatch(name) is not None
 
 
@@ -63,12 +63,12 @@ class Versions(NamedTuple):
     auto_partitions: str = ""
 
     def following(self, now_ms: int, random_bits: int) -> str:
-        """The version of a change that is made now, later than all of them. Two servers' changes never have the same."""
+        """Returns the version of a change that is made now, later than all of them. Changes of two servers never have the same version."""
         return f"{max(now_ms, _ms(max(self)) + 1):013d}.{random_bits:016x}"
 
 
 def _ms(version: str) -> int:
-    """When the change was made, as its server's clock said."""
+    """The time of the change, by the clock of its server."""
     return int(version.partition(".")[0] or 0)
 
 
@@ -90,7 +90,7 @@ class Life(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether the newest deletion is not earlier than the newest creation: there is no such queue."""
+        """Whether the newest deletion is not earlier than the newest creation, so that the queue does not exist."""
         return 0 < self.deleted_ms >= self.made_ms
 
     def joined(self, other: Life) -> Life:
@@ -122,7 +122,7 @@ class Home(NamedTuple):
 
     @property
     def told(self) -> Home:
-        """What other shards are told of it."""
+        """Returns what other shards are told about the queue."""
         return self._replace(claim="", lift_due=False)
 
     @property
@@ -131,11 +131,13 @@ class Home(NamedTuple):
         return bool(self.former) and not self.lifted
 
     def is_at(self, shard: str) -> bool:
-        """Whether that shard takes the jobs with ordering keys, as its own row says."""
+        """Returns whether that shard takes the jobs with ordering keys, as its own row says."""
         return self.version > 0 and self.shard == shard
 
     def newer_than(self, other: Home) -> bool:
-        """Whether it comes after the other. If a lost shard was not lost, two may have one version; then all servers prefer the same."""
+        """Returns whether it comes after the other. If a lost shard was not lost, two may have one version; then all servers prefer the
+        same.
+        """
         return (self.version, not self.former, self.shard) > (other.version, not other.former, other.shard)
 
 
@@ -146,7 +148,7 @@ class PartitionNumber(NamedTuple):
     """How many partitions a queue is to have.
 
     `automatic`: the servers chose the number, and no operator.
-    `since_ms`: when they chose it, or when an operator last changed the settings; None if that is not known, or never was.
+    `since_ms`: when they chose it, or when an operator last changed the settings, or None if that is not known, or never was.
     """
 
     number: int
@@ -197,12 +199,12 @@ class Queue(NamedTuple):
 
     @property
     def paused_at_ms(self) -> int | None:
-        """When it was paused, by the clock of the server that did it; None if it is not paused, or that is not known."""
+        """When it was paused, by the clock of the server that did it, or None if it is not paused, or that is not known."""
         return (_ms(self.versions.paused) or None) if self.paused else None
 
     @property
     def auto_changed_ms(self) -> int:
-        """When the automatic number of partitions was changed last; 0 for never."""
+        """When the automatic number of partitions was changed last, or 0 for never."""
         return _ms(self.versions.auto_partitions)
 
     @property
@@ -219,9 +221,10 @@ class Queue(NamedTuple):
         *,
         auto_partitions: int | None = None,
     ) -> Queue:
-        """With other settings, the pause switch and/or the automatic number of partitions (None leaves as is). What has a later version,
-        or the same, stays as it is, and a change from before the last deletion does nothing; '' is a change by a server that keeps no
-        versions, and always counts. `by`: who pauses the queue."""
+        """Returns the queue with other settings, the pause switch and/or the automatic number of partitions (None leaves as is). What has a
+        later version, or the same, stays as it is, and a change from before the last deletion does nothing; '' is a change by a server that
+        keeps no versions, and always counts. `by`: who pauses the queue.
+        """
         if version and self.life.deleted_ms and _ms(version) <= self.life.deleted_ms:
             return self
         queue = self
@@ -236,7 +239,7 @@ class Queue(NamedTuple):
         return queue
 
     def newest(self, other: Queue) -> Queue:
-        """Two shards' rows of one queue as one: the newest settings, pause switch and automatic number of partitions, this one's if
+        """Merges two shards' rows of one queue: the newest settings, pause switch and automatic number of partitions, this one's if
         neither is newer; nothing that was set before the last deletion that either knows of."""
         queue = self
         if self.life != other.life:
@@ -254,8 +257,9 @@ class Queue(NamedTuple):
         return queue
 
     def row_of(self, shard: str, other: Queue) -> Queue:
-        """This row of a shard with what another one says, as `newest`. Jobs there that wait for a former home are to be let go (`lift_due`)
-        if the row no longer says that they wait: the shard was lost and is back, say."""
+        """Returns this row of a shard, merged with another row as `newest` does. Jobs there that wait for a former home are to be let go
+        (`lift_due`) if the row no longer says that they wait: the shard was lost and is back, say.
+        """
         queue, before = self.newest(other), self.home
         if queue.home != before:
             lift_due = before.lift_due or (before.is_at(shard) and bool(before.former))
@@ -263,7 +267,7 @@ class Queue(NamedTuple):
         return queue
 
     def with_life(self, life: Life) -> Queue:
-        """With another life, which is not earlier. What was set before a later deletion is not set any more."""
+        """Returns the queue with another life, which is not earlier. Settings from before a later deletion are dropped."""
         queue = self._replace(life=life)
         if life.deleted_ms > self.life.deleted_ms:
             if self.life.made_ms <= life.deleted_ms:
@@ -277,13 +281,15 @@ class Queue(NamedTuple):
         return queue
 
     def made_after(self, deleted_ms: int) -> Queue:
-        """As a shard makes it that deleted a queue of this name at `deleted_ms` (0: never). If its life is `over`, it makes none."""
+        """Returns the queue as created by a shard that deleted a queue of this name at `deleted_ms` (0: never), or none if its life is
+        `over`.
+        """
         life = self.life._replace(ordered_ms=self.life.made_ms) if self.asks_order else self.life
         return self._replace(home=self.home.told).with_life(life.joined(Life(0, deleted_ms)))._replace(asks_order=False)
 
 
 def queue_of(name: str, text: str, paused: bool) -> Queue:
-    """A queue as stored: `text` holds the settings. What a newer program wrote and this one doesn't know is passed over."""
+    """Returns the queue from its stored form: `text` holds the settings. Unknown additions of newer programs are ignored."""
     # Most queues were never changed, and there may be thousands: these are read without the parser.
     if text == "{}":
         return Queue(name, _NOTHING_SET, paused)
@@ -303,8 +309,8 @@ def queue_of(name: str, text: str, paused: bool) -> Queue:
 
 
 def settings_text(queue: Queue) -> str:
-    """What is stored of a queue beside its name and switch; only what is set. An older program passes over what it does not know, and
-    drops that with the next change that it makes: so the automatic number of partitions is 1 again then."""
+    """Returns what is stored of a queue beside its name and switch; only what is set. An older program passes over what it does not know,
+    and drops that with the next change that it makes: so the automatic number of partitions is 1 again then."""
     settings: dict[str, object] = {}
     if any(queue.life):
         settings[_LIFE_KEY] = list(queue.life if queue.life.ordered_ms else queue.life[:2])
@@ -370,7 +376,7 @@ _SUMMED = tuple(field for field in PriorityCounts._fields if field not in {"prio
 
 
 def merge_counts(found: Iterable[PriorityCounts]) -> list[PriorityCounts]:
-    """What several shards count of one queue, by priority."""
+    """Returns what several shards count of one queue, by priority."""
     merged: dict[int, PriorityCounts] = {}
     for counts in found:
         before = merged.get(counts.priority)

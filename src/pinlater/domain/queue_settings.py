@@ -25,7 +25,7 @@ class QueueSetting(NamedTuple):
     `label`: of its field in a form.
     `text`: what it is, in a sentence.
     `least`, `most`: the range of a number.
-    `words`: all values of a setting that is no number, the default first.
+    `words`: all values of a setting that is not a number, the default first.
     `is_fraction`: whether the number need not be whole.
     `unset`: what applies where neither the queue nor the server sets it; '' for no limit.
     """
@@ -45,11 +45,11 @@ class QueueSetting(NamedTuple):
 
     @property
     def help(self) -> str:
-        """Returns what it is and, in a second sentence, what applies where it is not set."""
+        """Returns the description of the setting and, in a second sentence, what applies if it is not set."""
         return f"{self.text} If not set: {self.unset}." if self.unset else self.text
 
     def check(self, value: float | str | None) -> None:
-        """Raises `InvalidArgument` unless the setting may have this value; None is no value."""
+        """Raises `InvalidArgument` unless the setting may have this value; None is not a value."""
         if value is None:
             return
         if isinstance(value, str):

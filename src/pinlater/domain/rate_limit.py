@@ -17,7 +17,7 @@ _WORTHWHILE_S = 0.05
 
 
 def lower_limit(in_file: float | None, in_store: float | None) -> float | None:
-    """Jobs a second, for all servers together; None if there is no limit."""
+    """Jobs a second, for all servers together, or None if there is no limit."""
     limits = [limit for limit in (in_file, in_store) if limit is not None]
     return min(limits) if limits else None
 
@@ -44,22 +44,22 @@ class TokenBucket:
         return max(1.0, self._rate if self._burst is None else self._burst)
 
     def available(self, now: float, spoken_for: int = 0) -> bool:
-        """Whether a request may claim now, beside `spoken_for` tokens. It may then take more than is there."""
+        """Returns whether a request may claim now, beside `spoken_for` tokens. It may then take more than is there."""
         return self.whole(now, spoken_for) >= 1
 
     def whole(self, now: float, spoken_for: int = 0) -> int:
-        """How many jobs may be handed out now without an overdraft, beside `spoken_for` tokens; 0 or less: none."""
+        """Returns how many jobs may be handed out now without an overdraft, beside `spoken_for` tokens; 0 or less: none."""
         self._refill(now)
         return math.floor(self._tokens - spoken_for + _SLACK) if self._rate > 0 else 0
 
     def charge(self, jobs: int, now: float) -> None:
-        """Takes off what was handed out; a negative number gives back what was released unspent."""
+        """Subtracts the jobs that were handed out. A negative number gives back jobs that were released."""
         self._refill(now)
         self._tokens = min(self.burst, self._tokens - jobs)
 
     def retry_after_ms(self, now: float) -> int | None:
-        """Milliseconds until it is worth while to ask again, 0 if it is `available`; None if time won't help, because the rate is 0. A day
-        at most.
+        """Milliseconds until it is worth while to ask again, 0 if it is `available`. Returns None if time won't help, because the rate is
+        0. A day at most.
         """
         if self.available(now):
             return 0
@@ -70,7 +70,7 @@ class TokenBucket:
         return max(1, math.ceil(seconds * 1000))
 
     def set_rate(self, rate: float, now: float, burst: float | None = None) -> None:
-        """A new rate and burst from now on. A debt is never paid off more slowly than it would have been at the old rate."""
+        """Applies a new rate and burst from now on. A debt is never paid off more slowly than it would have been at the old rate."""
         self._refill(now)
         old, self._rate, self._burst = self._rate, _checked(rate), burst
         if self._tokens < 0 and 0 < self._rate < old:

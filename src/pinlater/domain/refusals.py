@@ -35,7 +35,7 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """Of one server or console. `monotonic`: seconds."""
+    """Delays refused callers of one server or console. `monotonic`: seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -58,7 +58,7 @@ class Refusals:
         return Refusal(_delay_s(refusals.number), _to_log(refusals, now_s))
 
     def __len__(self) -> int:
-        """How many addresses are remembered."""
+        """Returns how many addresses are remembered."""
         return len(self._addresses)
 
 

@@ -45,6 +45,6 @@ def _begun(shard: str) -> blake2b:
 
 
 def covered(coverage: float, shards: int) -> int:
-    """How many shards a dequeue with this coverage looks at: rounded half up, at least one, at most all."""
+    """Returns how many shards a dequeue with this coverage looks at: rounded half up, at least one, at most all."""
     share = min(1.0, max(0.0, coverage))
     return max(1, min(shards, math.floor(share * shards + 0.5)))

@@ -37,8 +37,9 @@ DELETES_QUEUES = "delete-queue"
 
 
 class ServerFacts(NamedTuple):
-    """What a server says of itself. `connections`: of clients. `loop_lag_ms`: the longest delay of its event loop in this minute and the
-    last. None: it does not say."""
+    """The facts that a server reports about itself. `connections`: of clients. `loop_lag_ms`: the longest delay of its event loop in
+    this minute and the last. None: it does not say.
+    """
 
     version: str = ""
     started_at_ms: int | None = None

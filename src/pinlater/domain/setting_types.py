@@ -6,7 +6,7 @@ from pinlater.domain.durations import duration_ms
 
 
 def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:
-    """Raises TypeError if `value` is no integer, and ValueError if it is below `least` or above `most`."""
+    """Raises TypeError if `value` is not an integer, and ValueError if it is below `least` or above `most`."""
     if isinstance(value, bool) or not isinstance(value, int):
         unit = " of milliseconds" if name.endswith("_ms") else ""
         given = repr(value) if isinstance(value, str) else type(value).__name__
@@ -18,7 +18,7 @@ def check_integer(name: str, value: object, least: int, most: int | None = None)
 
 
 def _in_milliseconds(name: str, value: object) -> str:
-    """What to write in place of a duration with a unit; '' for other values."""
+    """Returns what to write in place of a duration with a unit; '' for other values."""
     argument = name.rpartition(" ")[2]
     if not argument.endswith("_ms") or not isinstance(value, str) or not value[-1:].isalpha():
         return ""
@@ -29,6 +29,6 @@ def _in_milliseconds(name: str, value: object) -> str:
 
 
 def check_yes_or_no(name: str, value: object) -> None:
-    """Raises TypeError if `value` is no bool."""
+    """Raises TypeError if `value` is not a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, not {value!r}")

@@ -1,4 +1,6 @@
-"""Slices: each shard's queues are divided into a fixed number of them, by name, so that ten thousand queues have no more owners."""
+"""Slices: each shard's queues are divided into a fixed number of them, by name, so that the number of owners does not grow with that of
+queues.
+"""
 
 from __future__ import annotations
 

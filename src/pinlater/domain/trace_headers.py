@@ -10,5 +10,5 @@ _CHARS_MAX = 512  # no longer one is read: older versions of OpenTelemetry take 
 
 
 def trace_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """What OpenTelemetry reads of the headers."""
+    """Returns what OpenTelemetry reads of the headers."""
     return {name: headers[name] for name in _NAMES if name in headers and len(headers[name]) <= _CHARS_MAX}

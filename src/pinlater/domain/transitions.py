@@ -84,24 +84,25 @@ _ROWS = {
 
 
 def transition_of(event: Event, before: JobState) -> Transition | None:
-    """The row for this event and state; None if the event changes nothing."""
+    """The row for this event and state, or None if the event changes nothing."""
     return _ROWS[event][before]
 
 
 def append_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:
-    """Custom status after an ack (MySQL's rule, which SQLite and memory follow): appended, cut at the end."""
+    """Returns the custom status after an ack (MySQL's rule, which SQLite and memory follow): appended, cut at the end."""
     return (status + addition)[:chars_max]
 
 
 def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:
-    """Custom status after a checkpoint: prepended, cut at the end. A line of progress takes the place of the one before."""
+    """Returns the custom status after a checkpoint: prepended, cut at the end. A line of progress replaces the previous one."""
     if addition.startswith(PROGRESS_MARK):
         status = without_progress(status)
     return (addition + status)[:chars_max]
 
 
 def given_up(status: str, finished_at_ms: int | None, last_attempt: ShownAttempt | None) -> str:
-    """Why a FAILED job was given up: `STATUS_CANCELLED` or `STATUS_EXPIRED`, with which its custom status ends; '' if its attempts failed.
+    """Returns why a FAILED job was given up: `STATUS_CANCELLED` or `STATUS_EXPIRED`, with which its custom status ends; '' if its attempts
+    failed.
 
     A job whose last attempt failed or timed out as the job finished was neither cancelled nor expired: that word is its producer's.
     """
@@ -111,12 +112,12 @@ def given_up(status: str, finished_at_ms: int | None, last_attempt: ShownAttempt
 
 
 def was_cancelled(status: str, finished_at_ms: int | None, last_attempt: ShownAttempt | None) -> bool:
-    """Whether a FAILED job is FAILED because it was cancelled."""
+    """Returns whether a FAILED job is FAILED because it was cancelled."""
     return given_up(status, finished_at_ms, last_attempt) == STATUS_CANCELLED
 
 
 def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: ShownAttempt | None) -> str:
-    """Custom status of a FAILED job that waits again: without what its cancel or expiry has appended, which is no longer so."""
+    """Returns the custom status of a FAILED job that waits again, without the word that its cancel or expiry has appended."""
     word = given_up(status, finished_at_ms, last_attempt)
     return status.removesuffix(word).removesuffix(_BEFORE_WORD) if word else status
 
@@ -136,7 +137,7 @@ class StatusRule(NamedTuple):
         return append_status(kept, addition, chars_max=self.chars_max)
 
     def when_given_up(self, status: str, word: str) -> str:
-        """`STATUS_CANCELLED` or `STATUS_EXPIRED` is appended on every store."""
+        """Returns the status of a job that was given up: `STATUS_CANCELLED` or `STATUS_EXPIRED` is appended on every store."""
         addition = _BEFORE_WORD + word if status[-1:].isalnum() else word
         return append_status(status, addition, chars_max=self.chars_max)
 

@@ -27,7 +27,7 @@ class ClientRoute(NamedTuple):
 
 
 class TrustedProxies:
-    """The networks of proxies. Raises ValueError for a text that names none."""
+    """The networks of proxies. Raises ValueError for a string that names none."""
 
     def __init__(self, networks: Iterable[str]) -> None:
         self._networks = [network_of(text) for text in networks]
@@ -36,7 +36,7 @@ class TrustedProxies:
         return bool(self._networks)
 
     def trusts(self, host: str) -> bool:
-        """Whether an address is of one of the networks."""
+        """Returns whether an address is of one of the networks."""
         try:
             address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
         except ValueError:
@@ -47,7 +47,7 @@ class TrustedProxies:
 
     def route_of(self, host: str, nodes: Sequence[str]) -> ClientRoute:
         """The way of a request from `host`. `nodes`: the addresses that proxies have added, the last one at the end. Each counts only if
-        the one after it is of a trusted proxy: clients may send the header, too. Raises ValueError if one that counts is no address."""
+        the one after it is of a trusted proxy: clients may send the header, too. Raises ValueError if one that counts is not an address."""
         client, proxies = host, 0
         for text in reversed(nodes):
             if not self.trusts(client):
@@ -68,16 +68,16 @@ def node_address(text: str) -> str:
     found = _WITH_PORT.fullmatch(text)
     address = named_address((found[1] or found[2]) if found else text)
     if not address:
-        raise ValueError(f"{text[:100]!r} is no address")
+        raise ValueError(f"{text[:100]!r} is not an address")
     return address
 
 
 def network_of(text: str) -> IPv4Network | IPv6Network:
-    """The network of an address or in CIDR notation. Raises ValueError for what is none, and for all addresses."""
+    """Returns the network of an address or of a range in CIDR notation. Raises ValueError for an invalid one, and for all addresses."""
     try:
         network = ip_network(text.strip())
     except ValueError as error:
-        raise ValueError(f"{text[:100]!r} is no network such as 10.0.0.0/24: {error}") from None
+        raise ValueError(f"{text[:100]!r} is not a network such as 10.0.0.0/24: {error}") from None
     if not network.prefixlen:
         raise ValueError(f"{text[:100]!r} would trust every address")
     return network
@@ -86,5 +86,5 @@ def network_of(text: str) -> IPv4Network | IPv6Network:
 def checked_header(name: str) -> str:
     """The name of the header. Raises ValueError."""
     if not _HEADER.fullmatch(name) or name.lower() in _OF_CLIENTS:
-        raise ValueError(f"{name[:100]!r} is no header in which a proxy names users, as {USER_HEADER} is")
+        raise ValueError(f"{name[:100]!r} is not a header in which a proxy can name users, such as {USER_HEADER}")
     return name

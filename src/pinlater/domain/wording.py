@@ -12,7 +12,7 @@ _ERROR_CHARS = 120
 
 
 def error_line(error_text: str) -> str:
-    """An error in one line: the first one of its text, and as much of those below it, without the trace, as fits in 120 characters. The
+    """Returns an error in one line: the first line of its text, and up to 120 characters of the lines below it, without the trace. The
     first line of some errors says only that there are details."""
     first, *below = error_text.split("\n")
     own = takewhile(lambda line: not _TRACE.match(line), below)
@@ -21,7 +21,7 @@ def error_line(error_text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 job`, `2 jobs`, `1,000 jobs`: the noun gets its plural."""
+    """Returns a number with its noun, in the plural if needed: `1 job`, `2 jobs`, `1,000 jobs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -60,7 +60,7 @@ def size(size_bytes: int) -> str:
 
 
 def moment(at_ms: int, unit: str = "milliseconds") -> str:
-    """ISO 8601 in UTC, down to that unit; the number itself if no calendar holds it."""
+    """Returns the moment in ISO 8601 and UTC, down to that unit; the number itself if no calendar holds it."""
     try:
         text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=unit)
     except (OverflowError, ValueError, OSError):

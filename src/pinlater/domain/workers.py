@@ -18,7 +18,7 @@ TOLD_MAX = 10_000
 
 
 class WorkerInfo(NamedTuple):
-    """What a process says of itself. `library` is '' for one that says nothing. `started_at_ms`: by its own clock."""
+    """The facts that a process reports about itself. `library` is '' for one that reports nothing. `started_at_ms`: by its own clock."""
 
     library: str = ""
     version: str = ""
@@ -38,11 +38,11 @@ class WaitingDequeues(NamedTuple):
 
 
 class WorkerQueue(NamedTuple):
-    """What became of a worker's claims in a queue in the last hour, and `lately`: in its last ten minutes.
+    """What happened to a worker's claims in a queue in the last hour, and `lately`: in its last ten minutes.
 
-    `asked_ms`: how long ago it asked for jobs; None if only the end of its claims is known. `timed_out`: claims that ended at their
-    deadline. `timed_out_times`: how often that happened, where those within a minute count once; 0 if it is not known. `late`: answers that
-    came after their claim had ended, also repeated ones.
+    `asked_ms`: how long ago it asked for jobs, or None if only the end of its claims is known. `timed_out`: claims that ended at their
+    deadline. `timed_out_times`: how often that happened, where those within a minute count once, or 0 if it is not known. `late`: answers
+    that came after their claim had ended, also repeated ones.
     """
 
     queue: str
@@ -55,7 +55,7 @@ class WorkerQueue(NamedTuple):
     timed_out_times: int = 0
 
     def plus(self, other: WorkerQueue) -> WorkerQueue:
-        """The sums of what two servers counted. A failure of either may end claims at both, which is no second time."""
+        """The sums of what two servers counted. A failure of either may end claims at both, which is not a second time."""
         return WorkerQueue(
             self.queue,
             _least(self.asked_ms, other.asked_ms),
@@ -79,8 +79,8 @@ class LostClaim(NamedTuple):
 class WorkerStatus(NamedTuple):
     """A process of a worker. `process`: 0 for callers that name none, which may be several; lost claims of the source are counted there.
 
-    `heard_ms`: how long ago it sent a request; None if only the end of claims is known. `claim_ms`: the longest claim among those that it
-    got last. `info`: as it said `said_ms` ago. `lost`: the newest first, at most `LOST_MAX`.
+    `heard_ms`: how long ago it sent a request, or None if only the end of claims is known. `claim_ms`: the longest claim among those that
+    it got last. `info`: as it said `said_ms` ago. `lost`: the newest first, at most `LOST_MAX`.
     """
 
     source: str
@@ -98,7 +98,7 @@ class WorkerStatus(NamedTuple):
         return sum(queue.handed_out for queue in self.queues)
 
     def plus(self, other: WorkerStatus) -> WorkerStatus:
-        """What two servers know of one process: the newer of what it said, the sums of what each counted."""
+        """Returns what two servers know of one process: the newer of what it said, the sums of what each counted."""
         by_queue = {each.queue: each for each in self.queues}
         for each in other.queues:
             known = by_queue.get(each.queue)
@@ -156,7 +156,7 @@ def _bytes_of(text: str) -> int:
 
 
 def newest_lost(statuses: Iterable[WorkerStatus]) -> Sequence[LostClaim]:
-    """Each once: two servers may have ended the claim of one attempt each."""
+    """Returns the lost claims, each once: two servers may each have ended the claim of one attempt."""
     lost = sorted({claim for status in statuses for claim in status.lost}, key=lambda claim: claim.ended_ms)
     return lost[:LOST_MAX]
 

@@ -27,14 +27,14 @@ _PASSING = {1040, 1203, 1205, 1213, 1226, 1053, 1077, 1079, 1080, 1152, *range(1
 
 
 class OldConnection:
-    """An open connection; not for two callers at once. After a failure it is of no use any more."""
+    """An open connection; not for two callers at once. After a failure it can no longer be used."""
 
     def __init__(self, raw: Any, server: OldServer) -> None:
         self._raw = raw
         self._server = server
 
     async def rows(self, statement: str) -> Sequence[tuple[Any, ...]]:
-        """What a statement gives. Raises `SourceFailed`."""
+        """Returns what a statement gives. Raises `SourceFailed`."""
         try:
             with _failures(self._server, f"no answer within {_ANSWER_S} s"):
                 async with asyncio.timeout(_ANSWER_S), self._raw.cursor() as cursor:
@@ -56,7 +56,7 @@ class OldConnection:
 
 
 async def connect(server: OldServer, tls: OriginalTls) -> OldConnection:
-    """An open connection. Raises `SourceFailed`."""
+    """Opens a connection. Raises `SourceFailed`."""
     with _failures(server, f"no connection within {_CONNECT_S} s"):
         async with asyncio.timeout(_CONNECT_S):
             raw = await asyncmy.connect(
@@ -93,7 +93,7 @@ def _failures(server: OldServer, too_late: str) -> Iterator[None]:
 
 
 def _code_of(error: driver.MySQLError) -> int:
-    """The database's number for an error; 0 for none."""
+    """The database's number for an error, or 0 for none."""
     return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
 
 

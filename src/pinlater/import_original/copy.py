@@ -46,7 +46,7 @@ class CopyPlan(NamedTuple):
 @dataclass
 class CopyCounts:
     """Counts of one queue's jobs of one priority. `found`: the jobs to copy; `left`: the others, by their state, and as `TOO_FAR` those
-    that are due in more than a year, of which the new server takes none."""
+    that are due in more than a year, which the new server refuses."""
 
     found: int = 0
     copied: int = 0
@@ -66,7 +66,7 @@ Shown = Callable[["Table", CopyCounts], None]
 
 
 class Copy:
-    """One run; without a client a dry one, which only counts. `counts` may be read at any time, also after it failed."""
+    """One run. Without a client, it is a dry run, which only counts. `counts` may be read at any time, also after it failed."""
 
     def __init__(self, plan: CopyPlan, client: AsyncClient | None, told: Told, shown: Shown, clock: Clock) -> None:
         self._plan = plan
@@ -151,7 +151,7 @@ async def _ask_who_it_is(client: AsyncClient) -> ServerInfo:
         return await client.server_info()
     except UnknownMethod as error:
         raise CallerError(
-            "The server to copy into is an original PinLater, which knows no unique keys: a second run would double its jobs"
+            "The server to copy into is an original PinLater, which does not know unique keys: a second run would duplicate its jobs"
         ) from error
 
 
@@ -174,7 +174,7 @@ def _check_jobs(table: Table, jobs: Sequence[OldJob], info: ServerInfo) -> None:
     for job in jobs:
         if len(job.body) > info.max_body_bytes:
             raise CallerError(
-                f"{table.descriptor(job.local_id)} has a body of {len(job.body)} bytes, the server takes "
+                f"{table.descriptor(job.local_id)} has a body of {len(job.body)} bytes, but the server takes at most "
                 f"{info.max_body_bytes}: start it with a higher jobs.max_body_bytes (and max_allowed_packet of its databases)"
             )
 

@@ -15,7 +15,7 @@ _FORM = "write mysql://USER@HOST:PORT/"
 
 
 class SourceFailed(Exception):
-    """The old server said no, or nothing. `passing`: again later may help. The text names the server and never a password."""
+    """The old server refused or did not answer. `passing`: a later try may help. The text names the server and never a password."""
 
     def __init__(self, message: str, *, passing: bool) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class OriginalTls:
     check_hostname: bool = True
 
     def context_for(self, server: OldServer) -> ssl.SSLContext | None:
-        """None for a connection that is not encrypted; a Unix socket can't be overheard. Raises OSError that names the file."""
+        """Returns the TLS context, or None for an unencrypted connection; a Unix socket needs none. Raises OSError that names the file."""
         if not (self.wanted and server.socket is None if server.tls is None else server.tls):
             return None
         try:
@@ -68,13 +68,13 @@ def server_of(url: str, password: str) -> OldServer:
         parts = urlsplit(url)
         port = parts.port or _PORT
     except ValueError:
-        raise ValueError(f"it is no address: {_FORM}") from None
+        raise ValueError(f"it is not an address: {_FORM}") from None
     if parts.password is not None:
         raise ValueError(
             f"it holds a password, which every user of this machine can see: use --password-file or {PASSWORD_VARIABLE}"
         )
     if parts.scheme != "mysql" or not parts.hostname or not parts.username:
-        raise ValueError(f"it is no address: {_FORM}")
+        raise ValueError(f"it is not an address: {_FORM}")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError(f"it names more than a server: {_FORM}, and --queue for single queues")
     return OldServer(parts.hostname, port, unquote(parts.username), password)

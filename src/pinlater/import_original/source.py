@@ -40,7 +40,7 @@ class Table(NamedTuple):
         return f"{self.database}.jobs_p{self.priority}"
 
     def descriptor(self, local_id: int) -> str:
-        """What the original calls that job."""
+        """Returns what the original calls that job."""
         return f"{descriptor_prefix(self.queue, self.shard)}{self.priority}:{local_id}"
 
 
@@ -56,7 +56,7 @@ class OldJob(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes in a request."""
+        """Returns about how many bytes it takes in a request."""
         return len(self.body) + 4 * len(self.custom_status) + 256
 
 
@@ -85,7 +85,7 @@ class Original:
             await self._connection.quit()
 
     async def tables(self) -> list[Table]:
-        """All job tables that there are, by queue and priority. Raises `SourceFailed`."""
+        """Returns all job tables that there are, by queue and priority. Raises `SourceFailed`."""
         found = []
         for database, table in await self._run(_statement("list_tables")):
             place, level = _DATABASE.fullmatch(database), _TABLE.fullmatch(table)
@@ -145,7 +145,7 @@ def _job(row: tuple[Any, ...]) -> OldJob:
 
 
 def _text(value: str | bytes | None) -> str:
-    """Text; a column that was declared binary is read as UTF-8."""
+    """Returns the text of a column. One that was declared binary is read as UTF-8."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 

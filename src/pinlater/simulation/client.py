@@ -1,4 +1,4 @@
-"""The processes that are clients: production `AsyncClient`s over the simulated network, which write down what they are told."""
+"""The client processes: production `AsyncClient`s over the simulated network, which record the answers that they get."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SimulatedClient(AsyncClient):
 
 
 class RecordingClient(SimulatedClient):
-    """Writes down what a worker asks and is told. `trace`, `name` and `claim_timeout_ms` are set once it is made."""
+    """Records the requests and answers of a worker. `trace`, `name` and `claim_timeout_ms` are set once it is made."""
 
     trace: Trace
     name: str
@@ -193,9 +193,8 @@ class ClientProcess:
     async def _enqueue_until_answered(
         self, queue: str, key: str, jobs: Sequence[Job], *, may_be_deleted: bool = False
     ) -> Enqueued | None:
-        """One request, as a repeat once it may have taken effect; None if it was not answered.
-
-        Of a unique key that another job has, no answer is written down: the request stored nothing.
+        """Sends one request, as a repeat once it may have taken effect. Returns None if it was not answered. Records no answer if another
+        job has the unique key, because the request stored nothing.
         """
         bodies = [job.body.decode() for job in jobs]
         keys = [job.ordering_key for job in jobs]

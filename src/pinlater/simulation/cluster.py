@@ -49,15 +49,15 @@ _LOOP_LAG_MS = 5_000  # every turn takes the same time here
 
 
 async def check_password(password: str) -> bool:
-    """As the check of a real server, without its threads."""
+    """Checks the password as a real server does, without its threads."""
     return password == PASSWORD
 
 
 class Searches:
-    """In place of the processes for searches, which are never asked here."""
+    """Replaces the processes for searches, which are never used here."""
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing: there is nothing to end."""
 
 
 class SimulatedApp(App):
@@ -182,7 +182,7 @@ class SimulatedServer:
         return self.app is not None and self.app.thrift._refusing_until_s is not None
 
     def start(self) -> None:
-        """A new process."""
+        """Starts a new process."""
         self.starts += 1
         loop = new_process(self.timeline, f"{self.name}-{self.starts}", self.name, self.network)
         clock = SystemClock(lambda: STARTS_AT_S + self.timeline.now_s + self.ahead_s, self.timeline.monotonic)
@@ -201,7 +201,7 @@ class SimulatedServer:
             self.restart_after(_RESTART_S)
 
     def kill(self, *, told: bool) -> None:
-        """As SIGKILL, or, where the peers are not told, as its machine's loss of power."""
+        """Kills the server as SIGKILL does, or, if its peers are not told, as a power failure of its machine does."""
         if self.loop is not None and self.loop.state is not ProcessState.DEAD:
             self.loop.kill()
             self.network.process_died(self.loop, told=told)
@@ -234,7 +234,9 @@ class SimulatedServer:
             self.restart_after(0.0)
 
     def clock_errors_ms(self) -> list[int]:
-        """How far the clocks of its lives were ahead of the simulation's time when they had taken that of the shards, and are now."""
+        """Returns how far the clocks of its lives were ahead of the simulation's time when they had taken that of the shards, and are
+        now.
+        """
         return [*self.agreed_errors_ms, *(self._error_ms(clock) for clock in self.clocks)]
 
     def _note_agreed(self, clock: SystemClock) -> None:
@@ -264,9 +266,8 @@ class SimulatedCluster:
             server.start()
 
     def clocks_differ_ms(self) -> int:
-        """By how much the servers' clocks differed at most, rounded up.
-
-        Only those count that servers can have agreed upon: a clock that is further off is a defect, and excuses nothing that it does.
+        """Returns the largest difference between the servers' clocks, rounded up. Only those differences count that servers can have agreed
+        upon: a clock that is further off is a defect, and excuses no violation.
         """
         errors = [error for server in self.servers for error in server.clock_errors_ms()]
         agreed = [error for error in errors if abs(error) < AGREED_WITHIN_MS]
@@ -278,7 +279,9 @@ class SimulatedCluster:
 
 
 def settings_of(host: str, base: Settings) -> Settings:
-    """The settings of one server: `base`, but for where it listens, and without the files that it reads again. Clients have no tokens."""
+    """The settings of one server: `base`, except for where it listens, and without the files that it reads again. Clients have no
+    tokens.
+    """
     return replace(
         base,
         store=StoreLocation("memory"),

@@ -13,7 +13,7 @@ from pinlater.simulation.store_trouble import StoreTrouble
 
 
 class Effect(NamedTuple):
-    """`end` makes good what `begin` did, also if other effects came between."""
+    """An effect. `end` undoes what `begin` did, even if other effects came between."""
 
     begin: Callable[[], object]
     end: Callable[[], object]
@@ -61,7 +61,7 @@ def server_suspended(server: SimulatedServer) -> Effect:
 
 
 def hosts_cut_off(network: Network, host: str, others: Iterable[str], *, one_way: bool = False) -> Effect:
-    """Nothing passes between a host and others; or, one way, nothing from the host to the others."""
+    """Lets nothing pass between a host and others; or, one way, nothing from the host to the others."""
     pairs = [(host, other) for other in others if other != host]
 
     def begin() -> None:

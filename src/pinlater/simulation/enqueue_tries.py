@@ -28,7 +28,7 @@ class StoredCopy(NamedTuple):
 
 
 def was_overtaken(copies: Sequence[StoredCopy]) -> bool:
-    """Whether repeats overtook the first try, which the guarantees page names: by way of another server, on another shard."""
+    """Returns whether repeats overtook the first try, which the guarantees page names: by way of another server, on another shard."""
     if len({copy.shard for copy in copies}) < len(copies):
         return False
     by_time = sorted(copies, key=lambda copy: copy.stored_at_s)
@@ -43,8 +43,8 @@ def was_overtaken(copies: Sequence[StoredCopy]) -> bool:
 
 
 def _may_not_know(earlier: EnqueueTry, stored_at_s: float, later: EnqueueTry) -> bool:
-    """Whether `later` may be stored although `earlier` was, at that time: a repeat finds what was stored before it looked, and a server
-    knows its own requests."""
+    """Returns whether `later` may be stored although `earlier` was, at that time: a repeat finds what was stored before it looked, and a
+    server knows its own requests."""
     if earlier.server == later.server:
         return False
     if later.looked_from_s is None:

@@ -47,7 +47,7 @@ class FaultKind(NamedTuple):
 
 
 def _cut_server(targets: FaultTargets, index: int) -> Effect:
-    """From clients, from the other servers and from the shards."""
+    """Cuts a server off from clients, from the other servers and from the shards."""
     cluster = targets.cluster
     host = cluster.servers[index].name
     network = effects.hosts_cut_off(cluster.network, host, targets.hosts())
@@ -57,7 +57,7 @@ def _cut_server(targets: FaultTargets, index: int) -> Effect:
 
 
 def _split_server(targets: FaultTargets, index: int, *, one_way: bool) -> Effect:
-    """From the other servers; clients and shards reach it."""
+    """Splits a server from the other servers; clients and shards reach it."""
     cluster = targets.cluster
     names = [server.name for server in cluster.servers]
     return effects.hosts_cut_off(cluster.network, names[index], names, one_way=one_way)

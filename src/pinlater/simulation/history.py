@@ -2,7 +2,7 @@
 
 A call is two records: when it left, and when its answer came; a call whose answer never came has only the first, and then both
 "it happened" and "it didn't" are possible. `check` accuses only where no order of the possible grants could have been right, so
-each violation is one. It looks at nothing but the clients' records and what lookups say at the end; the server's log is no witness.
+each violation is one. It looks at nothing but the clients' records and what lookups say at the end; the server's log is not a witness.
 
 Times are `time.monotonic_ns`, which all processes of a machine share, or a simulation's. A claim counts as held from the earliest instant
 at which it can have been granted: its timeout before the deadline that its answer named, where the client wrote that down, else the moment
@@ -136,7 +136,7 @@ class History:
         self.unblocks += other.unblocks
 
     def acknowledged(self) -> dict[str, str]:
-        """Body by descriptor, of every enqueue that was answered."""
+        """Returns the body by descriptor, of every enqueue that was answered."""
         return {
             descriptor: body
             for enqueue in self.enqueues
@@ -145,7 +145,7 @@ class History:
         }
 
     def seen(self) -> set[str]:
-        """Every descriptor that any client was ever told."""
+        """Returns every descriptor that any client ever received."""
         return self.acknowledged().keys() | {claim.descriptor for claim in self.claims}
 
     def may_be_deleted(self) -> set[str]:
@@ -173,7 +173,7 @@ class History:
 
 
 class PromiseKind(Enum):
-    """What can be wrong."""
+    """The kinds of violations."""
 
     LOST = "an acknowledged enqueue is gone"
     REVERSED = "an acknowledged success was turned back"
@@ -203,7 +203,7 @@ def check(
     slack_ns: int = 0,
     settings: Mapping[str, QueueConfig] = NO_SETTINGS,
 ) -> list[Violation]:
-    """Every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
+    """Returns every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
 
     Run it after everything was drained: a job that still waits counts as stuck. `slack_ns`: by how much the servers' clocks may have
     differed, so that a claim may have ended so much sooner. `settings`: those of queues, which did not change meanwhile; what is not there
@@ -237,7 +237,7 @@ def _check_final(history: History, final: Mapping[str, int], failures_allowed: b
 
 
 def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
-    """A success that counted holds for ever: SUCCEEDED at the end, and no hand-out later than the claim that earned it.
+    """Checks that a success is final: SUCCEEDED at the end, and no hand-out later than the claim that earned it.
 
     A hand-out between that claim and its ack would have made the ack stale, so it is as wrong as one after the ack.
     """
@@ -287,7 +287,7 @@ def _by_job(claims: Sequence[SeenClaim]) -> Iterable[Sequence[SeenClaim]]:
 
 
 def _check_exclusive(history: History, slack_ns: int) -> Iterable[Violation]:
-    """Two claims of a job are right only if one of them can have ended before the other was granted."""
+    """Checks that of two claims of a job, one can have ended before the other was granted."""
     ends, renewed = _given_back(history), _renewed(history)
 
     def may_end(claim: SeenClaim) -> int:
@@ -304,7 +304,7 @@ def _check_exclusive(history: History, slack_ns: int) -> Iterable[Violation]:
 
 
 def _check_stale_acks(history: History) -> Iterable[Violation]:
-    """Once another claim of the job was surely granted after one's own, one's own ack must not count."""
+    """Checks that an ack does not count once another claim of the job was certainly granted after its own."""
     claims = {(claim.descriptor, claim.token): claim for claim in history.claims}
     groups = {group[0].descriptor: group for group in _by_job(history.claims)}
     for ack in history.acks:
@@ -446,7 +446,7 @@ Record = dict[str, Any]
 class HistoryRecorder:
     """Writes a client's records down as they happen; threads may share it.
 
-    With a file, each line is out before the call goes on, so that what a killed worker did is known up to its last breath.
+    With a file, each line is out before the call continues, so that what a killed worker did is known up to its last breath.
     """
 
     def __init__(self, path: Path | None = None, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -480,12 +480,12 @@ class HistoryRecorder:
                 self._file.flush()
 
     def lines(self, first: int = 0) -> list[str]:
-        """What was recorded in memory so far, from a line on."""
+        """Returns what was recorded in memory so far, from a line on."""
         with self._lock:
             return self._lines[first:]
 
     def history(self) -> History:
-        """The same, understood."""
+        """Returns the same lines, parsed."""
         return read_history(self.lines())
 
 
@@ -513,7 +513,7 @@ def _add_enqueue(history: History, call: Record, answer: Record | None) -> None:
 
 
 def _add_claims(history: History, call: Record, answer: Record | None) -> None:
-    """Behind a job's body may stand for how many more milliseconds the claim holds, as its answer came."""
+    """Adds claims. A job's body may be followed by the number of milliseconds that the claim still held when its answer came."""
     for descriptor, token, body, *held_ms in answer["jobs"] if answer else ():
         timeout_ns = call["timeout_ms"] * 1_000_000
         assert answer is not None

@@ -1,4 +1,4 @@
-"""A simulation neither depends on what its interpreter did before, nor leaves anything behind in it."""
+"""Isolates a simulation: it does not depend on what its interpreter did before, and leaves no trace in it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def common_dice(seed: int) -> Iterator[None]:
 
 @contextmanager
 def collected_at_the_end() -> Iterator[None]:
-    """Nothing is collected by itself before the end of a simulation: where a coroutine of a killed process is collected its `finally`s
-    run, and when that is the seed must decide alone. They run here, when they can change nothing any more. Not to be nested."""
+    """Disables garbage collection until the end of a simulation: where a coroutine of a killed process is collected its `finally`s
+    run, and when that is the seed must decide alone. They run here, when they can no longer change anything. Must not be nested."""
     enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
@@ -62,7 +62,7 @@ def _close_coroutines() -> None:
 
 @contextmanager
 def _ignored_ends() -> Iterator[None]:
-    """A killed process says nothing: neither of coroutines that it never began, nor of those that await something as they are closed."""
+    """Silences a killed process: it reports neither coroutines that never began nor those that await something while they are closed."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:

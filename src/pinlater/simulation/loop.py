@@ -65,7 +65,7 @@ class Timeline:
         return next(self._serials)
 
     def run(self, work: Awaitable[Any], loop: ProcessLoop, *, until_s: float, turns_max: int = 500_000) -> bool:
-        """Runs all processes until `work`, a task of `loop`, has ended; False where it has not by then. Raises what it raised."""
+        """Runs all processes until `work`, a task of `loop`, has ended. Returns False where it has not by then. Raises what it raised."""
         task = loop.create_task(_awaited(work))
         try:
             while not task.done() and self.now_s < until_s and self.turns < turns_max:
@@ -81,7 +81,7 @@ class Timeline:
         return True
 
     def end(self) -> None:
-        """Nothing runs from now on; what is destroyed after this is no complaint."""
+        """Lets nothing run from now on. What is destroyed after this is not reported."""
         self._over = True
         self._ready.clear()
         self._timers.clear()
@@ -99,7 +99,9 @@ class Timeline:
     # --- turns --------------------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """What is ready now, as in one iteration of asyncio's loop; then time goes on to the next timer where nothing else is ready."""
+        """Runs what is ready now, as one iteration of asyncio's loop does. Then moves the time to the next timer if nothing else is
+        ready.
+        """
         self.turns += 1
         ready, running = self._ready, ProcessState.RUNNING
         for _ in range(len(ready)):

@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
 
 class TimeRange(NamedTuple):
-    """From one time to another, in milliseconds."""
+    """A range of time, in milliseconds."""
 
     from_ms: int
     to_ms: int
@@ -51,7 +51,7 @@ class Intervals:
         return len(self._ended)
 
     def add(self, began_ms: int, ended_ms: int) -> None:
-        """One that is served now."""
+        """Adds one that is served now."""
         self._began.append(began_ms)
         self._ended.append(ended_ms)
 
@@ -62,11 +62,11 @@ class Intervals:
 
     @property
     def last_ms(self) -> int:
-        """When the last one was served; 0 if there is none."""
+        """When the last one was served, or 0 if there is none."""
         return self._ended[-1] if self._ended else 0
 
     def lengths(self) -> list[int]:
-        """How long each waited."""
+        """Returns how long each waited."""
         return [ended - began for began, ended in zip(self._began, self._ended, strict=True)]
 
     def gaps(self) -> list[TimeRange]:
@@ -104,7 +104,7 @@ class Measure:
 
 
 def percentiles_of(lengths: Sequence[int]) -> Percentiles | None:
-    """None if there are none."""
+    """Returns the percentiles, or None if there are no values."""
     if not lengths:
         return None
     ordered = sorted(lengths)

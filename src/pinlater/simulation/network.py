@@ -55,7 +55,7 @@ class Network:
     def listen(
         self, loop: ProcessLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> SimulatedListener:
-        """Takes connections from now on."""
+        """Starts to accept connections."""
         address = (host, port or self._port())
         if address in self._listeners and self._listeners[address][0].state is not ProcessState.DEAD:
             raise OSError(98, "Address already in use")
@@ -63,7 +63,7 @@ class Network:
         return SimulatedListener(self, address)
 
     def close_listener(self, address: Address) -> None:
-        """Takes none any more."""
+        """Stops accepting connections."""
         self._listeners.pop(address, None)
 
     # --- connections ----------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Network:
     # --- cuts -----------------------------------------------------------------------------------------------------------------
 
     def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Nothing passes between the two hosts from now on; or, one way, nothing from the first one to the other."""
+        """Lets nothing pass between the two hosts from now on; or, one way, nothing from the first one to the other."""
         self._cut.setdefault((one, other), [])
         if not one_way:
             self._cut.setdefault((other, one), [])
@@ -123,7 +123,7 @@ class Network:
             self.heal(one, other)
 
     def is_cut(self, source: str, to: str) -> bool:
-        """Whether nothing passes from one host to another now."""
+        """Returns whether nothing passes from one host to another now."""
         return bool(self._cut) and (source, to) in self._cut
 
     def holds_back(self, end: ConnectionEnd, what: Callable[[ConnectionEnd], None]) -> bool:
@@ -137,7 +137,7 @@ class Network:
     # --- how long things take -------------------------------------------------------------------------------------------------
 
     def delay_s(self) -> float:
-        """How long one message takes."""
+        """Returns how long one message takes."""
         random, trouble = self._random, self.trouble
         if trouble.slow and random.random() < trouble.slow:
             return random.expovariate(1 / trouble.slow_s)
@@ -148,11 +148,11 @@ class Network:
         self._distance_s[one, other] = self._distance_s[other, one] = distance_s
 
     def distance_s(self, source: str, to: str) -> float:
-        """How much longer a message takes between these hosts."""
+        """Returns how much longer a message takes between these hosts."""
         return self._distance_s.get((source, to), 0.0)
 
     def befalls(self, share: float) -> bool:
-        """Whether something that happens to this share of messages happens to this one."""
+        """Returns whether something that happens to this share of messages happens to this one."""
         return share > 0 and self._random.random() < share
 
     def _port(self) -> int:
@@ -161,7 +161,7 @@ class Network:
 
 
 class SimulatedListener:
-    """As the server of an event loop, and its socket, as far as they are used."""
+    """Replaces the server of an event loop and its socket, as far as they are used."""
 
     family = socket.AF_INET
 
@@ -269,7 +269,7 @@ class ConnectionEnd(asyncio.Transport):
         self._hand_over()
 
     def finish(self) -> None:
-        """The peer sends no more."""
+        """Notes that the peer has stopped sending."""
         self._finished = True
         self._hand_over()
 
@@ -312,7 +312,7 @@ class ConnectionEnd(asyncio.Transport):
         self.loop.call_soon(self._hand_over)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """No window is ever full."""
+        """Does nothing, since no window is ever full."""
 
     def get_write_buffer_size(self) -> int:
         return 0

@@ -15,7 +15,7 @@ _BEFORE_MS = 60_000
 
 
 class FaultReport(NamedTuple):
-    """What a fault did. `drained_ms`: from its end until no more jobs waited than before it; None if that never came."""
+    """What a fault did. `drained_ms`: from its end until no more jobs waited than before it, or None if that never came."""
 
     fault: PlannedFault
     enqueue_gap_ms: int

@@ -125,7 +125,7 @@ class ScenarioRun:
     # --- the run ----------------------------------------------------------------------------------------------------------------
 
     def carry_out(self) -> SimulationReport:
-        """All of it. Raises ClusterNotReady."""
+        """Runs the whole scenario. Raises ClusterNotReady."""
         with watched_logs(self.timeline, expected=HandlerFailed):
             self.timeline.run(self._drive(), self._driver, until_s=float("inf"), turns_max=2**62)
         return self._report()
@@ -154,7 +154,7 @@ class ScenarioRun:
             worker.raise_error()
 
     def _queue_config(self) -> QueueConfig:
-        """Finished jobs are kept, so that each can be accounted for at the end."""
+        """Returns settings that keep finished jobs, so that each can be accounted for at the end."""
         kept_ms = self.scenario.lasts_ms + 2 * self.scenario.claim_timeout_ms + _DAY_MS
         return QueueConfig(succeeded_ttl_ms=kept_ms, failed_ttl_ms=kept_ms)
 
@@ -179,7 +179,7 @@ class ScenarioRun:
         act()
 
     async def _drain(self) -> None:
-        """Until every job has ended; or until it is clear that there are too many for these workers."""
+        """Waits until every job has ended, or until it is clear that there are too many for these workers."""
         ends_s = self.timeline.now_s + _DRAIN_S + 1.5 * self.scenario.claim_timeout_ms / 1000
         while self.timeline.now_s < ends_s and not self._is_drained():
             await asyncio.sleep(_SAMPLE_S)
@@ -201,7 +201,7 @@ class ScenarioRun:
         return [counter for store in self.cluster.stores for counter in store.counters()]
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Waits for the condition; whether it held in time."""
+        """Waits for the condition. Returns whether it held in time."""
         ends_at_s = self.timeline.now_s + seconds
         while not condition():
             if self.timeline.now_s >= ends_at_s:
@@ -242,7 +242,7 @@ class ScenarioRun:
         return highest._replace(at_ms=highest.at_ms - load_began_ms)
 
     def _is_busy(self) -> bool:
-        """Whether workers have no free slots or start jobs, so that the jobs that wait are only too many for them."""
+        """Returns whether workers have no free slots or start jobs, so that the jobs that wait are only too many for them."""
         slots = self.scenario.workers * self.scenario.concurrency
         last_ms = max((served.last_ms for served in self.measure.starts.values()), default=0)
         idle_ms = self.timeline.now_s * 1000 - last_ms

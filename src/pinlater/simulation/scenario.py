@@ -66,7 +66,7 @@ class Scenario(NamedTuple):
         return self.settings.jobs.claim_timeout_ms
 
     def number_of(self, target: Target) -> int:
-        """How many of these there are."""
+        """Returns how many of these there are."""
         return {Target.SERVER: self.servers, Target.SHARD: self.shards, Target.WORKER: self.workers}.get(target, 0)
 
 

@@ -68,7 +68,7 @@ class ToldHere(NamedTuple):
 
 
 def misleads(told: Collection[ToldHere]) -> bool:
-    """Whether a server that was told this by the stores can't know which time the servers go by.
+    """Returns whether a server that was told this by the stores can't know which time the servers go by.
 
     So it is in the moments after a jump, before a running server has told its time, and where no server runs: then an operator starts none
     (docs/how-to/operate-mysql.md).
@@ -151,25 +151,25 @@ class SimulatedStore:
     # --- what goes wrong ----------------------------------------------------------------------------------------------------
 
     def stand_still(self) -> None:
-        """As SIGSTOP of the database: calls arrive and wait."""
+        """Suspends the database as SIGSTOP does: calls arrive and wait."""
         self.stands_still = True
 
     def go_on(self) -> None:
-        """What has arrived is carried out."""
+        """Executes what has arrived."""
         self.stands_still = False
         held, self._held = self._held, []
         for call in held:
             call()
 
     def fate(self, kind: CallKind, host: str) -> Fate:
-        """Draws what becomes of a call from that host."""
+        """Draws what happens to a call from that host."""
         calm, reachable = self.trouble is self.calm, host not in self.gone_for
         return draw_fate(self.random, self.trouble, kind, calm=calm, reachable=reachable)
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
     def send(self, session: Session, kind: CallKind, act: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Sends a call of a session's process there; the future of its answer."""
+        """Sends a call of a session's process there. Returns the future of its answer."""
         self.calls += 1
         self.called[kind] += 1
         loop = cast("ProcessLoop", asyncio.get_running_loop())
@@ -214,11 +214,11 @@ class SimulatedStore:
         return self.wall_ms() + self.ahead_ms
 
     def alive(self, lease: SlotLease) -> bool:
-        """Whether its server has sent a heartbeat lately, by the database's clock."""
+        """Returns whether its server has sent a heartbeat lately, by the database's clock."""
         return is_alive(lease.seen_ms, self.now_ms(), round(self.lease_s * 1000))
 
     def told_ms(self, asking: Session | None = None) -> list[int]:
-        """How far the servers say that their time is ahead of this clock: those that are alive, without the one that asks."""
+        """Returns how far the servers say that their time is ahead of this clock: those that are alive, without the one that asks."""
         return [
             lease.ahead_ms
             for lease in self.leases.values()
@@ -226,7 +226,7 @@ class SimulatedStore:
         ]
 
     def told_time(self) -> ToldHere:
-        """What a server that starts now is told."""
+        """Returns the time that a server which starts now is told."""
         told = shard_time(self.now_ms(), self.told_ms())
         error_ms = told.ms - self.wall_ms()
         sessions = [session for store in self.stores or [self] for session in store.sessions if session.lives]
@@ -278,7 +278,7 @@ class SimulatedStore:
                         self.stored_at_s.setdefault(job.id, self.timeline.now_s)
 
     def holders_of(self, key: str) -> list[JobKey]:
-        """The unfinished jobs of all stores that have a unique key now, of which there should be one at most."""
+        """Returns the unfinished jobs of all stores that hold a unique key now. There should be at most one."""
         return [row.key for store in self.stores for row in store.jobs(*_UNFINISHED) if row.job.unique_key == key]
 
     def snapshot(self) -> StoreSnapshot:
@@ -296,16 +296,16 @@ class SimulatedStore:
         )
 
     def counters(self) -> list[JobCounter]:
-        """How many jobs there are, by queue and priority."""
+        """Returns how many jobs there are, by queue and priority."""
         queues = self.data._open.queue_cache.queues.values()
         return [counter for queue in queues for counter in queue.counters.values()]
 
     def unfinished(self) -> int:
-        """How many jobs have not ended."""
+        """Returns how many jobs have not ended."""
         return sum(counter.pending + counter.in_progress for counter in self.counters())
 
     def jobs(self, *states: JobState) -> list[PageRow]:
-        """All jobs, or those in these states, by queue and id, with their bodies: for verdicts."""
+        """Returns all jobs, or those in these states, by queue and id, with their bodies: for verdicts."""
         pages = [
             Page(count.queue, state, [count.counts.priority], _ALL, due_by_ms=_ALL, bodies=True, max_bytes=_ALL)
             for count in at_once(self.data.submit(CountJobs()))
@@ -315,7 +315,7 @@ class SimulatedStore:
         return sorted(rows, key=lambda row: (row.key.queue, row.key.id))
 
     def claims(self) -> list[ClaimRef]:
-        """All claims, by the ids of their jobs."""
+        """Returns all claims, by the ids of their jobs."""
         rows = self.data._open.connection.execute(_CLAIMS)
         return [ClaimRef(JobKey(queue, priority, job_id), token) for queue, priority, job_id, token in rows]
 
@@ -354,7 +354,7 @@ class _StoreCall:
             self.store.answer_later(self, result, error)
 
     def answer_with(self, result: Any, error: Exception | None) -> None:
-        """Its process learns of it."""
+        """Tells the process about it."""
         if self.answer.done():
             return
         if error is not None:

@@ -1,4 +1,4 @@
-"""The calls of a simulated store: the commands of a shard, and what else a server's session asks; and what the store must know of each."""
+"""The calls of a simulated store: the commands of a shard and the other calls of a server's session, with their properties."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _UNTOLD = frozenset({SaveSamples, TrimSamples, OpenSession})
 
 
 def only_looks(kind: CallKind) -> bool:
-    """Whether a call may be taken for one that changes nothing."""
+    """Returns whether a call may be taken for one that changes nothing."""
     return issubclass(kind, ReadCommand) or kind is Announce
 
 
 def is_told(kind: CallKind) -> bool:
-    """Whether a call changes something that the other servers are told."""
+    """Returns whether a call changes something that the other servers are told."""
     return not only_looks(kind) and kind not in _UNTOLD

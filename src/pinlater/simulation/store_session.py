@@ -113,7 +113,7 @@ class Session(CommandTable):
         return await self._call(TakeSnapshot, self.store.snapshot)
 
     def as_shard(self) -> Shard:
-        """Itself, as what it stands for."""
+        """Returns itself, as the shard that it stands for."""
         return cast("Shard", self)
 
     @property
@@ -162,7 +162,7 @@ class Session(CommandTable):
         return result, came_first
 
     def _keep_slot(self) -> bool:
-        """Leases another slot if this one is lost; whether it was."""
+        """Leases another slot if this one is lost. Returns whether it was."""
         lease = self.store.leases.get(self.slot)
         if lease is not None and lease.session is self:
             return False
@@ -235,7 +235,7 @@ class Session(CommandTable):
         return {}
 
     async def _shard_time(self) -> ShardTime:
-        """The time of the servers that are there; the database's own where they go by it, or there are none."""
+        """Returns the time of the present servers, or the database's own if they use it or there are none."""
 
         def look() -> tuple[ShardTime, ToldHere]:
             return shard_time(self.store.now_ms(), self.store.told_ms(self)), self.store.told_time()
@@ -300,7 +300,7 @@ class Session(CommandTable):
         return await self._call(InsertJobs, insert)
 
     async def _claim(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
-        """Where the outcome is unknown, what may have been claimed is given back by the next sweep, as MySQL's store does."""
+        """Claims jobs. If the outcome is unknown, the next sweep gives back what may have been claimed, as MySQL's store does."""
         try:
             claimed = await self._call(ClaimJobs, lambda: at_once(self.store.data.submit(ClaimJobs(orders, now_ms))))
         except (OutcomeUnknown, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The ways in which calls of a database over a network fail, and what becomes of one call."""
+"""The ways in which calls of a database over a network fail, and what happens to one call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CALM = StoreTrouble()
 
 
 class Fate(NamedTuple):
-    """What becomes of one call: when it is carried out and answered, in seconds from now; None where it never is."""
+    """What happens to one call: when it is carried out and answered, in seconds from now, or None where it never is."""
 
     carried_out_s: float | None
     answered_s: float
@@ -38,7 +38,7 @@ class Fate(NamedTuple):
 
 
 def draw_fate(random: Random, trouble: StoreTrouble, kind: CallKind, *, calm: bool, reachable: bool) -> Fate:
-    """What becomes of a call. `calm`: only its latency is drawn; `reachable`: whether the store takes connections from its host."""
+    """Returns what happens to a call. `calm`: only its latency is drawn; `reachable`: whether the store takes connections from its host."""
     there_s = trouble.latency_s * (0.1 + 0.4 * random.random())
     back_s = trouble.latency_s * (0.1 + 0.4 * random.random())
     if not reachable:

@@ -29,7 +29,7 @@ class Trace(HistoryRecorder):
         return [f"{at_s:.6f} {lines[what] if isinstance(what, int) else what}" for at_s, what in self._entries]
 
     def note(self, text: str) -> None:
-        """Something that is no client's call: a fault, an error."""
+        """Notes something that is not a client's call: a fault, an error."""
         self._entries.append((self._timeline.now_s, text))
 
     @contextmanager

@@ -18,7 +18,7 @@ class RunVerdict(NamedTuple):
 
 
 def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool = False) -> RunVerdict:
-    """Call it once every job has ended. `failures_allowed`: whether a job may be FAILED."""
+    """Judges a run. Call it once every job has ended. `failures_allowed`: whether a job may be FAILED."""
     rows = [(store.name, row) for store in cluster.stores for row in store.jobs()]
     final = {row.job.descriptor: int(row.job.state) for _, row in rows}
     slack_ns = cluster.clocks_differ_ms() * 1_000_000

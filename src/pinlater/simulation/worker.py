@@ -45,7 +45,7 @@ class WorkerInProcess:
         self._stops = False
 
     def stop(self) -> None:
-        """It claims no more, finishes what it runs, and ends."""
+        """Stops the worker: it claims no more jobs, finishes the running ones, and ends."""
         self._stops = True
         if self._run is not None:
             self._process.loop.call_soon(self._run.stop.set)

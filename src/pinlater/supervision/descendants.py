@@ -54,7 +54,7 @@ def kill_group(leader: int, *, waited_for: bool) -> None:
 
 
 def group_exists(leader: int) -> bool:
-    """Whether processes are left in the group of `leader`, which was waited for.
+    """Returns whether processes are left in the group of `leader`, which was waited for.
 
     Its number may be another process's by now, but not while its group has members.
     """
@@ -62,7 +62,7 @@ def group_exists(leader: int) -> bool:
 
 
 def _is_there(kill: Callable[[int, int], None], number: int) -> bool:
-    """Whether there is something to signal."""
+    """Returns whether there is something to signal."""
     try:
         kill(number, 0)
     except ProcessLookupError:

@@ -56,7 +56,7 @@ def count_repeats(handler: logging.Handler) -> None:
 
 
 def _shown(record: logging.LogRecord) -> str:
-    """What the line of a record says."""
+    """Returns what the line of a record says."""
     return repr((_showable(record.getMessage()), list(fields(record))))
 
 
@@ -66,7 +66,7 @@ def _mark(number: int, record: logging.LogRecord) -> bool:
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    """What the caller gave as `extra`, fit for showing."""
+    """Yields what the caller gave as `extra`, in a form to show."""
     for name, value in vars(record).items():
         if name not in _STANDARD_FIELDS:
             yield name, _showable(value)
@@ -86,7 +86,7 @@ def _showable(value: object) -> object:
 
 
 def _showable_items(items: Sequence[object]) -> list[object]:
-    """As many as fit into the length of a value, and `…` in place of the others."""
+    """Returns as many items as fit into the length of a value, and `…` in place of the others."""
     shown: list[object] = []
     chars = 0
     for item in items:
@@ -131,7 +131,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """The text that the record has, else that of its exception; '' without one."""
+    """Returns the traceback of the record, or else that of its exception; '' without one."""
     return record.exc_text or (formatter.formatException(record.exc_info) if record.exc_info else "")
 
 

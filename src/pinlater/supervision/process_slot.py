@@ -60,7 +60,7 @@ class ProcessSlot(ABC, Generic[A]):
 
     @property
     def process_id(self) -> int | None:
-        """The id of the running process; None if there is none."""
+        """The id of the running process, or None if there is none."""
         return None if self._process is None else self._process.pid
 
     # --- what subclasses know ---------------------------------------------------------------------------------------------
@@ -74,13 +74,13 @@ class ProcessSlot(ABC, Generic[A]):
 
     @abstractmethod
     def _next_start(self, code: int, lived_s: float, crashes: int, spread: float) -> Next | None:
-        """When to start the next process; None to give up."""
+        """Returns when to start the next process, or None to give up."""
 
     def _started(self) -> None:
-        """Called when a process was started."""
+        """Handles the start of a process."""
 
     def _ended(self) -> None:
-        """Called when the process has ended."""
+        """Handles the end of the process."""
 
     # --- keeping a process running ----------------------------------------------------------------------------------------
     async def keep(self) -> int | None:
@@ -178,7 +178,7 @@ class ProcessSlot(ABC, Generic[A]):
 
     # --- asking -----------------------------------------------------------------------------------------------------------
     async def _ask(self, message: Callable[[int], msgspec.Struct]) -> A | None:
-        """The answer to `message(number)`; None if there is no process or it doesn't answer in time."""
+        """The answer to `message(number)`, or None if there is no process or it doesn't answer in time."""
         if self._writer is None:
             return None
         number = next(self._ask_numbers)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 @contextlib.contextmanager
 def handled(handlers: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
-    """Calls the handlers on the running loop meanwhile. Afterwards the signals do what they did before."""
+    """Calls the handlers on the running loop during the block. Afterwards, the signals do what they did before."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():

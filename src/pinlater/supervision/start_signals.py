@@ -16,7 +16,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def end_at_stop_signals(code: int) -> None:
-    """From now on these signals end the process at once with `code`, until other handlers replace these."""
+    """Makes these signals end the process at once with `code`, until other handlers replace these."""
     for number in STOP_SIGNALS:
         signal.signal(number, lambda number, frame: os._exit(code))
 
@@ -54,7 +54,7 @@ def _forget_sigterm() -> None:
 
 @contextlib.contextmanager
 def stopped_by(stop: Callable[[], object]) -> Iterator[None]:
-    """These signals call `stop` during the block, until other handlers replace these; afterwards they do what they did before.
+    """Makes these signals call `stop` during the block, until other handlers replace these; afterwards they do what they did before.
 
     So does one that came after `remember_sigterm`.
     """

@@ -1,4 +1,4 @@
-"""For tests of code that uses PinLater: a service inside the test's process, and the real server in a process of its own."""
+"""Tools for tests of code that uses PinLater: a service inside the test's process, and the real server in a process of its own."""
 
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.testing._seen import EnqueuedCall, Ran

@@ -44,7 +44,7 @@ class _Caller:
 
 
 class InProcessLink:
-    """What a `client._connection.Link` is."""
+    """Implements `client._connection.Link`."""
 
     def __init__(self, server: MemoryServer, thread: LoopThread, clock: Clock) -> None:
         self.address = ADDRESS
@@ -92,15 +92,15 @@ class InProcessLink:
         return answering.result()
 
     def unread(self) -> Any:
-        """Nothing: an answer of this process's own waits for its event loop."""
+        """Does nothing: answers in this process wait for its event loop."""
         return None
 
     def retire(self) -> None:
-        """No new calls."""
+        """Refuses new calls."""
         self._usable = False
 
     def hang_up(self) -> None:
-        """Does what `abort` does: an answer that is there already is had, and the service takes back what it hasn't answered."""
+        """Does what `abort` does. Answers that are there already are delivered, and the service takes back the rest."""
         self.abort()
 
     def abort(self) -> None:

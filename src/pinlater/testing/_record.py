@@ -1,4 +1,4 @@
-"""What was asked of an in-process service: every job that was stored, kept also when the store has long forgotten it."""
+"""Records every job that an in-process service stored, and keeps it after the store has deleted it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EnqueuedJobs:
         return list(self._stored.values())
 
     def clear(self) -> None:
-        """Forgets all; the jobs themselves stay."""
+        """Forgets all records; the jobs themselves stay."""
         self._stored.clear()
 
     async def enqueue_jobs(self, service: Service, call: Any) -> Any:

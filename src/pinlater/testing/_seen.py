@@ -1,4 +1,4 @@
-"""What a test gets to see: calls that were enqueued, attempts that were run."""
+"""The values that a test sees: calls that were enqueued, attempts that were run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pinlater.worker.tasks import Task
 class EnqueuedCall(NamedTuple):
     """A call of a task as it was enqueued. `arguments` are decoded, by name, defaults included; `headers` the producer's own.
 
-    Times are milliseconds since the epoch, by the service's clock. None: not said.
+    Times are milliseconds since the epoch, by the service's clock. None: not given.
     """
 
     task: str

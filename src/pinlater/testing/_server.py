@@ -26,7 +26,7 @@ HOST, PORT = "in-process", 1
 
 
 class MemoryServer:
-    """`open`, then `close`."""
+    """A server in memory. Call `open`, then `close`."""
 
     def __init__(
         self,

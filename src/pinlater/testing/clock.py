@@ -13,7 +13,7 @@ STARTS_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class TurnedClock(ManualClock):
-    """Time goes on when the test says so: `clock.advance(hours=1)`. What the service does by the clock has then been done.
+    """Time continues when the test says so: `clock.advance(hours=1)`. What the service does by the clock has then been done.
 
     `turned` is called each time, before `advance` returns.
     """
@@ -24,7 +24,7 @@ class TurnedClock(ManualClock):
 
     @property
     def now(self) -> datetime:
-        """What it shows, in UTC."""
+        """The time of the clock, in UTC."""
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
 
     def advance(

@@ -1,4 +1,4 @@
-"""What a test run can end with, beside the tasks' own exceptions."""
+"""The errors of a test run, in addition to the exceptions of tasks."""
 
 from __future__ import annotations
 

@@ -137,10 +137,10 @@ class InProcessService:
     def _at_work(self, given: tuple[Worker, ...]) -> tuple[Worker, ...]:
         for one in given:
             if not isinstance(one, Worker):
-                raise TypeError(f"a worker is needed, not {one!r}; a time is named: run_for(hours=1)")
+                raise TypeError(f"expected a worker, not {one!r}; give a time by name: run_for(hours=1)")
         workers = given or tuple(dict.fromkeys(self._served))
         if not workers:
-            raise ValueError("no worker to run: name one, or be in `with service.serving(worker):`")
+            raise ValueError("no worker to run: pass one, or call this in `with service.serving(worker):`")
         return workers
 
     async def run_until_idle(
@@ -159,7 +159,7 @@ class InProcessService:
         as if the worker had been there; more than ten thousand firings of one are a ValueError. The other queues' entries count as
         missed up to now: they make what their `missed` says when they run next. Tasks that ask for a process run in
         a thread, where they see what the test has put in place, unless `processes` says so. The first error of a task is raised when
-        all is done, but for `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject`
+        all is done, except for `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject`
         is. Raises `NeverIdle` after `jobs_max` attempts.
         """
         workers = self._at_work(workers)
@@ -272,7 +272,7 @@ class InProcessService:
     # --- looking ----------------------------------------------------------------------------------------------------------
     @property
     def ran(self) -> list[Ran]:
-        """Every attempt of all runs so far."""
+        """All attempts of all runs so far."""
         return list(self._ran)
 
     @property
@@ -289,7 +289,7 @@ class InProcessService:
         return [call for call in called if call is not None]
 
     def assert_enqueued(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> EnqueuedCall:
-        """The last enqueued call of this task with these arguments. Raises AssertionError, which says what was enqueued instead."""
+        """Returns the last enqueued call of this task with these arguments. Raises AssertionError, which says what was enqueued instead."""
         expected = task.job(*args, **kwargs)
         content_type = (expected.headers or {}).get(envelope.CONTENT_TYPE_HEADER, "")
         arguments = arguments_of(task, expected.body, content_type)
@@ -300,11 +300,13 @@ class InProcessService:
         raise AssertionError(f"{task.name}({_shown(arguments)}) was not enqueued; enqueued were:{_listed(calls)}")
 
     def forget_enqueued(self) -> None:
-        """`enqueued` and `assert_enqueued` begin anew; the jobs stay."""
+        """Lets `enqueued` and `assert_enqueued` start over; the jobs stay."""
         self._record.clear()
 
     def jobs(self, queue: str, state: JobState | None = None) -> list[JobInfo]:
-        """The queue's jobs as they are now, with their bodies, in the order of their enqueues; only those in `state` if it is given."""
+        """Returns the queue's jobs as they are now, with their bodies, in the order of their enqueues; only those in `state` if it is
+        given.
+        """
         found: list[JobInfo] = []
         for one in JobState if state is None else (state,):
             for future in (False, True) if one is JobState.PENDING else (False,):
@@ -321,7 +323,7 @@ class InProcessService:
             continuation = page.continuation
 
     def job(self, descriptor: str) -> JobInfo:
-        """One job as it is now. Raises KeyError if there is none."""
+        """Returns one job as it is now. Raises KeyError if it does not exist."""
         return self.client.lookup([descriptor], bodies=True)[descriptor]
 
 

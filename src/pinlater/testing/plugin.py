@@ -24,7 +24,7 @@ MARKER = "pinlater_real_server"
 
 
 class ConnectionGuard:
-    """Refuses connections to servers that are not the test run's own, but for tests with the marker."""
+    """Refuses connections to servers that are not the test run's own, except for tests with the marker."""
 
     def __init__(self) -> None:
         self._marked = False

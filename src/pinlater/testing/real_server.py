@@ -25,7 +25,7 @@ _LINES_KEPT = 20
 
 
 class ServerDidNotStart(Exception):
-    """The text holds what it said."""
+    """The server did not start. The text has its output."""
 
 
 class _HeldPort:
@@ -72,14 +72,14 @@ class RealServer:
 
     @property
     def process_id(self) -> int:
-        """Of the server that runs now."""
+        """The process id of the running server."""
         if self._process is None:
             raise RuntimeError("the server does not run")
         return self._process.pid
 
     @classmethod
     def addresses(cls) -> frozenset[str]:
-        """Of all that this process has started."""
+        """The addresses of the servers that this process has started."""
         return frozenset(server.address for server in cls._running)
 
     def start(self) -> Self:
@@ -120,11 +120,11 @@ class RealServer:
             started.set_result(False)
 
     def reload(self) -> None:
-        """Lets it look at its files now (SIGHUP); what it made of them is in its log."""
+        """Makes the server read its files now (SIGHUP). Its log has the result."""
         os.kill(self.process_id, signal.SIGHUP)
 
     def stop(self) -> None:
-        """Stops it in order: what is under way is finished."""
+        """Stops the server in order: it finishes what is under way."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:

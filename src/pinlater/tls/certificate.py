@@ -115,7 +115,7 @@ class CertificateSource:
         self._warn_at_s = -math.inf
 
     def refresh(self) -> bool:
-        """Looks at the files again; whether there is another certificate. Never raises."""
+        """Looks at the files again. Returns whether there is another certificate. Never raises."""
         try:
             seen = _contents(self.settings)
             if seen == self._seen and self.last_error is None:
@@ -147,7 +147,7 @@ class CertificateSource:
 
 
 def _contents(settings: TlsSettings) -> list[bytes]:
-    """What is in the files, as digests: no key stays in memory for this. Raises CertificateBroken."""
+    """Returns what is in the files, as digests: no key stays in memory for this. Raises CertificateBroken."""
     files = (settings.certificate_file, settings.key_file, settings.client_ca_file)
     return [hashlib.sha256(_content(path)).digest() for path in files if path is not None]
 

@@ -1,10 +1,10 @@
 """TLS between a protocol and its transport, on any event loop.
 
-The event loops have TLS of their own, which this does not use, for what it must do otherwise: a connection belongs to its protocol from
-its first moment, so that handshakes count against the bounds of connections; `get_write_buffer_size` counts all that the kernel has not
-taken, so that an answer is known to be delivered or not (the loops' own leaves out what is encrypted, and says 0 with 50 MB unsent); one
-side may end its direction and go on reading; each connection takes the certificate that is in force when it comes; and a listener sees the
-first bytes of a client that speaks no TLS.
+The event loops have TLS of their own, which this does not use, for what it must do otherwise: a connection belongs to its protocol from its
+first moment, so that handshakes count against the bounds of connections; `get_write_buffer_size` counts all that the kernel has not taken,
+so that an answer is known to be delivered or not (the loops' own leaves out what is encrypted, and says 0 with 50 MB unsent); one side may
+end its direction and continue reading; each connection takes the certificate that is in force when it comes; and a listener sees the first
+bytes of a client that speaks no TLS.
 
 Must never pass on a byte that was not decrypted, nor send one that was not encrypted, except `Listening.plain_answer`. Weakness: all
 encryption happens on the event loop; at most `_CHUNK_BYTES` at a time for a peer that reads slowly.
@@ -27,7 +27,7 @@ _LAST_WORDS_S = 1.0
 
 
 class NotTls(ConnectionError):
-    """The peer's first bytes are no TLS. `received` are these bytes."""
+    """The peer does not speak TLS. `received`: its first bytes."""
 
     def __init__(self, received: bytes) -> None:
         super().__init__("the peer speaks no TLS")
@@ -35,7 +35,7 @@ class NotTls(ConnectionError):
 
 
 class ListeningSide(NamedTuple):
-    """How the side that was connected to does it. `context`: to be asked for each connection. `failed`: called with why a handshake
+    """TLS on the side that accepts the connection. `context`: to be asked for each connection. `failed`: called with why a handshake
     failed, and the address of the peer. `plain_answer`: what a peer without TLS is sent before it is cut, from its first bytes;
     `plain_is_cut_short`: whether it takes more of them."""
 
@@ -47,7 +47,7 @@ class ListeningSide(NamedTuple):
 
 
 class ConnectingSide(NamedTuple):
-    """How the side that connects does it. `server_name`: that the certificate must be for, as far as the context checks it."""
+    """TLS on the side that connects. `server_name`: that the certificate must be for, as far as the context checks it."""
 
     context: ssl.SSLContext
     server_name: str | None
@@ -160,7 +160,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         self._handshake()
 
     def _handshake(self) -> bool:
-        """Goes on with it; whether it is done."""
+        """Goes on with it. Returns whether it is done."""
         assert self._tls is not None  # noqa: S101 - for the type checker
         try:
             self._tls.do_handshake()
@@ -307,7 +307,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             self._above.resume_writing()
 
     def get_write_buffer_size(self) -> int:
-        """How much the kernel has not taken."""
+        """Returns how much the kernel has not taken."""
         return self._backlog_bytes + (0 if self._below is None else self._below.get_write_buffer_size())
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -319,7 +319,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Tells the peer that no more comes. Reading goes on."""
+        """Ends the sending direction. Reading continues."""
         if self._closing or self._eof_wanted:
             return
         self._eof_wanted = True
@@ -353,7 +353,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
             below.close()
 
     def abort(self) -> None:
-        """Closes it at once."""
+        """Closes the connection at once."""
         self._closing = True
         if self._below is not None:
             self._below.abort()
@@ -363,7 +363,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
         return self._reading
 
     def pause_reading(self) -> None:
-        """Nothing is passed on until `resume_reading`."""
+        """Pauses reading: nothing is passed on until `resume_reading`."""
         self._reading = False
         if self._below is not None and self._below.is_reading():
             self._below.pause_reading()
@@ -379,7 +379,7 @@ class TlsProtocol(asyncio.Transport, asyncio.Protocol):
 
     # --- for the protocol above -----------------------------------------------------------------------------------------------
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`ssl_object`, `sslcontext` and `peercert`, once the handshake is done; all else from the transport below."""
+        """Returns `ssl_object`, `sslcontext` and `peercert` once the handshake is done, and everything else from the transport below."""
         if name == "ssl_object":
             return self._tls or default
         if name == "sslcontext":

@@ -24,14 +24,14 @@ _REFUSED: dict[str, str] = {
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether the other side ended the handshake because of this side's certificate, or because there is none. TLS 1.3 tells a client so
-    only after the client's part of the handshake."""
+    """Returns whether the other side ended the handshake because of this side's certificate, or because there is none. TLS 1.3 tells a
+    client so only after the client's part of the handshake."""
     reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     return reason in _CERTIFICATE_WANTED or reason in _REFUSED
 
 
 def why_no_tls_server(error: BaseException, name: str) -> str:
-    """Why a client has no TLS connection to a server that it calls `name`; the subject is the server."""
+    """Returns why a client has no TLS connection to a server that it calls `name`; the subject is the server."""
     if isinstance(error, ssl.SSLCertVerificationError):
         code = error.verify_code
         if code == _EXPIRED:
@@ -56,7 +56,7 @@ def why_no_tls_server(error: BaseException, name: str) -> str:
 
 
 def why_no_tls_client(error: BaseException) -> str:
-    """Why a listener has cut a connection before its handshake was done; the subject is the client."""
+    """Returns why a listener has cut a connection before its handshake was done; the subject is the client."""
     if isinstance(error, NotTls):
         return "it speaks no TLS"
     if isinstance(error, TimeoutError):

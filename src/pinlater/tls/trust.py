@@ -26,7 +26,7 @@ class CertificateBroken(OSError):
 
 
 def trusting_context(ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext:
-    """A context for connections to servers whose certificates these authorities signed; None stands for the operating system's.
+    """Returns a context for connections to servers whose certificates these authorities signed; None stands for the operating system's.
 
     Raises OSError for a file that is missing or holds no certificate.
     """
@@ -53,5 +53,5 @@ def naming(*files: Path | None) -> Iterator[None]:
 
 
 def no_passphrase() -> str:
-    """Without it the library would ask on the terminal, and wait."""
+    """Refuses a passphrase: without this, the library would ask on the terminal, and wait."""
     raise OSError("the key is locked by a passphrase; give one without")

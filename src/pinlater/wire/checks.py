@@ -55,7 +55,7 @@ def _children(spec: Spec) -> Iterable[tuple[str, int, type[Any], Spec]]:
 
 
 def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
-    """All that is required of a struct, and of the structs that it requires, is read in one go."""
+    """Builds the check that reads all required fields of a struct, and of the structs that it requires, in one go."""
     paths, others = _required_paths(cls, spec, "")
     read_all = attrgetter(*paths, paths[0]) if paths else None  # one path alone would not be read as a tuple
     inner = tuple(others)
@@ -76,7 +76,7 @@ def _build_missing(cls: type[Any], spec: Spec) -> Callable[[Any], bool]:
 
 
 def _required_paths(cls: type[Any], spec: Spec, prefix: str) -> tuple[list[str], Children]:
-    """Where all that is always required lies; and what else holds structs, with the look at it."""
+    """Returns the places of all fields that are always required, and the other fields with structs, with their checks."""
     names = REQUIRED.get(cls, ())
     paths = [prefix + name for name in names]
     others: list[tuple[Callable[[Any], Any], Callable[[Any], bool]]] = []
@@ -109,7 +109,7 @@ def _missing_in_child(kind: int, cls: type[Any], spec: Spec) -> Callable[[Any], 
 
 
 def _build_suspicious(spec: Spec) -> Callable[[Any], bool]:
-    """Plain texts first, without a call for each."""
+    """Checks plain texts first, without a call for each."""
     entries = [entry for entry in spec if entry is not None]
     texts = tuple(attrgetter(entry[2]) for entry in entries if entry[1] == TType.STRING and entry[3] != "BINARY")
     looks = tuple(
@@ -133,7 +133,7 @@ def _build_suspicious(spec: Spec) -> Callable[[Any], bool]:
 
 
 def _look_for(kind: int, argument: Any) -> Callable[[Any], bool] | None:
-    """How to look for U+FFFD in a value of this type; None if it holds no text."""
+    """Returns how to look for U+FFFD in a value of this type, or None if it holds no text."""
     if kind == TType.STRING:
         return None if argument == "BINARY" else _has_replacement
     if kind == TType.STRUCT:
@@ -184,7 +184,7 @@ def path_not_utf8(value: Any, spec: Spec, original: Spec) -> str:
 
 
 def _place_not_utf8(value: Any, kind: int, meant: Any, argument: Any) -> str | None:
-    """Where in the value a text is that isn't UTF-8: '' for the value itself; None if all texts are good."""
+    """Returns the place of a text that isn't UTF-8 in the value: '' for the value itself, or None if all texts are good."""
     if kind == TType.STRING:
         return None if meant == "BINARY" or _is_utf8(value) else ""
     if kind == TType.STRUCT:
@@ -201,7 +201,7 @@ def _place_not_utf8(value: Any, kind: int, meant: Any, argument: Any) -> str | N
 
 
 def _placed(kind: int, value: Any) -> Iterable[tuple[str, Any]]:
-    """What a field holds, with the place of each: an index, a key, or nothing for a struct."""
+    """Yields the values that a field holds, each with its place: an index, a key, or nothing for a struct."""
     if kind == TType.STRUCT:
         yield "", value
     elif kind == TType.MAP:

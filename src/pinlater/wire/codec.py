@@ -66,7 +66,7 @@ class Header(NamedTuple):
 
     @property
     def oneway(self) -> bool:
-        """Whether it is a call whose caller waits for no answer."""
+        """Whether the caller waits for no answer."""
         return bool(self.kind == TMessageType.ONEWAY)
 
 
@@ -98,7 +98,7 @@ class Reply(NamedTuple):
 
 
 class _Source:
-    """What the C codec wants of a transport: a BytesIO, and a source of more bytes, which has none."""
+    """The transport that the C codec needs: a BytesIO, and a source of more bytes, which has none."""
 
     __slots__ = ("cstringio_buf",)
 
@@ -118,13 +118,13 @@ class _Pieces(_Source):
         self._cpu_s_max = cpu_s_max
 
     def begin(self, body: bytes) -> None:
-        """Before the C codec asks for the first byte."""
+        """Checks the message before the C codec asks for the first byte."""
         self._body, self._end, self._began_s = body, 0, time.thread_time()
         self.overdue = False  # the C codec puts an error of its own in the place of some of ours
         self._give(b"", 0)
 
     def end(self) -> int:
-        """How many bytes were not asked for. The message is let go."""
+        """Returns how many bytes were not asked for. The message is let go."""
         left = len(self._body) - self._end + len(self.cstringio_buf.read())
         self._body, self.cstringio_buf = b"", BytesIO()
         return left
@@ -146,7 +146,7 @@ class _Pieces(_Source):
 
 
 class _Protocol:
-    """What the C codec wants of a protocol."""
+    """The protocol that the C codec needs."""
 
     __slots__ = ("container_length_limit", "string_length_limit", "trans")
 
@@ -157,7 +157,7 @@ class _Protocol:
 
 
 class _ApplicationException:
-    """TApplicationException as it comes in."""
+    """A received TApplicationException."""
 
     message: str | None = None
     type: int | None = None
@@ -219,7 +219,7 @@ class Decoder:
         return Header(frame[start : end if start == 8 else end - 1], kind, _i32.unpack_from(frame, end)[0], end + 4)
 
     def call(self, frame: bytes) -> DecodedCall:
-        """A call for one of our methods. `WireError` otherwise; its `kind` says what to answer."""
+        """Returns a call of one of our methods. Raises `WireError` otherwise; its `kind` says what to answer."""
         try:  # as almost every client sends it: the strict header, with a name of one byte's length
             head = frame[: _NAME_AT + frame[_NAME_AT - 1]]
             method = METHODS_BY_CALL_HEAD[head]
@@ -242,7 +242,7 @@ class Decoder:
         return _make(DecodedCall, (method, seqid, oneway, arguments))
 
     def _unusual(self, frame: bytes) -> tuple[Method, int, bool, int]:
-        """Method, sequence id, whether it is one-way, and where the arguments begin, by a closer look."""
+        """Returns the method, the sequence id, whether it is one-way, and where the arguments begin, by a closer look."""
         name, kind, seqid, body_at = self.header(frame)
         oneway = kind == TMessageType.ONEWAY
         method = METHODS.get(name)
@@ -293,7 +293,7 @@ class Decoder:
         return Reply(shown, seqid, value=result.success)
 
     def _struct(self, body: bytes, shape: Shape) -> Any:
-        """One struct that is all of `body`."""
+        """Decodes one struct, which is all of `body`."""
         if self._pieces is not None:
             return self._struct_in_pieces(body, shape, self._pieces)
         value = shape.cls()
@@ -342,7 +342,7 @@ def _rest_of_an_earlier_call(frame: bytes, method: Method, body_at: int) -> str:
 
 
 def _shown(name: bytes) -> str:
-    """A name for people: as text, cut if it is long."""
+    """Returns a name for people, as text, cut if it is long."""
     text = name[:_NAME_SHOWN_BYTES].decode("utf-8", "replace")
     return text if len(name) <= _NAME_SHOWN_BYTES else f"{text}…"
 

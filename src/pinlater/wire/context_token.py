@@ -1,6 +1,6 @@
 """The token of a call, from the beginning of its frame: a listener looks at it before it takes the rest of a long frame.
 
-Every input gives a text or None. Weakness: a caller that sends other fields than texts in its context, or more than fits into the
+Every input gives a string or None. Weakness: a caller that sends other fields than texts in its context, or more than fits into the
 beginning before its token, is not recognised; its frame is looked at when it is whole.
 """
 

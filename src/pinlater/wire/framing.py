@@ -15,7 +15,7 @@ _read_length = Struct(">i").unpack_from
 
 
 class BadLength(WireError):
-    """A length that no frame has. `received`: what has come, from the length on, so that its sender may be told why."""
+    """A length that no frame can have. `received`: the bytes so far, from the length on, so that the sender can be told why."""
 
     def __init__(self, message: str, received: bytes) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class FrameTooLong(BadLength):
 
     @property
     def start(self) -> bytes:
-        """What has come of the frame, without its length."""
+        """The received part of the frame, without its length."""
         return self.received[LENGTH_BYTES:]
 
 
@@ -49,7 +49,7 @@ class FrameSplitter:
 
     @property
     def buffered(self) -> bytes:
-        """What is held of a frame that isn't whole yet, as bytes."""
+        """The bytes of a frame that isn't complete yet."""
         return bytes(self.partial)
 
     @property
@@ -73,7 +73,9 @@ class FrameSplitter:
         return frames
 
     def take_while_good(self, data: bytes) -> tuple[list[bytes], WireError | None]:
-        """As `feed`, but gives what was whole before the bad length together with the error. After an error: feed no more."""
+        """Does what `feed` does, but returns the complete frames before a bad length together with the error. Do not feed after an
+        error.
+        """
         if self._skipping_bytes:
             skipped = min(self._skipping_bytes, len(data))
             self._skipping_bytes -= skipped
@@ -104,7 +106,7 @@ class FrameSplitter:
         return head
 
     def _wanted(self) -> int:
-        """How many bytes it takes to go on: the whole first frame, or its length."""
+        """Returns how many bytes it takes to continue: the whole first frame, or its length."""
         partial = self.partial
         if len(partial) < LENGTH_BYTES:
             return LENGTH_BYTES

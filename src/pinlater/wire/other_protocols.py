@@ -53,7 +53,7 @@ class OtherCall(NamedTuple):
 
 
 def other_call(received: bytes) -> OtherCall | None:
-    """What the first bytes of a stream begin, the length of a frame included if there is one; None for everything else."""
+    """Returns what the first bytes of a stream begin, the length of a frame included if there is one, or None for everything else."""
     found = _unframed(received)
     if found is None and len(received) > _LENGTH_BYTES:
         found = _framed(received[_LENGTH_BYTES:])
@@ -83,7 +83,9 @@ def _framed(frame: bytes) -> OtherCall | None:
 
 
 def _is_old_call(received: bytes) -> bool:
-    """Whether it is an unframed call without a version: the length of a name, which would pass for that of a frame, and the name."""
+    """Returns whether it is an unframed call without a version: the length of a name, which would pass for that of a frame, and the
+    name.
+    """
     end = _LENGTH_BYTES + int.from_bytes(received[:_LENGTH_BYTES], "big")
     return (
         end <= HEAD_BYTES_MAX

@@ -1,4 +1,4 @@
-"""Between a queue's settings and the struct `QueueConfig`, which a client sends and a server answers."""
+"""Converts between a queue's settings and the struct `QueueConfig`, which a client sends and a server answers."""
 
 from __future__ import annotations
 

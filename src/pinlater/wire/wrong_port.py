@@ -1,4 +1,4 @@
-"""Clients that speak another protocol than the port that they connect to: how they are told from others, and what they can be answered."""
+"""Recognises clients that speak another protocol than the port, and answers them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ TLS_PORT = "this port speaks TLS only; give the client the option tls, or set PI
 
 
 def begins_tls(received: bytes) -> bool:
-    """Whether these first bytes of a connection are from a client that speaks TLS."""
+    """Returns whether these first bytes of a connection are from a client that speaks TLS."""
     return received.startswith(_TLS_HEAD)
 
 
 def other_manner(received: bytes) -> OtherCall | None:
-    """The Thrift call in another manner that these first bytes of a connection begin; None for everything else. The length of a TLS
+    """The Thrift call in another manner that these first bytes of a connection begin, or None for everything else. The length of a TLS
     handshake may look like the beginning of a compact call."""
     return None if begins_tls(received) else other_call(received)
 
 
 def begins_http(received: bytes) -> bool:
-    """Whether these first bytes of a connection are from a client that speaks HTTP."""
+    """Returns whether these first bytes of a connection are from a client that speaks HTTP."""
     return received.startswith(_HTTP_HEADS)
 
 
@@ -44,7 +44,9 @@ def http_answer(text: str) -> bytes:
 
 
 def thrift_answer(received: bytes, text: str) -> bytes | None:
-    """The answer to a connection's first bytes if they begin a Thrift call, in its own transport and protocol; None for everything else."""
+    """The answer to a connection's first bytes if they begin a Thrift call, in its own transport and protocol, or None for everything
+    else.
+    """
     message = received[_LENGTH_BYTES:]
     if not message.startswith(_STRICT_HEAD):
         other = other_manner(received)
@@ -57,7 +59,7 @@ def thrift_answer(received: bytes, text: str) -> bytes | None:
 
 
 def is_cut_short(received: bytes) -> bool:
-    """Whether these first bytes of a connection may begin a Thrift call of which too little has come to answer it by its name. Some
+    """Returns whether these first bytes of a connection may begin a Thrift call of which too little has come to answer it by its name. Some
     libraries send the length of a frame before the frame."""
     if not received.startswith(_THRIFT_HEADS) or len(received) >= HEAD_BYTES_MAX:
         return False

@@ -319,7 +319,7 @@ def test_a_proxy_is_trusted_by_its_address(networks: list[str], host: str, trust
 
 @pytest.mark.parametrize("text", ["", "proxy", "10.0.0.1/24", "0.0.0.0/0", "::/0", "10.0.0.0/33"])
 def test_what_is_no_network_of_a_proxy_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no network|every address"):
+    with pytest.raises(ValueError, match=r"not a network|every address"):
         network_of(text)
 
 
@@ -327,5 +327,5 @@ def test_what_is_no_network_of_a_proxy_is_refused(text: str) -> None:
     "name", ["", "X Forwarded", "X_Forwarded_User", "Authorization", "cookie", "Host", "x" * 65, "X-\u00e4"]
 )
 def test_what_is_no_header_for_users_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="no header"):
+    with pytest.raises(ValueError, match="not a header"):
         checked_header(name)

@@ -133,7 +133,7 @@ def stop(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Stop a bulk run. What it has changed stays so.
+    """Stop a bulk run. The jobs that it has changed stay changed.
 
     Example: pinlater bulk stop emails 0123456789abcdef
     """
@@ -156,7 +156,7 @@ def undo(
     """Bring back the jobs that a bulk run has deleted. That is possible for a day, and the jobs are as they were. The servers do
     it in the background.
 
-    A job whose unique key another job has by now stays away; `bulk list` tells how many. Undo again once the keys are free.
+    A job is not restored while another job holds its unique key; `bulk list` shows how many. Undo again once the keys are free.
 
     Example: pinlater bulk undo emails 0123456789abcdef
     """
@@ -259,7 +259,7 @@ def _undone_by(runs: Sequence[BulkRun]) -> dict[str, str]:
 
 
 def _undo(run: BulkRun, undone: str | None) -> str | None:
-    """Until when it can be undone, or by which run it is."""
+    """Returns until when the run can be undone, or which run undoes it."""
     if undone is not None:
         return f"undone by {undone}"
     return None if run.undo_until_ms is None else f"until {output.iso(run.undo_until_ms)}"
@@ -272,7 +272,7 @@ def _action(order: BulkOrder) -> str:
 
 
 def _changed(run: BulkRun) -> int | str:
-    """With the number that is expected, while it is under way."""
+    """Returns the number of changes, with the expected number while the run is under way."""
     if run.expected is None or run.state is not BulkState.RUNNING:
         return run.changed
     return f"{run.changed} of about {run.expected}"

@@ -148,7 +148,7 @@ async def _load(client: AsyncClient, plan: LoadPlan) -> Meter:
 
 
 async def _show(meter: Meter) -> None:
-    """The original's line once a second, and once at the end for what came after the last."""
+    """Prints the original's line once a second, and at the end for the remaining queries."""
     reader = IntervalReader(meter)
     try:
         while True:

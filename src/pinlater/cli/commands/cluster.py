@@ -154,6 +154,6 @@ def _print_fronts(fronts: Sequence[tuple[str, FrontProcess]]) -> None:
 
 
 def _owners(by_slice: Sequence[str]) -> Mapping[str, int]:
-    """Each owner with the number of its slices, most first."""
+    """Returns each owner with the number of its slices, the largest first."""
     counted = sorted(Counter(by_slice).items(), key=lambda pair: (-pair[1], pair[0]))
     return {owner or _NO_OWNER: slices for owner, slices in counted}

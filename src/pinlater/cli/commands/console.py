@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Level(str, Enum):  # noqa: UP042 - the option's words
-    """From which level on lines are logged."""
+    """The lowest level of lines that are logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -152,7 +152,7 @@ def console(
     loopback = is_loopback(host)
     if not loopback and not insecure:
         raise typer.BadParameter(
-            f"{host} is no loopback address, and the console has no rights of its own; --insecure allows it",
+            f"{host} is not a loopback address, and the console has no rights of its own; --insecure allows it",
             param_hint="--host",
         )
     guest_token = _token_in(guest_token_file, "--guest-token-file")
@@ -200,7 +200,7 @@ def console(
 
 
 def _checked(option: str, texts: Sequence[str], check: Callable[[str], T]) -> list[T]:
-    """What the texts of an option mean. One that is wrong is a usage error."""
+    """Parses the values of an option. An invalid one is a usage error."""
     try:
         return [check(text) for text in texts]
     except ValueError as error:
@@ -218,7 +218,7 @@ def _token_in(file: Path | None, option: str) -> Callable[[], str]:
 
 
 def _links(trace_url: str, source_url: str) -> LinkUrls:
-    """URLs that are no good are a usage error."""
+    """Returns the links. An invalid URL is a usage error."""
     for option, url, places in (("--trace-url", trace_url, TRACE_PLACES), ("--source-url", source_url, SOURCE_PLACES)):
         try:
             if url:
@@ -229,7 +229,7 @@ def _links(trace_url: str, source_url: str) -> LinkUrls:
 
 
 def _certificate(certificate: Path | None, key: Path | None, client_ca: Path | None) -> CertificateSource | None:
-    """What the console serves HTTPS with; None for HTTP. Files that are no good are a usage error."""
+    """Returns the TLS of the console, or None for HTTP. Invalid files are a usage error."""
     from pinlater.domain.clock import WallClock
     from pinlater.domain.invalid_settings import InvalidSettings
     from pinlater.tls.certificate import CertificateSource

@@ -220,7 +220,7 @@ def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -
 
 
 def _note_partitions(queue: QueueStats) -> None:
-    """On standard error, unless the queue has one partition and all of its jobs are there."""
+    """Notes the partitions on standard error, unless the queue has one partition and all of its jobs are there."""
     number, strays = queue.partition_number, queue.strays
     several = number is not None and number.number > 1
     if not several and not strays:
@@ -308,7 +308,7 @@ def unblock(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Let an ordering key go on that jobs have stopped which failed finally (`after_failure`). These jobs stay failed.
+    """Unblock an ordering key that finally failed jobs have stopped (`after_failure`). These jobs stay failed.
 
     Example: pinlater queue unblock payments --key account-7
     """
@@ -351,7 +351,7 @@ def _for_each(
 
 
 async def _tell_if_a_shard_is_unreachable(client: AsyncClient, names: Sequence[str]) -> None:
-    """On standard error. The change itself is made, so no error here is one of the command."""
+    """Prints notes on standard error. The change itself is made, so an error here does not fail the command."""
     try:
         unreachable = any(queue.incomplete for queue in await client.queue_stats(*names))
     except (CallerError, WorldError):
@@ -423,7 +423,7 @@ def _value(setting: QueueSetting, text: str) -> float | str | None:
 
 
 def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
-    """Values in force and where they come from; also the queue's own if they are not in force."""
+    """Prints the values in force and their origins, and the queue's own values if those are not in force."""
     in_force = settings.values._asdict()
     if as_json:
         own = {"queue": queue.name, "paused": queue.paused, "ordered": queue.ordered, **queue.config._asdict()}

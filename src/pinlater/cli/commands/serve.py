@@ -131,7 +131,7 @@ def serve(
 
 
 def _example_of(settings: Settings) -> type[ExampleProcess]:
-    """What makes the process of the example. Settings that it is not for are a usage error."""
+    """Returns what starts the process of the example. Settings that it does not support are a usage error."""
     from pinlater.cli.example_process import ExampleProcess, refusal_of
 
     if (reason := refusal_of(settings)) is not None:
@@ -140,7 +140,7 @@ def _example_of(settings: Settings) -> type[ExampleProcess]:
 
 
 def _run(loaded: Loaded, more: Sequence[type[ExampleProcess]], *, stop_with_stdin: bool) -> int:
-    """Serves with these settings, and with `more` beside a single process; the exit code."""
+    """Serves with these settings, and with `more` beside a single process. Returns the exit code."""
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
     from pinlater.server.config.errors import SettingsError

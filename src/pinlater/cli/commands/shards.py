@@ -104,7 +104,7 @@ def status(
     if named and http is not None:
         raise typer.BadParameter("--server and --http exclude each other", param_hint="--http")
     if http is not None and "," in http:
-        raise typer.BadParameter("the HTTP port of one server is wanted, not of several", param_hint="--http")
+        raise typer.BadParameter("--http takes the HTTP port of one server", param_hint="--http")
     loaded = load_settings(config, None, {"store": store_of(store, shards)})
     settings = loaded.settings
     seen = asyncio.run(look_at(places_of(settings), settings))
@@ -127,7 +127,9 @@ def status(
 
 
 def _view(server: str | None, http: str | None, seen: Sequence[Seen], timeout_s: float) -> ServerView | None:
-    """What the server says; that of the HTTP port counts if the other one does not serve these shards. None if there is none to ask."""
+    """Returns the view of the server, from its HTTP port if the Thrift port does not serve these shards, or None if there is no server to
+    ask.
+    """
     view = None if server is None else ask_servers(server, seen, timeout_s)
     if http is None or (view is not None and view.in_use is not None):
         return view
@@ -136,7 +138,7 @@ def _view(server: str | None, http: str | None, seen: Sequence[Seen], timeout_s:
 
 
 def _configured_http(loaded: Loaded) -> str | None:
-    """The HTTP address that file, environment or flags name; None if it would be the default, which may be any server's."""
+    """Returns the HTTP address from file, environment or flags, or None for the default, which may belong to any server."""
     if loaded.origins["http.port"].source == "default":
         return None
     settings = loaded.settings.http
@@ -207,7 +209,7 @@ async def _wait_until_empty(
 
 
 def _waits_for(seen: Sequence[Seen]) -> str:
-    """What the wait is for, and how to do without it."""
+    """Says what the command waits for, and how to avoid the wait."""
     silent = [shard.place.name for shard in seen if shard.look is None]
     until = "no live jobs are left"
     if silent:
@@ -221,7 +223,7 @@ def _left(seen: Sequence[Seen]) -> str:
 
 
 def _live(look: Look) -> str:
-    """How many live jobs, and in which queues; the fullest queues first."""
+    """Says how many live jobs there are, and in which queues, the fullest first."""
     queues: Counter[str] = Counter()
     for row in look.counts:
         queues[row.queue] += row.counts.pending + row.counts.in_progress
@@ -342,7 +344,7 @@ def _give_up(
 
 
 async def _forget_keys(chosen: Sequence[ConfiguredShard], settings: Settings) -> int:
-    """Deleted on the shard itself, so that servers that still use it let it go."""
+    """Deletes the keys on the shard itself, so that servers that still use it let it go."""
     try:
         return sum([await forget_timed_keys(place, settings) for place in chosen])
     except PinLaterError as error:
@@ -374,7 +376,7 @@ def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) ->
 
 
 def _edit(settings: Settings, chosen: Sequence[ConfiguredShard], *, flag: str = "", value: bool = True) -> None:
-    """Sets a flag of these shards' entry; without a flag takes the entry out."""
+    """Sets a flag in the entry of these shards, or removes the entry if no flag is given."""
     from pinlater.server.config.file_authors import note_author
     from pinlater.server.config.shard_edit import read_text, replace_text, with_flag, without_entry
 

@@ -199,8 +199,9 @@ def _print_secret(secret: str, token: Token, path: Path, as_json: bool) -> None:
 
 @contextmanager
 def _written(secret: str, path: Path | None) -> Iterator[None]:
-    """The secret is in a new file for its owner alone, or nowhere for None. If what follows fails, there is no file. A file that exists
-    stays as it is, and ends the command, as does one that can't be written."""
+    """Keeps the secret in a new file that only its owner can read, or nowhere for None. If what follows fails, there is no file. A file
+    that exists stays as it is, and ends the command, as does one that can't be written.
+    """
     if path is None:
         yield
         return

@@ -66,7 +66,7 @@ async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPrev
 
 async def undo_bulk_run(call: ApiCall[Nothing, UndoBulkRequest]) -> BulkRunItem:
     """Begins to bring back the jobs that a run of the queue has deleted in the last day, as they were. The servers do it in the background,
-    as a run of its own. A job whose unique key another job has by now stays away; `detail` tells how many."""
+    as a run of its own. A job is not restored while another job holds its unique key; `detail` says how many."""
     body = call.body
     return _shown(await call.client.undo_bulk_run(call.queue, body.run, jobs_per_second=body.jobs_per_second))
 

@@ -24,7 +24,7 @@ from pinlater.console.shapes.fields import Nothing
 
 
 async def dequeue(call: ApiCall[Nothing, DequeueRequest]) -> ClaimedJobsAnswer:
-    """Claims due jobs, and waits for one if told so. A claim ends with an ack, with a release, or when it times out. If the caller
+    """Claims due jobs, and can wait for one. A claim ends with an ack, with a release, or when it times out. If the caller
     disconnects, its jobs are released."""
     body = call.body
     acks = AckBatch(call.queue, _acks(body.acks), per_item_errors=True) if body.acks else None

@@ -1,4 +1,4 @@
-"""Between the shapes of the API and the values of the client: bodies, times, results. Pure."""
+"""Converts between the shapes of the API and the values of the client: bodies, times, results. Pure."""
 
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ def explanation_shown(found: JobExplanation) -> ExplainAnswer:
 
 
 def number_shown(number: PartitionNumber | None) -> PartitionNumberItem | None:
-    """How many partitions a queue is to have."""
+    """Returns the number of partitions that a queue is to have."""
     return None if number is None else like(PartitionNumberItem, number)
 
 
 def results_shown(results: Iterable[AckResult]) -> ResultsAnswer:
-    """What became of each job."""
+    """Returns the outcome of each job."""
     return ResultsAnswer(results=result_items(results))
 
 
 def moved_shown(results: Iterable[MovedJob]) -> MovedJobsAnswer:
-    """What became of each job that was to get another priority."""
+    """Returns the outcome of each job that was to get another priority."""
     return MovedJobsAnswer(
         results=[
             MovedJobItem(
@@ -137,7 +137,7 @@ def moved_shown(results: Iterable[MovedJob]) -> MovedJobsAnswer:
 
 
 def result_items(results: Iterable[AckResult]) -> Sequence[ResultItem]:
-    """What became of each job, in the order of `results`."""
+    """Returns the outcome of each job, in the order of `results`."""
     return [
         ResultItem(
             descriptor=result.descriptor,

@@ -100,7 +100,7 @@ def _check_repeatable(call: _Enqueue, options: NewJobOptions, where: str) -> Non
         return
     for name, moment in (("delay_ms", "run_after_ms"), ("expires_in_ms", "expires_at_ms")):
         if getattr(options, name) is not None:
-            raise invalid(f"{where}{name}", f"a request with an Idempotency-Key says {moment}, not {name}")
+            raise invalid(f"{where}{name}", f"a request with an Idempotency-Key uses {moment}, not {name}")
 
 
 async def _stored(call: _Enqueue, jobs: Sequence[Job]) -> Sequence[EnqueuedItem]:
@@ -137,7 +137,7 @@ def _unique(options: NewJobOptions, where: str) -> UniqueKey | None:
             raise invalid(f"{where}unique_for_ms", "unique_for_ms needs unique_key")
         return None
     if (scope is UniqueScope.TIME) != bool(options.unique_for_ms):
-        raise invalid(f"{where}unique_for_ms", "unique_scope time and unique_for_ms need each other")
+        raise invalid(f"{where}unique_for_ms", "unique_scope time and unique_for_ms must be given together")
     return UniqueKey(options.unique_key, scope, options.unique_for_ms or 0)
 
 
@@ -157,7 +157,9 @@ async def get_job(call: ApiCall[BodiesQuery, Nothing]) -> JobItem:
 
 
 async def get_job_body(call: ApiCall[Nothing, Nothing]) -> Content:
-    """Returns the body of a job, byte for byte. A caller that sees it masked gets none: a program would take the masked one for it."""
+    """Returns the body of a job, byte for byte. A caller that may not see it gets no body, because a program could mistake the masked one
+    for the real one.
+    """
     job = await _found(call.descriptor, call, bodies=True)
     if job.body_masked:
         raise refused(
@@ -241,8 +243,9 @@ async def run_jobs_now(call: ApiCall[Nothing, RunNowRequest]) -> ResultsAnswer:
 
 
 async def change_priority(call: ApiCall[Nothing, ChangePriorityRequest]) -> MovedJobsAnswer:
-    """Gives waiting and failed jobs another priority, and with it another descriptor. The old descriptor names nothing any more. A repeat
-    is safe."""
+    """Gives waiting and failed jobs another priority, and with it another descriptor. The old descriptor no longer names a job. A repeat is
+    safe.
+    """
     body = call.body
     return moved_shown(await call.client.change_priority(call.queue, body.descriptors, body.priority))
 

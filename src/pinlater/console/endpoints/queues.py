@@ -58,7 +58,7 @@ async def create_queue(call: ApiCall[Nothing, CreateQueueRequest]) -> QueueItem:
 
 
 async def delete_queue(call: ApiCall[Nothing, Nothing]) -> None:
-    """Deletes a queue with all its jobs. Needs the admin password of the server. A missing queue is no error."""
+    """Deletes a queue with all its jobs. Needs the admin password of the server. A missing queue is not an error."""
     await call.client.delete_queue(call.queue, call.header)
 
 

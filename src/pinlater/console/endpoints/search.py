@@ -12,7 +12,7 @@ from pinlater.console.shapes.search import FoundItem, SearchAnswer, SearchQuery,
 
 
 async def search_jobs(call: ApiCall[SearchQuery, Nothing]) -> SearchAnswer:
-    """Searches all jobs for a text. A descriptor, and the job that holds a unique key now, are found by an index. For all else it reads
+    """Searches all jobs for a string. A descriptor, and the job that holds a unique key now, are found by an index. For all else it reads
     jobs: at most some 20,000 in at most 5 s, those of short lists first; it says which it has not read."""
     query = call.query
     bounds = SearchBounds(found=query.limit)

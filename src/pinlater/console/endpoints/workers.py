@@ -49,7 +49,7 @@ async def _running(client: AsyncClient, stats: QueueStats) -> Sequence[JobInfo]:
 
 
 async def _usual_ms(client: AsyncClient, jobs: Sequence[JobInHand], now_ms: int) -> dict[str, int]:
-    """Of the queues in which a job may run too long."""
+    """Returns the run times of the queues in which a job may run too long."""
     queues = sorted({job.queue for job in jobs if job.for_ms >= SLOW_MS})
     if not queues:
         return {}

@@ -1,4 +1,4 @@
-"""What forms do: each calls an endpoint and says what came of it, in numbers."""
+"""The actions of forms: each calls an endpoint and reports the result in numbers."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def _of_one(
 
 
 def _moment_ms(text: str, now_ms: int) -> int | None:
-    """Of a span or a time (UTC if it names no zone); None for no text. Raises RequestRefused."""
+    """Returns the moment that a span or a time (UTC if it names no zone) means, or None for an empty text. Raises RequestRefused."""
     if not text:
         return None
     try:
@@ -234,5 +234,5 @@ def _back(call: PageCall, otherwise: str) -> str:
 
 
 def own_path(path: str, otherwise: str) -> str:
-    """The path, if it is one of this console, else the other one."""
+    """Returns the path if it is one of this console, otherwise the other one."""
     return path if _OWN_PATH.fullmatch(path) else otherwise

@@ -38,11 +38,13 @@ class Api:
         self._token = token
 
     def with_token(self, token: str, caller: RequestCaller) -> Api:
-        """The same with the rights of a token; '' is no token. `caller`: the one that the console makes calls for."""
+        """The same with the rights of a token; '' is not a token. `caller`: the one that the console makes calls for."""
         return Api(caller.calls_of(self._client, token), self._make_call, self._budget, self._answers, token)
 
     async def shared(self, read: Callable[[Api], Awaitable[A]]) -> A:
-        """What `read` answers, which only calls endpoints that change nothing. Browsers with the same token share it for a second."""
+        """Returns what `read` answers, which only calls endpoints that change nothing. Browsers with the same token share it for a
+        second.
+        """
         answer: A = await self._answers.get((self._token, read), lambda: read(self))
         return answer
 

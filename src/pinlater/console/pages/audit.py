@@ -47,7 +47,7 @@ class AuditView(PageView):
 
 
 async def show(call: PageCall) -> AuditView:
-    """One call; a few more while a filter finds little. Then the page does not ask again by itself."""
+    """Shows the page. Makes one call, and a few more while a filter finds little; then the page does not update itself."""
     query = call.read(AuditPageQuery)
     wanted = AuditQuery(
         queue=query.queue or None,
@@ -105,4 +105,4 @@ def _moment_ms(text: str, field: str) -> int | None:
         moment = datetime.fromisoformat(text)
         return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise invalid(field, f"{text[:50]!r} is no time; write 2026-01-31 or 2026-01-31T14:00") from None
+        raise invalid(field, f"{text[:50]!r} is not a time; write 2026-01-31 or 2026-01-31T14:00") from None

@@ -86,13 +86,13 @@ def _hex_rows(part: bytes) -> Iterator[str]:
 
 
 class _TreeMaker:
-    """Makes nodes up to a number and a depth; in place of the others there is one that says how many they are."""
+    """Makes nodes up to a number and a depth. A single node says how many others there are."""
 
     def __init__(self) -> None:
         self._left = _NODES_MAX
 
     def node(self, name: str, value: Any, depth: int) -> JsonNode:
-        """The value with what is below it."""
+        """Returns the node of a value, with its children."""
         self._left -= 1
         name = visible(name[:_VALUE_CHARACTERS])
         match value:

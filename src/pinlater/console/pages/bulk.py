@@ -50,7 +50,7 @@ class BulkRunForm(BackForm, frozen=True, kw_only=True):
 
 
 class RunRow(NamedTuple):
-    """A run, with the words for what it changes, and for how far it is. `undo_until_ms`: until when it can be undone; None if it can't
+    """A run, with the words for what it changes, and for how far it is. `undo_until_ms`: until when it can be undone, or None if it can't
     now. `undone_by`: the run that brings its jobs back, or has."""
 
     run: BulkRunItem
@@ -83,7 +83,7 @@ class BulkPreviewView(PageView):
 
 
 async def show(call: PageCall) -> BulkView:
-    """One call."""
+    """Shows the page. Makes one call."""
     found = await call.api.ask(get_bulk_runs, query=BulkRunsQuery())
     runs = found.runs
     undone = undone_by(Undo(run.id, run.undoes, BulkState(run.state), run.detail) for run in runs)
@@ -101,7 +101,7 @@ async def show(call: PageCall) -> BulkView:
 
 
 async def preview(call: PageCall) -> BulkPreviewView:
-    """Two calls: the number of jobs, and the newest of them; four for waiting jobs."""
+    """Shows what a run would change. Makes two calls, for the number of jobs and the newest of them, or four for waiting jobs."""
     query = call.read(BulkPageQuery)
     wanted = wanted_of(call, query)
     preview = BulkPreviewQuery(state=query.state, **wanted)
@@ -151,7 +151,7 @@ def _undo_until_ms(run: BulkRunItem, now_ms: int) -> int | None:
 
 
 def _progress(run: BulkRunItem) -> str:
-    """Of a run that is done, its state says it."""
+    """Returns the progress of a run; a finished run shows its state instead."""
     return "" if run.state == "done" else progress_in_words(BulkState(run.state), run.percent, run.left_ms)
 
 

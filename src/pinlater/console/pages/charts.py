@@ -74,11 +74,11 @@ class Range:
     step_ms: int
 
     def x(self, at_ms: float) -> float:
-        """Where a time is in the drawing."""
+        """Returns where a time is in the drawing."""
         return round(WIDTH * (at_ms - self.from_ms) / max(1, self.until_ms - self.from_ms), 1)
 
     def steps(self, points: Sequence[HistoryPointItem]) -> list[tuple[int, HistoryPointItem | None]]:
-        """All steps that are known, each with its point."""
+        """Returns all steps that are known, each with its point."""
         found = {point.at_ms: point for point in points}
         first_ms = self.from_ms - self.from_ms % self.step_ms
         known_ms = max(self.until_ms - _STORED_MS, max(found, default=0) + self.step_ms)
@@ -86,7 +86,7 @@ class Range:
         return [(at_ms, found.get(at_ms)) for at_ms in times if at_ms + self.step_ms <= known_ms or at_ms in found]
 
     def seconds(self, at_ms: int) -> float:
-        """How much of a step is over."""
+        """Returns how much of a step is over."""
         return max(1_000, min(self.step_ms, self.until_ms - at_ms)) / 1000
 
 
@@ -137,7 +137,7 @@ def _chart(
     empty: float | None = None,
     spans: bool = False,
 ) -> Chart:
-    """`empty`: the value of a step in which nothing happened; None leaves a gap."""
+    """Returns a chart. `empty`: the value of a step in which nothing happened; None leaves a gap."""
     steps = shown.steps(points)
     values = [[_value(point, value, empty) for _, point in steps] for _, _, value in lines]
     highest = max((number for of_line in values for number in of_line if number is not None), default=0.0)
@@ -215,7 +215,7 @@ class Sparkline:
 
 
 def sparkline_of(points: Sequence[HistoryPointItem], shown: Range) -> Sparkline | None:
-    """None if no job was due in that time."""
+    """Returns the chart, or None if no job was due in that time."""
     steps = shown.steps(points)
     values = [0 if point is None or point.due is None else point.due for _, point in steps]
     highest = max(values, default=0)

@@ -76,8 +76,9 @@ class FailedView(PageView):
 
 
 async def show(call: PageCall) -> FailedView:
-    """One call for the counters, one for the groups, and one for each queue of the page, those with the most failed jobs first. With links
-    to code, one more for the groups' jobs."""
+    """Shows the page. Makes one call for the counters, one for the groups, and one for each queue of the page, those with the most failed
+    jobs first. With links to code, one more for the groups' jobs.
+    """
     query = call.read(FailedQuery)
     word = query.filter.lower()
     answer = await call.api.ask(get_stats, query=StatsQuery())
@@ -112,7 +113,7 @@ async def show(call: PageCall) -> FailedView:
 
 
 async def _groups(call: PageCall, queues: Sequence[str]) -> Mapping[str, list[GroupRow]]:
-    """Returns them by queue; none from servers that do not count them."""
+    """Returns the groups by queue; none from servers that do not count them."""
     found: dict[str, list[GroupRow]] = {}
     if not queues:
         return found
@@ -126,13 +127,13 @@ async def _groups(call: PageCall, queues: Sequence[str]) -> Mapping[str, list[Gr
 
 
 def _has_jobs(queue: QueueFigures, newest: Sequence[JobItem]) -> Callable[[str], bool]:
-    """Whether a group of that name may have failed jobs: none can be told if the queue has more than these."""
+    """Returns a function that says whether a group of that name may have failed jobs. If the queue has more groups than these, it may."""
     names = {job.failure_group for job in newest}
     return lambda name: queue.failed > len(newest) or name == OTHERS or name in names
 
 
 async def _sources(call: PageCall, samples: Sequence[str], known: Iterable[JobItem]) -> Mapping[str, JobLink | None]:
-    """The links to code of these jobs, of which some are known already. Those that are gone, or can't be read now, have none."""
+    """Returns the links to code of these jobs. Some are known already; jobs that are gone, or can't be read now, have none."""
     if not call.links.source:
         return {}
     found = {job.descriptor: job for job in known}

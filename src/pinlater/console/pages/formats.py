@@ -29,12 +29,12 @@ class ShownText(NamedTuple):
 
 
 def number(value: float) -> str:
-    """With separators between thousands."""
+    """Returns the number with separators between thousands."""
     return f"{value:,}"
 
 
 def rate(per_second: float) -> str:
-    """Jobs a second."""
+    """Returns a rate in jobs a second, for people."""
     if not per_second:
         return "0"
     if per_second < 0.1:
@@ -65,7 +65,7 @@ def span(span_ms: float | None) -> str:
 
 
 def latency(span_ms: float | None) -> str:
-    """A short span, with a digit behind the point below ten milliseconds."""
+    """Returns a short span, with one decimal place below ten milliseconds."""
     if span_ms is None:
         return "–"
     return f"{span_ms:.1f} ms" if span_ms < 9.95 else span(span_ms)
@@ -91,22 +91,22 @@ def relative(at_ms: int, now_ms: int) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with a code in place of each character that is not seen, or that would reorder other text."""
+    """Returns the text with a code in place of each character that is invisible or would reorder other text."""
     return _INVISIBLE.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
 def shown(text: str, characters: int = TEXT_CHARACTERS) -> ShownText:
-    """The beginning of a text."""
+    """Returns the beginning of a text."""
     return ShownText(visible(text[:characters]), len(text), len(text) > characters)
 
 
 def one_line(text: str) -> str:
-    """The beginning of the text's first line that is not empty."""
+    """Returns the beginning of the first line that is not empty."""
     first = next((line for line in text[: 10 * _LINE_CHARACTERS].splitlines() if line.strip()), "")
     return visible(first[:_LINE_CHARACTERS]) + ("…" if len(first) > _LINE_CHARACTERS else "")
 
 
 def last_line(text: str) -> str:
-    """The beginning of the text's last line that is not empty: of a traceback, the error."""
+    """Returns the beginning of the last line that is not empty: in a traceback, this is the error."""
     lines = [line for line in text[-10 * _LINE_CHARACTERS :].splitlines() if line.strip()]
     return one_line(lines[-1]) if lines else ""

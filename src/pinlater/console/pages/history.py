@@ -1,4 +1,4 @@
-"""What pages ask of the history, and charts of it. A server of a version without history leaves them out."""
+"""Queries the history for pages, and draws its charts. With a server that has no history, there are none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTE_STEP_S: Literal[60] = 60
 
 
 async def history_of(call: PageCall, span: Span) -> HistoryAnswer | None:
-    """Of the queue of the page, up to now."""
+    """Returns the history of the queue of the page, up to now."""
     from_ms = call.now_ms - SPANS[span] * MINUTE_MS
     try:
         return await call.api.ask(get_queue_history, queue=call.queue, query=HistoryQuery(from_ms=from_ms))
@@ -31,7 +31,7 @@ async def history_of(call: PageCall, span: Span) -> HistoryAnswer | None:
 async def recent_points(
     call: PageCall, queues: Sequence[str]
 ) -> tuple[Range, Mapping[str, Sequence[HistoryPointItem]]]:
-    """Of the last half hour, by queue; at most a hundred queues."""
+    """Returns the points of the last half hour by queue, for at most a hundred queues."""
     shown = Range(call.now_ms - SPARK_MS, call.now_ms, MINUTE_MS)
     if not queues:
         return shown, {}

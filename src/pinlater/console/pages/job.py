@@ -72,7 +72,7 @@ class JobView(PageView):
 
 
 async def show(call: PageCall) -> JobView:
-    """Two calls: the job, and what it waits for."""
+    """Shows the page. Makes two calls: for the job, and for what it waits for."""
     query = call.read(JobPageQuery)
     job = await call.api.ask(get_job, descriptor=call.descriptor, query=BodiesQuery(bodies=True))
     queue = job.descriptor.partition(":")[0]
@@ -136,7 +136,7 @@ def _bytes(job: JobItem) -> bytes:
 
 
 def moments(job: JobItem, characters: int) -> Iterator[JobMoment]:
-    """What is known to have happened, and what will."""
+    """Returns what has happened to the job as far as known, and what will."""
     yield JobMoment(job.created_at_ms, "start", "Enqueued")
     for attempt in job.attempts:
         worker = worker_of(attempt.claimed_by) or "a worker"
@@ -160,7 +160,7 @@ def moments(job: JobItem, characters: int) -> Iterator[JobMoment]:
 
 
 def priority_of(job: JobItem) -> int | None:
-    """A part of its descriptor; None if the server answered with something else."""
+    """Returns the priority in the descriptor, or None if the server answered with something else."""
     try:
         return parse_descriptor(job.descriptor).priority
     except DescriptorInvalid:
@@ -168,7 +168,7 @@ def priority_of(job: JobItem) -> int | None:
 
 
 def commands(job: JobItem) -> dict[str, str]:
-    """For a shell, by what they do."""
+    """Returns commands for a shell, by what they do."""
     name = shlex.quote(job.descriptor)
     found = {"Look up": f"pinlater job show {name} --body"}
     if job.state in ("pending", "in_progress"):

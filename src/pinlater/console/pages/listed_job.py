@@ -26,7 +26,7 @@ class ListedJob(NamedTuple):
 
 
 def rows_of(jobs: Iterable[JobItem], links: LinkUrls = NO_LINKS) -> list[ListedJob]:
-    """In the same order."""
+    """Returns the rows of the jobs, in the same order."""
     return [
         ListedJob(
             job,
@@ -42,7 +42,9 @@ def rows_of(jobs: Iterable[JobItem], links: LinkUrls = NO_LINKS) -> list[ListedJ
 
 
 def _spent(job: JobItem) -> int:
-    """Of a failed job those that ended: it may have been given up with attempts left, which are gone then."""
+    """Returns the attempts spent. For a failed job, these are the ones that ended: it may have been given up with attempts left, which are
+    gone then.
+    """
     if job.state != "failed":
         return job.attempts_allowed - job.attempts_remaining
     return min(job.attempts[-1].number, job.attempts_allowed) if job.attempts else 0
@@ -64,7 +66,7 @@ def worker_of(claim_descriptor: str | None) -> str:
 
 
 def age_column(state: str) -> str:
-    """What the time of a job in this state means."""
+    """Returns what the time of a job in this state means."""
     return {"pending": "Due", "in_progress": "Claim ends", "succeeded": "Finished", "failed": "Failed"}[state]
 
 

@@ -43,7 +43,7 @@ class Logins:
         self._under_way: Counter[str] = Counter()
 
     async def log_in(self, caller: RequestCaller, given: str) -> LoggedIn:
-        """A new session. Raises TokenInvalid, after some time, and PinLaterError if no server says anything; RequestRefused if too many
+        """Starts a session. Raises TokenInvalid after some delay, PinLaterError if no server answers, and RequestRefused if too many
         log-ins of the address are under way."""
         address = address_of((caller.address, 0))
         with self._place(address):

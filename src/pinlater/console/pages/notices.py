@@ -1,4 +1,4 @@
-"""What actions did, from a form until the page that tells it. A bounded number is kept in memory; an older one is not shown."""
+"""Keeps what actions did, from a form until the page that reports it. A bounded number is kept in memory; an older one is not shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Notices:
         self._number = 0
 
     def keep(self, notice: Notice, now_ms: int) -> str:
-        """Its name."""
+        """Keeps the notice. Returns its name."""
         self._number += 1
         name = f"{now_ms:x}-{self._number}"
         self._kept[name] = notice

@@ -84,7 +84,7 @@ class OverviewView(PageView):
 
 
 async def show(call: PageCall) -> OverviewView:
-    """All queues of one answer, filtered, sorted and cut to a page here; then the last half hour of those on the page."""
+    """Shows the page. Takes all queues of one answer, which it filters, sorts and cuts to a page, and then the last half hour of those."""
     view = overview_of(await call.api.shared(_all_figures), call.read(OverviewQuery), call.pins)
     shown, points = await recent_points(call, [queue.name for queue in view.queues if queue.is_in_use])
     return replace(
@@ -129,7 +129,7 @@ def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[
 
 
 class FindQuery(RequestShape, frozen=True, kw_only=True):
-    """The text of the field in the head of each page: a job, a queue, or a part of a queue's name."""
+    """The text in the search field of each page: a job, a queue, or a part of a queue's name."""
 
     text: str = ""
 

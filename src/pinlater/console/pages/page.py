@@ -1,4 +1,4 @@
-"""What pages and actions are: values between `routes` and the modules of the pages."""
+"""The types of pages and actions, shared by `routes` and the modules of the pages."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class PageCall:
     links: LinkUrls = NO_LINKS
 
     def read(self, shape: type[Fields]) -> Fields:
-        """The fields as the shape says. Raises RequestRefused."""
+        """Returns the fields in this shape. Raises RequestRefused."""
         return self.read_as(shape, self.fields)
 
     def ago_ms(self, field: str) -> int | None:
-        """When it was as long ago as a field says, as `10m`; None without it. Raises RequestRefused."""
+        """Returns the time that a field such as `10m` means, counted back from now, or None without the field. Raises RequestRefused."""
         text = self.fields.get(field, "").strip()
         if not text:
             return None
@@ -49,7 +49,7 @@ class PageCall:
             raise invalid(field, f"{text[:100]!r} {error}") from None
 
     def read_as(self, shape: type[Fields], fields: Mapping[str, str]) -> Fields:
-        """Other fields, without empty ones, as the shape says. Raises RequestRefused."""
+        """Returns other fields, without empty ones, in this shape. Raises RequestRefused."""
         return fields_of({name: value for name, value in fields.items() if value}, shape, "form")
 
 

@@ -34,7 +34,7 @@ Tab = Literal["due", "scheduled", "running", "failed", "succeeded"]
 
 
 class _Jobs(NamedTuple):
-    """How the API names the jobs of a tab."""
+    """The parameters with which the API selects the jobs of a tab."""
 
     state: State
     future: bool = False
@@ -123,8 +123,8 @@ class QueueView(PageView):
 
 
 async def show(call: PageCall) -> QueueView:
-    """Five calls: counters, two for the settings, the history, and a page of jobs. One more for the forecast if the steps are longer, and
-    one for a paused queue.
+    """Shows the page. Makes five calls: counters, two for the settings, the history, and a page of jobs. One more for the forecast if the
+    steps are longer, and one for a paused queue.
 
     A page that searches, or shows a table, does not ask again by itself.
     """

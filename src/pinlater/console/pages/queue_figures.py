@@ -36,7 +36,7 @@ class QueueFigures:
     all servers.
 
     `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue. `forecast_ms`: when no job is due
-    any more, by the depths of the last quarter of an hour; None if that is not known.
+    any more, by the depths of the last quarter of an hour, or None if that is not known.
     """
 
     name: str
@@ -59,13 +59,13 @@ class QueueFigures:
 
     @property
     def failure_share(self) -> float | None:
-        """Of the attempts that ended in the last minute; None if none did."""
+        """The share of failures among the attempts that ended in the last minute, or None if none did."""
         ended = self.rate_out + self.rate_retried
         return (self.rate_failed + self.rate_retried) / ended if ended else None
 
     @property
     def drained_in_ms(self) -> float | None:
-        """When no job is due any more, by the forecast or else at the present rates; None if that is never."""
+        """The time until no job is due, by the forecast or else at the present rates, or None if that never happens."""
         if self.forecast_ms is not None and not self.paused:
             return self.forecast_ms
         faster = self.rate_out - self.rate_in

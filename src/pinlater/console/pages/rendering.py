@@ -29,7 +29,7 @@ class StaticFile(NamedTuple):
 
 
 def static_files() -> dict[str, StaticFile]:
-    """All static files by name."""
+    """Returns all static files by name."""
     found = {}
     for path in files("pinlater.console.pages").joinpath("static").iterdir():
         media_type = MEDIA_TYPES.get(path.name.rpartition(".")[2])

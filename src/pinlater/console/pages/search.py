@@ -45,7 +45,7 @@ class SearchView(PageView):
 
 
 async def show(call: PageCall) -> SearchView:
-    """One search, and none without a text."""
+    """Shows the page. Searches once, unless the text is empty."""
     query = call.read(SearchPageQuery)
     text = query.text.strip()
     if not text:

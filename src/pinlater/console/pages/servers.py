@@ -100,17 +100,17 @@ class ServersView(PageView):
 
     @property
     def detailed(self) -> Sequence[ShardRow]:
-        """The shards of which the server says how they are."""
+        """The shards whose state the server reports."""
         return [row for row in self.shards if row.details is not None]
 
     @property
     def remembering(self) -> Sequence[tuple[ShardRow, ShardMemoryItem]]:
-        """The shards of which the server remembers due jobs."""
+        """The shards whose due jobs the server remembers."""
         return [(row, row.details.memory) for row in self.detailed if row.details and row.details.memory]
 
 
 async def show(call: PageCall) -> ServersView:
-    """Two calls."""
+    """Shows the page. Makes two calls."""
     server = await call.api.ask(get_server)
     cluster = await call.api.ask(get_cluster)
     shards = [shard_row(shard) for shard in cluster.shards]
@@ -119,7 +119,7 @@ async def show(call: PageCall) -> ServersView:
 
 
 def shard_row(shard: ClusterShardItem) -> ShardRow:
-    """What the page shows of a shard."""
+    """Returns what the page shows of a shard."""
     details = shard.details
     lanes = {} if details is None else {lane.kind: lane for lane in details.lanes}
     return ShardRow(
@@ -135,7 +135,7 @@ def shard_row(shard: ClusterShardItem) -> ShardRow:
 
 
 def failure_of(details: ShardDetailsItem) -> str:
-    """The text of the last failure; its kind for visitors who may not see it; empty from older servers."""
+    """Returns the text of the last failure, or only its kind for visitors who may not see the text; '' from older servers."""
     return details.failure or KINDS.get(details.failure_kind, details.failure_kind)
 
 
@@ -166,7 +166,7 @@ def _progress(details: ShardDetailsItem) -> DrainProgress | None:
 
 
 def owned_slices(shard: ClusterShardItem) -> Sequence[OwnedSlices]:
-    """By owner, in the order of their first slices."""
+    """Returns the slices by owner, in the order of the owners' first slices."""
     by_owner: dict[str, list[int]] = {}
     for index, owner in enumerate(shard.owners):
         by_owner.setdefault(owner, []).append(index)
@@ -178,7 +178,7 @@ def owned_slices(shard: ClusterShardItem) -> Sequence[OwnedSlices]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers as text: `0–3, 7`."""
+    """Returns ascending numbers as text: `0–3, 7`."""
     runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 

@@ -26,7 +26,7 @@ class SettingField(NamedTuple):
 
 
 def fields_shown(answer: SettingsAnswer) -> list[SettingField]:
-    """All settings."""
+    """Returns all settings."""
     return [
         SettingField(
             name,
@@ -48,7 +48,7 @@ def _text(setting: QueueSetting, value: float | str | None) -> str:
 
 
 def changed_fields(form: Mapping[str, str]) -> dict[str, str]:
-    """The fields with another value than when the form was made; an empty one returns the setting to the server."""
+    """Returns the fields whose value differs from that in the form. An empty field resets the setting to the server's."""
     unknown = [name for name in form if name.removeprefix(WAS) not in SETTINGS]
     if unknown:
         raise invalid(unknown[0], f"There is no setting {unknown[0][:100]!r}")

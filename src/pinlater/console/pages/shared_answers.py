@@ -25,7 +25,7 @@ class SharedAnswers:
         self._answers: dict[Hashable, _Shared] = {}
 
     async def get(self, key: Hashable, call: Callable[[], Awaitable[Any]]) -> Any:
-        """What `call` answers, or has answered. It goes on if the browser that caused it disconnects."""
+        """Returns what `call` answers, or has answered. It continues if the browser that caused it disconnects."""
         now_ms = self._now_ms()
         self._answers = {each: shared for each, shared in self._answers.items() if now_ms - shared.began_ms < SHARED_MS}
         found = self._answers.get(key)
@@ -35,7 +35,7 @@ class SharedAnswers:
         return await asyncio.shield(found.answer)
 
     def forget(self) -> None:
-        """Something changes: later pages must show it."""
+        """Drops the shared answers, since later pages must show a change."""
         self._answers.clear()
 
     def _ended(self, key: Hashable, answer: asyncio.Task[Any]) -> None:

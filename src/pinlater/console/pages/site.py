@@ -1,4 +1,4 @@
-"""From an HTTP request to a page or an action, and its answer."""
+"""Routes an HTTP request to a page or an action, and sends its answer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Site:
         self._notices = Notices()
 
     def routes(self) -> list[Route]:
-        """Of all pages, actions and static files."""
+        """Returns the routes of all pages, actions and static files."""
         return [
             Route(STATIC + "{name}", self._file, methods=["GET"]),
             Route(LOGIN, self._guarded(self._login_page), methods=["GET"]),
@@ -97,14 +97,14 @@ class Site:
         ]
 
     def error_of(self, request: Request, problem: Problem, visitor: Visitor | None = None) -> Response:
-        """A page that says what went wrong. `visitor`: if it is known who asks."""
+        """Returns a page that says what went wrong. `visitor`: the visitor, if known."""
         navigation = self._navigation(request, "", visitor or NO_VISITOR)
         response = self._answer("error.html", navigation, problem.status, problem=problem)
         response.headers.update(problems.headers_of(problem))
         return response
 
     def refusal_of(self, request: Request, problem: Problem) -> Response:
-        """A page for a request of which it is not known where the browser finds the console. Its own links begin at the page."""
+        """Returns a page for a request whose base URL is unknown. Its links are relative to the page."""
         depth = request.scope["raw_path"].count(b"/") - 1
         navigation = self._navigation(request, "", NO_VISITOR, "/".join([".."] * depth) or ".")
         return self._answer("error.html", navigation, problem.status, problem=problem)
@@ -288,17 +288,19 @@ class Site:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether an error is for a person: no part of the API, and a browser asks."""
+    """Returns whether an error is for a person: no part of the API, and a browser asks."""
     return not request.url.path.startswith("/v1/") and HTML in request.headers.get("accept", "")
 
 
 def _is_of(visitor: Visitor, form_token: str) -> bool:
-    """Whether a form with this token may act for the visitor. Without a session or a proxy, nothing is added to a form on its way."""
+    """Returns whether a form with this token may act for the visitor. Without a session or a proxy, nothing is added to a form on its
+    way.
+    """
     return not (visitor.session or visitor.caller.user) or visitor.has_form_token(form_token)
 
 
 def _is_link_of_another_site(request: Request) -> bool:
-    """Whether the browser came from a page of another site, and so sent no cookie. It does if our own page leads it here."""
+    """Returns whether the browser came from a page of another site, and so sent no cookie. It does if our own page leads it here."""
     return request.headers.get("sec-fetch-site", "") in ("cross-site", "same-site") and DONE not in request.query_params
 
 

@@ -37,7 +37,7 @@ class Rights(NamedTuple):
     speaks_for_others: bool = False
 
     def may(self, method: str) -> bool:
-        """Whether the roles allow a method of the protocol. True if that is not known: the servers decide."""
+        """Returns whether the roles allow a method of the protocol. True if that is not known: the servers decide."""
         return not self.known or method in allowed(Role(role) for role in self.roles)
 
 
@@ -58,15 +58,15 @@ class Visitor:
     form_token: str = field(default="", repr=False)
 
     def has_form_token(self, given: str) -> bool:
-        """Whether a form is one of this visitor's pages, in a time that does not depend on the text."""
+        """Returns whether a form is one of this visitor's pages, in a time that does not depend on the text."""
         return compare_digest(self.form_token.encode(), given.encode())
 
     def may(self, method: str) -> bool:
-        """Whether a page offers an action that calls this method."""
+        """Returns whether a page offers an action that calls this method."""
         return not self.is_guest and self.rights.may(method)
 
     def why_not(self, method: str) -> str:
-        """Why a page does not offer an action."""
+        """Returns why a page does not offer an action."""
         needed = f"need the role {needed_for(method)}"
         if self.session is None and not self.caller.user:
             return f"{needed}; log in with a token that has it"
@@ -117,7 +117,7 @@ class Visitors:
         return replace(seen, rights=rights)
 
     async def rights_of(self, token: str, caller: RequestCaller) -> Rights:
-        """What the servers say now. Raises PinLaterError."""
+        """Returns what the servers say now. Raises PinLaterError."""
         rights = rights_in(await caller.calls_of(self._client, token).server_info())
         digest = digest_of(token)
         self._known.pop(digest, None)
@@ -145,7 +145,7 @@ class Visitors:
 
 
 def rights_in(info: ServerInfo) -> Rights:
-    """What a server said. Older servers with access control do not tell the caller's rights."""
+    """Returns the rights that a server reports. Older servers with access control do not report them."""
     if info.caller is None:
         return Rights(info.access == "tokens", info.access == "insecure")
     caller = info.caller

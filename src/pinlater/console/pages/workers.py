@@ -45,7 +45,9 @@ class WorkerRow:
 
 
 async def show(call: PageCall) -> WorkersView:
-    """One call to each server, one for each queue with running jobs, up to ten, and two for the groups of failures."""
+    """Shows the page. Makes one call to each server, one for each queue with running jobs, up to ten, and two for the groups of
+    failures.
+    """
     answer, suspects = await call.api.shared(_read)
     return WorkersView(
         title="Workers",
@@ -66,7 +68,7 @@ def _row(worker: WorkerItem) -> WorkerRow:
 
 
 async def _suspects(api: Api) -> Sequence[GroupRow]:
-    """The groups with the most failures first; none from servers that do not count them."""
+    """Returns the groups, those with the most failures first; none from servers that do not count them."""
     queues = [figures_of(queue) for queue in (await api.ask(get_stats, query=StatsQuery())).queues]
     queues.sort(key=lambda queue: (-queue.failed - queue.running, queue.name))
     if not queues:

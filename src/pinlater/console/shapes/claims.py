@@ -1,4 +1,4 @@
-"""Claims: what workers send, and what becomes of it."""
+"""Claims: what workers send, and the outcome."""
 
 from __future__ import annotations
 

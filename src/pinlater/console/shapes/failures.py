@@ -44,7 +44,7 @@ class FailureGroupItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class MuteRequest(RequestShape, frozen=True, kw_only=True):
-    """What to mute, or to mute no more."""
+    """What to mute or unmute."""
 
     group: Annotated[str, Meta(pattern="^[0-9a-f]{16}$", description="The name of the group.")]
     until_ms: Annotated[

@@ -19,7 +19,7 @@ class SearchQuery(RequestShape, frozen=True, kw_only=True):
         Meta(
             min_length=1,
             max_length=200,
-            description="A descriptor or a unique key, whole; or a part of a header, an error or a body, in small or large letters.",
+            description="A descriptor or a unique key, whole; or a part of a header, an error or a body, ignoring case.",
         ),
     ]
     queue: Annotated[str | None, Meta(description="Only jobs of this queue.")] = None

@@ -28,8 +28,8 @@ _QUEUES_REMEMBERED_MAX = 1_000
 class Grant:
     """What one token allows, or, with an empty `name`, what callers without a token may do.
 
-    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `masks`: those that hold for
-    the caller; None if it sees all bodies. `speaks_for_others`: it may name the user that it speaks for. `use`: what its callers use now.
+    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `masks`: those that hold for the
+    caller, or None if it sees all bodies. `speaks_for_others`: it may name the user that it speaks for. `use`: what its callers use now.
     """
 
     def __init__(self, token: Token, use: TokenUse | None = None, masks: BodyMasks = NO_MASKS) -> None:
@@ -46,16 +46,15 @@ class Grant:
 
     @property
     def rights(self) -> CallerRights:
-        """Returns what the caller is told of its rights."""
+        """Returns the rights of the caller, as the caller is told."""
         roles = [role.value for role in self.roles]
         return CallerRights(
             self.name or None, roles, self._patterns, self.expires_at_ms, self.speaks_for_others or None
         )
 
     def who(self, user: str | None) -> str:
-        """The name of a caller that says it asks for `user`, which counts only if the token may speak for others.
-
-        Raises AccessDenied for what is no name of a user.
+        """Returns the name of a caller that speaks for `user`, which counts only if the token may speak for others. Raises AccessDenied for
+        an invalid name.
         """
         name = self.name or NO_TOKEN
         if not user or not self.speaks_for_others:
@@ -65,7 +64,7 @@ class Grant:
         return spoken_for(name, user)
 
     def has_queue(self, queue: str) -> bool:
-        """Whether the patterns allow that queue."""
+        """Returns whether the patterns allow that queue."""
         if self.all_queues or queue in self._good:
             return True
         if not matches(self._patterns, queue):
@@ -126,7 +125,7 @@ class AccessControl:
         return bool(self._grants)
 
     def replace(self, tokens: Iterable[Token]) -> None:
-        """Takes over other tokens: from now on only these are good, and their quotas apply, also on open connections."""
+        """Replaces the tokens: from now on only these are valid, and their quotas apply, also on open connections."""
         before, self._grants = self._grants, {}
         self._uses = {digest: use for digest, use in self._uses.items() if digest in before or use.is_in_use}
         for use in self._uses.values():
@@ -141,7 +140,7 @@ class AccessControl:
         self.has_quotas = any_quota(self.uses())
 
     def grant_of(self, secret: str) -> Grant:
-        """What the caller with that secret may do; '' is a caller without a token. Raises TokenInvalid."""
+        """Returns what the caller with that secret may do; '' is a caller without a token. Raises TokenInvalid."""
         grant = self._known.get(secret)
         if grant is None:
             grant = self._look_up(secret)
@@ -160,14 +159,14 @@ class AccessControl:
         return grant
 
     def use_of(self, secret: str) -> TokenUse | None:
-        """What the callers with that secret use; None if their calls are refused."""
+        """Returns what the callers with that secret use, or None if their calls are refused."""
         try:
             return self.grant_of(secret).use
         except TokenInvalid:
             return None
 
     def uses(self) -> Iterator[TokenUse]:
-        """What the callers use: first those without a token, then by token."""
+        """Yields the use of the callers: first of those without a token, then by token."""
         yield self._without_token.use
         for grant in self._grants.values():
             yield grant.use

@@ -14,12 +14,12 @@ from pinlater.server.access.whole_files import locked, replace_file
 
 
 def last_use_file(tokens_file: Path) -> Path:
-    """Where the times of the tokens in that file are."""
+    """Returns the path of the file with the times of last use of the tokens in that file."""
     return tokens_file.with_name(f"{tokens_file.name}.used")
 
 
 def read_last_uses(tokens_file: Path) -> Mapping[str, int] | None:
-    """Milliseconds since the epoch by digest; None if the file is missing or broken."""
+    """Milliseconds since the epoch by digest. Returns None if the file is missing or broken."""
     try:
         document = json.loads(last_use_file(tokens_file).read_bytes())
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def read_last_uses(tokens_file: Path) -> Mapping[str, int] | None:
 
 
 def note_last_uses(tokens_file: Path, used: Mapping[str, int], known: Collection[str]) -> None:
-    """Adds these times to the file, and leaves out digests that are not `known` any more. Raises OSError."""
+    """Adds these times to the file, and removes digests that are no longer `known`. Raises OSError."""
     path = last_use_file(tokens_file)
     with locked(path):  # and not the tokens' own: a server may not be allowed to open that
         before = read_last_uses(tokens_file) or {}

@@ -44,7 +44,7 @@ class OwnQuota(NamedTuple):
 
 
 def check_bytes(bound: int) -> int:
-    """The bound itself. Raises ValueError for one that no server could work with."""
+    """Returns the bound. Raises ValueError for one that no server could work with."""
     if 0 < bound < BYTES_LEAST:
         raise ValueError(f"{bound} bytes in flight are too few: at least {BYTES_LEAST}, or 0 for no bound")
     return bound
@@ -79,19 +79,19 @@ class TokenUse:
         return self.quota != NO_QUOTA or self.is_in_use or bool(self.refusals)
 
     def takes_connection(self) -> bool:
-        """Whether one more connection is within the quota."""
+        """Returns whether one more connection is within the quota."""
         return not self.quota.connections or self.connections < self.quota.connections
 
     def takes_connection_beyond(self) -> bool:
-        """Whether one more connection may count beyond the quota: as many again, and not too few."""
+        """Returns whether one more connection may count beyond the quota: as many again, and not too few."""
         return self.connections_beyond < max(self.quota.connections, BEYOND_LEAST)
 
     def takes_poll(self) -> bool:
-        """Whether one more dequeue may wait."""
+        """Returns whether one more dequeue may wait."""
         return not self.quota.polls or self.polls < self.quota.polls
 
     def takes_bytes(self, held_bytes: int, request_bytes: int, *, is_report: bool) -> bool:
-        """Whether a request fits that counts in `held_bytes` already.
+        """Returns whether a request fits that counts in `held_bytes` already.
 
         A quarter beyond the quota is for reports of workers, and small ones always fit.
         """
@@ -102,5 +102,5 @@ class TokenUse:
 
 
 def any_quota(uses: Iterable[TokenUse]) -> bool:
-    """Whether any of them has a bound."""
+    """Returns whether any of them has a bound."""
     return any(use.quota != NO_QUOTA for use in uses)

@@ -100,4 +100,6 @@ class AccessSettings:
 def _check_roles(roles: tuple[str, ...], field: str) -> None:
     unknown = [role for role in roles if role not in {known.value for known in Role}]
     if unknown:
-        raise InvalidSettings(f"{unknown[0]!r} is no role; roles are {', '.join(role.value for role in Role)}", field)
+        raise InvalidSettings(
+            f"{unknown[0]!r} is not a role; the roles are {', '.join(role.value for role in Role)}", field
+        )

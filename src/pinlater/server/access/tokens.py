@@ -45,14 +45,14 @@ class Token(NamedTuple):
     speaks_for_others: bool = False
 
     def has_expired(self, now_ms: int) -> bool:
-        """Whether it is refused from now on."""
+        """Returns whether it is refused from now on."""
         return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
 
 
 def check_name(name: str) -> str:
-    """The name itself. Raises ValueError if a token can't be called so."""
+    """Returns the name. Raises ValueError if a token can't have this name."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a token: 1 to 64 letters, digits, and the characters _ . @ -")
+        raise ValueError(f"{name!r} is not a name for a token: 1 to 64 letters, digits, and the characters _ . @ -")
     return name
 
 
@@ -76,7 +76,7 @@ def parse_tokens(content: bytes) -> tuple[Token, ...]:
 
 def _parse_token(index: int, entry: Any) -> Token:
     if not isinstance(entry, dict):
-        raise ValueError(f"tokens[{index}] is no object")  # noqa: TRY004 (what is wrong is the file's content)
+        raise ValueError(f"tokens[{index}] is not an object")  # noqa: TRY004 (what is wrong is the file's content)
     unknown = sorted(entry.keys() - _FIELDS)
     if unknown:
         raise ValueError(f"tokens[{index}] has an unknown field {unknown[0]!r}")
@@ -98,28 +98,28 @@ def _parse_token(index: int, entry: Any) -> Token:
 def _text(entry: dict[str, Any], field: str) -> str:
     value = entry.get(field)
     if not isinstance(value, str):
-        raise ValueError(f'"{field}" is missing or no text')  # noqa: TRY004 (what is wrong is the file's content)
+        raise ValueError(f'"{field}" is missing or not a string')  # noqa: TRY004 (what is wrong is the file's content)
     return value
 
 
 def _digest(entry: dict[str, Any]) -> str:
     digest = _text(entry, "sha256")
     if not _DIGEST.fullmatch(digest):
-        raise ValueError('"sha256" has not 64 hexadecimal digits')
+        raise ValueError('"sha256" is not 64 hexadecimal digits')
     return digest
 
 
 def _texts(entry: dict[str, Any], field: str) -> list[str]:
     values = entry.get(field)
     if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
-        raise ValueError(f'"{field}" is no list of texts, or is empty')
+        raise ValueError(f'"{field}" is not a list of strings, or is empty')
     return values
 
 
 def _time(entry: dict[str, Any], field: str) -> int | None:
     value = entry.get(field)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ValueError(f'"{field}" is no number of milliseconds')
+        raise ValueError(f'"{field}" is not a number of milliseconds')
     return value
 
 
@@ -135,12 +135,12 @@ def _bound(entry: dict[str, Any], field: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f'"{field}" is no whole number of at least 0')
+        raise ValueError(f'"{field}" is not a whole number of at least 0')
     return value
 
 
 def quota_fields(quota: OwnQuota) -> dict[str, int]:
-    """The fields of the file for what the quota says, and none for what it leaves to the server."""
+    """Returns the fields of the file for the bounds of the quota; bounds that are left to the server have none."""
     bounds = zip(QUOTA_FIELDS.values(), quota, strict=True)
     return {field: bound for field, bound in bounds if bound is not None}
 

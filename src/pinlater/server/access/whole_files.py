@@ -26,7 +26,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def others_may_write(descriptor: int) -> bool:
-    """Whether every user of the machine may write the open file, and so give themselves rights."""
+    """Returns whether every user of the machine may write the open file, and so give themselves rights."""
     return bool(os.fstat(descriptor).st_mode & stat.S_IWOTH)
 
 
@@ -61,7 +61,7 @@ def replace_file(path: Path, text: str, *, like: Path | None = None, check: Call
 
 def _keep_readers(descriptor: int, status: os.stat_result) -> None:
     """Gives the new file the group, the mode and, as root, the owner of the old one. Raises PermissionError if the group can't be kept:
-    a server that reads the file by its group could not read it any more."""
+    a server that reads the file by its group could no longer read it."""
     if os.fstat(descriptor).st_gid != status.st_gid:
         os.fchown(descriptor, -1, status.st_gid)
     with contextlib.suppress(PermissionError):

@@ -40,7 +40,7 @@ class ClusterMembers:
         return max(1, len(self.known))
 
     async def look(self) -> bool:
-        """Asks the shards in reach; whether the number has changed. Raises what a shard raised if none answered."""
+        """Asks the reachable shards. Returns whether the number has changed. Raises what a shard raised if none answered."""
         before = self.servers
         stores = {shard: shard.store for shard in self._shards.in_reach() if shard.shared is not None}
         answers = await asyncio.gather(

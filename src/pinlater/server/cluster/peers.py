@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Peers:
-    """As of the last look. `address`: where this server listens, `host:port`, as it announces it."""
+    """The other servers as of the last look. `address`: where this server listens, `host:port`, as it announces it."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -60,7 +60,7 @@ class Peers:
 
     def _say_if_not_alone(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Logs, once, that another server announces the same address: the others reach one of the two. One that was killed has its row,
-        too, until its lease ends, but is not seen any more."""
+        too, until its lease ends, but is no longer seen."""
         found = {
             (shard, member.slot): member.seen_at_ms
             for shard, (slot, _) in self._announced.items()

@@ -37,7 +37,7 @@ _FRAME_OVERHEAD_BYTES = 64 * 1024
 def check_together(
     settings: Settings, origins: Mapping[str, Origin], *, driver_needed: bool = True, tokens_needed: bool = True
 ) -> list[str]:
-    """Everything that is wrong beyond a single value, each with its place.
+    """Returns all problems beyond single values, each with its place.
 
     `driver_needed`: a store without its driver is wrong, too. `tokens_needed`: so is a file of tokens, or a certificate, that is missing
     or broken.
@@ -52,7 +52,7 @@ def check_together(
 
 
 def _missing_driver(settings: Settings) -> str | None:
-    """What to install before a shard can be asked; None for nothing."""
+    """Returns what to install before a shard can be asked, or None for nothing."""
     kind = SHARDED.get(settings.store.kind)
     if kind is None or find_spec(kind.driver[0]) is not None:
         return None
@@ -163,7 +163,7 @@ def _check_address(text: str) -> None:
     host, _, port = text.rpartition(":")
     is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65_536
     if not host or not is_port or any(c.isspace() for c in text):
-        raise ValueError(f"{text!r} is no address; write host:port")
+        raise ValueError(f"{text!r} is not an address; write host:port")
 
 
 def _listener_problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -200,12 +200,12 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _any_tls(places: Sequence[ConfiguredShard], settings: Settings) -> bool:
-    """Whether connections to any of the shards are encrypted."""
+    """Returns whether connections to any of the shards are encrypted."""
     return any(wants_tls(place.endpoint, settings.database) for place in places)
 
 
 def warnings_about(settings: Settings) -> list[str]:
-    """What is possible but should be known."""
+    """Returns warnings about settings that are allowed."""
     found = [
         f"listening on {host} without access control: every host that reaches the ports can run and delete jobs"
         for host in hosts_without_access_control(settings)
@@ -266,7 +266,7 @@ def _others_may_read(path: Path) -> bool:
 
 
 def _hosts(settings: Settings) -> set[str]:
-    """Every address that a part of the server listens on."""
+    """Returns every address that a part of the server listens on."""
     return {getattr(getattr(settings, table), "host", settings.host) for table in tables()}
 
 
@@ -278,19 +278,19 @@ def hosts_without_access_control(settings: Settings) -> list[str]:
 
 
 def access_of(settings: Settings) -> str:
-    """`ServerInfo.access` of a server with these settings."""
+    """Returns the `ServerInfo.access` of a server with these settings."""
     if settings.access.tokens_file is not None:
         return "tokens"
     return "insecure" if hosts_without_access_control(settings) else "loopback"
 
 
 def refusal_to_start(settings: Settings) -> str | None:
-    """Why a server must not start with these settings; None if it may."""
+    """Returns why a server must not start with these settings, or None if it may."""
     hosts = hosts_without_access_control(settings)
     if not hosts or settings.access.insecure:
         return None
     return (
-        f"{hosts[0]} is no loopback address, and there is no access control: every host that reaches the ports could run and delete "
+        f"{hosts[0]} is not a loopback address, and there is no access control: every host that reaches the ports could run and delete "
         "jobs. Make tokens (`pinlater token create`) and give their file by --tokens or access.tokens_file; --insecure or "
         "access.insecure allows it without"
     )

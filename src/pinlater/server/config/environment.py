@@ -37,17 +37,17 @@ _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
 
 
 def variables() -> Mapping[str, Key]:
-    """Every variable that is a setting."""
+    """Returns every variable that is a setting."""
     return {key.variable: key for key in keys().values()}
 
 
 def is_reserved(variable: str) -> bool:
-    """Whether Kubernetes sets such a variable for a Service called `pinlater`."""
+    """Returns whether Kubernetes sets such a variable for a Service called `pinlater`."""
     return variable == "PINLATER_PORT" or variable.startswith(("PINLATER_PORT_", "PINLATER_SERVICE_"))
 
 
 def read_environment(env: Mapping[str, str]) -> SettingsSource:
-    """What the environment says. An empty value means not set."""
+    """Returns what the environment says. An empty value means not set."""
     known = variables()
     given: dict[str, Given] = {}
     warnings: list[str] = []

@@ -17,6 +17,6 @@ class SettingsError(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` (did you mean thrift.port?)`, or nothing if no known word is near."""
+    """Returns ` (did you mean thrift.port?)`, or '' if no known word is similar."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -46,8 +46,9 @@ class _Notes(msgspec.Struct):
 
 
 def note_author(path: Path, names: Sequence[str], author: FileAuthor, before: bytes, after: bytes) -> None:
-    """Notes that the author is about to replace the content of the file, and which tokens or shards change. To be called before that, so
-    that a server which reads the new content finds the note. Raises OSError."""
+    """Notes that the author is about to replace the content of the file, and which tokens or shards change. Call it first, so that a
+    server which reads the new content finds the note. Raises OSError.
+    """
     target = path.resolve()
     beside = _beside(target)
     changes = [*_read(beside), _NotedChange(names, *author, _digest(before), _digest(after))]
@@ -77,7 +78,7 @@ def authors_of(path: Path | None) -> Mapping[str, FileAuthor]:
 
 
 def _last_authors(changes: Sequence[_NotedChange]) -> dict[str, FileAuthor]:
-    """Of the changes behind the last gap."""
+    """Returns the authors of the changes after the last gap."""
     found: dict[str, FileAuthor] = {}
     needed = changes[-1].after
     for change in reversed(changes):
@@ -98,7 +99,7 @@ def _digest(content: bytes) -> str:
 
 
 def _read(beside: Path) -> list[_NotedChange]:
-    """The changes, the oldest first; none if the file is missing or broken, or if every user of the machine may write it."""
+    """Returns the changes, the oldest first; none if the file is missing or broken, or if every user of the machine may write it."""
     try:
         with beside.open("rb") as file:
             if others_may_write(file.fileno()):

@@ -40,7 +40,7 @@ class WatchedFile(Generic[T]):
         self.last_error: str | None = None
 
     def refresh(self) -> bool:
-        """Whether the value changed."""
+        """Returns whether the value changed."""
         try:
             content = read_bytes(self.path, private=self._private)
             if content == self._content:
@@ -80,7 +80,7 @@ def rate_limits_in(path: Path) -> WatchedFile[Mapping[str, float]]:
 
 
 def server_count_in(path: Path) -> WatchedFile[int]:
-    """How many servers share the queues' limits, at least 1. Raises `FileBroken`."""
+    """Returns how many servers share the queues' limits, at least 1. Raises `FileBroken`."""
     return WatchedFile(path, _ServerCount(path))
 
 
@@ -126,7 +126,7 @@ class _ServerCount:
 
 
 def _parse_rate_limits(content: bytes) -> Mapping[str, float]:
-    """`{"queues": [{"name": "q", "queueConfig": {"maxJobsPerSecond": 100}}]}`; of a queue's entries the last one counts."""
+    """Parses `{"queues": [{"name": "q", "queueConfig": {"maxJobsPerSecond": 100}}]}`. The last entry of a queue counts."""
     document = json.loads(content, parse_constant=_no_number)
     entries = document.get("queues") if isinstance(document, dict) else None
     if not isinstance(entries, list):

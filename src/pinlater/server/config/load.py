@@ -1,6 +1,6 @@
 """Layers the sources and checks all of them: flags before environment before file before default.
 
-Everything that is wrong is said at once, and before anything starts. Nothing is opened or created here; files named by settings
+All problems are reported at once, before anything starts. Nothing is opened or created here; files named by settings
 are only read.
 """
 
@@ -39,7 +39,7 @@ def load(
     driver_needed: bool = True,
     tokens_needed: bool = True,
 ) -> Loaded:
-    """The effective settings. Raises `SettingsError` with every problem.
+    """Returns the effective settings. Raises `SettingsError` with every problem.
 
     Without `config_path` the file is the one that PINLATER_CONFIG names, or none. `flags` are values by path (`thrift.port`) or by
     the flag's name (`thrift_port`); None means not given, and a `Given` names a flag of its own. Without `driver_needed` a store whose
@@ -118,7 +118,7 @@ def _layer(sources: Iterable[SettingsSource], problems: list[str]) -> tuple[dict
 
 
 def _read(key: Key, item: Given, problems: list[str]) -> object:
-    """The typed value, or, after adding a problem, the default, so that the checks can go on."""
+    """The typed value, or, after adding a problem, the default, so that the checks can continue."""
     try:
         if item.fault:
             raise ValueError(item.fault)
@@ -129,7 +129,7 @@ def _read(key: Key, item: Given, problems: list[str]) -> object:
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, Origin], problems: list[str]) -> Settings | None:
-    """The value objects. A table's own check (`InvalidSettings` from its dataclass) is a problem like any other."""
+    """Builds the value objects. A table's own check (`InvalidSettings` from its dataclass) is a problem like any other."""
     parts: dict[str, Any] = {path: value for path, value in values.items() if "." not in path}
     for table, owner in tables().items():
         inner = {path.partition(".")[2]: value for path, value in values.items() if path.startswith(table + ".")}

@@ -87,17 +87,17 @@ _NO_SHARDS = (
 
 
 def own_names() -> Mapping[str, str]:
-    """Our settings in the original's spelling, to their paths."""
+    """Returns our settings in the original's spelling, with their paths."""
     return {key.variable.removeprefix(ENV_PREFIX): path for path, key in keys().items()}
 
 
 def known_names() -> set[str]:
-    """Every key that such a file may have."""
+    """Returns every key that such a file may have."""
     return {*SAME, *REPLACED, *STORE_KEYS, *SERVER_SET_KEYS, *own_names()}
 
 
 def read_original(path: Path, text: str) -> SettingsSource:
-    """What the file says, in our keys and units."""
+    """Returns what the file says, in our keys and units."""
     try:
         entries = {entry.key: entry for entry in parse_properties(text)}
     except PropertiesInvalid as error:
@@ -144,7 +144,7 @@ class _FileTranslation:
                 yield self._given(path, entry, raw)
 
     def _store(self) -> Iterator[Given]:
-        """PINLATER_BACKEND with its path. A store that can't be told is a fault only if no flag or variable names another."""
+        """Yields PINLATER_BACKEND with its path. A store that can't be determined is a fault only if no flag or variable names another."""
         backend, file, shards = (self._set.get(name) for name in STORE_KEYS)
         kind = backend.value.strip().lower() if backend else "" if "STORE" in self._set else "mysql"
         if file is not None and kind != "sqlite":

@@ -35,7 +35,7 @@ class PropertiesInvalid(ValueError):
 
 
 def parse_properties(text: str) -> list[Property]:
-    """All entries in order; a key may come twice. Raises `PropertiesInvalid`."""
+    """Returns all entries in order; a key may come twice. Raises `PropertiesInvalid`."""
     return [_entry(number, line) for number, line in _logical_lines(text)]
 
 

@@ -62,7 +62,7 @@ class Key(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """`ms`, `seconds` or `bytes`, as the name says; empty if it says none."""
+        """Returns `ms`, `seconds` or `bytes` from the name; '' if the name has no unit."""
         words = self.field.split("_")
         if "bytes" in words:
             return "bytes"
@@ -71,7 +71,7 @@ class Key(NamedTuple):
 
 @cache
 def keys() -> Mapping[str, Key]:
-    """All settings by path, in the order of the dataclasses."""
+    """Returns all settings by path, in the order of the dataclasses."""
     return {key.path: key for key in _keys_of(Settings, "")}
 
 
@@ -83,13 +83,13 @@ def tables() -> Mapping[str, type]:
 
 
 def nearest_key(name: str) -> str:
-    """A hint at the path that an unknown `name` may mean: the same field of another table, else one that is spelled alike."""
+    """A hint at the path that an unknown `name` may mean: the same field of another table, or else one with a similar spelling."""
     same_field = [path for path, key in keys().items() if key.field == name.rpartition(".")[2]]
     return f" (did you mean {same_field[0]}?)" if same_field else did_you_mean(name, keys())
 
 
 def key_of_option(option: str) -> Key | None:
-    """The setting that an option such as `--console-port` or `--claim-timeout-ms` would name; None if there is none, or several."""
+    """The setting that an option such as `--console-port` or `--claim-timeout-ms` would name, or None if there is none, or several."""
     name = option.removeprefix("--").replace("-", "_")
     found = [key for key in keys().values() if name in (key.path.replace(".", "_"), key.field)]
     return found[0] if len(found) == 1 else None
@@ -117,7 +117,7 @@ def _key(table: str, item: Field[Any], hint: Any) -> Key:
 
 
 def _range(name: str, kind: object, default: object) -> tuple[float, float]:
-    """What the name and the type say."""
+    """Returns what the name and the type say."""
     if kind is float:
         return 0, TEN_YEARS_MS // 1000 if name.endswith("_s") else math.inf
     if name == "port" or name.endswith("_port"):

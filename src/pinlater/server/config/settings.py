@@ -153,6 +153,6 @@ class Settings:
 
     @property
     def database(self) -> DatabaseSettings:
-        """The settings of the kind of database of the shards; MySQL's for other stores, whose shards tests take for shared ones."""
+        """The settings of the kind of database of the shards; those of MySQL for other stores, which tests treat as shared."""
         own: DatabaseSettings = getattr(self, self.store.kind) if self.store.is_sharded else self.mysql
         return own

@@ -27,7 +27,7 @@ class JsonMember(NamedTuple):
 
 
 def with_flag(text: str, key: str, name: str, value: bool) -> str:
-    """`text` with that flag of the entry set. Raises ValueError if there is no such entry."""
+    """Returns `text` with that flag of the entry set. Raises ValueError if there is no such entry."""
     siblings, place = _entries(text, key)
     entry = siblings[place]
     wanted = _understood(text)
@@ -52,7 +52,7 @@ def with_flag(text: str, key: str, name: str, value: bool) -> str:
 
 
 def without_entry(text: str, key: str) -> str:
-    """`text` without the entry. Raises ValueError if there is no such entry."""
+    """Returns `text` without the entry. Raises ValueError if there is no such entry."""
     siblings, place = _entries(text, key)
     entry = siblings[place]
     if place:
@@ -91,7 +91,7 @@ def read_text(path: Path) -> str:
 
 
 def _entries(text: str, key: str) -> tuple[Sequence[JsonMember], int]:
-    """All entries, and which of them is called `key`."""
+    """Returns all entries, and which of them is called `key`."""
     document = _understood(text)
     if _is_list(document):
         siblings = _members(text, _member(text, _begin(text), _LIST).value)
@@ -113,7 +113,7 @@ def _member(text: str, brace: int, name: str) -> JsonMember:
 
 
 def _members(text: str, begin: int) -> list[JsonMember]:
-    """Of the object or list that begins there, in order. The text has been understood before, so it is JSON."""
+    """Returns the members of the object or list that begins there, in order. The text has been understood before, so it is JSON."""
     decoder = json.JSONDecoder()
     found: list[JsonMember] = []
     at = _behind_space(text, begin + 1)

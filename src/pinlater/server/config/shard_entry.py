@@ -94,7 +94,7 @@ def read_document(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ValueError("not text in UTF-8") from None
     if not isinstance(document, dict):
-        raise ValueError("it holds no object of shards by name")  # noqa: TRY004 (what is wrong is the file's content)
+        raise ValueError("it is not an object of shards by name")  # noqa: TRY004 (what is wrong is the file's content)
     return document
 
 
@@ -118,34 +118,34 @@ def check_words(key: str, value: Mapping[str, Any], known: Sequence[str]) -> Non
 
 
 def master_of(key: str, value: Mapping[str, Any]) -> tuple[str, int]:
-    """Host and port in the word `master`. Raises ValueError."""
+    """Returns host and port from `master`. Raises ValueError."""
     master = value.get("master")
     if not isinstance(master, dict):
         raise ValueError(f"{key!r} has no master with host and port")  # noqa: TRY004
     host, port = master.get("host"), master.get("port")
     if not isinstance(host, str) or not host.strip() or re.search(r"[\s/@\x00]", host):
-        raise ValueError(f"{key!r}: master's host is no name or address of a host")
+        raise ValueError(f"{key!r}: master's host is not the name or address of a host")
     if isinstance(port, str) and re.fullmatch(r"[0-9]{1,5}", port, re.ASCII):
         port = int(port)
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65_535:
-        raise ValueError(f"{key!r}: master's port is no number from 1 to 65535")
+        raise ValueError(f"{key!r}: master's port is not a number from 1 to 65535")
     return host, port
 
 
 def optional_text(key: str, value: Mapping[str, Any], name: str) -> str | None:
-    """None if it is left out or null. An empty string counts as left out, but is a valid password."""
+    """Returns the string, or None if it is left out or null. An empty string counts as left out, but is a valid password."""
     found = value.get(name)
     if found is None:
         return None
     if not isinstance(found, str):
-        raise ValueError(f"{key!r}: {name} is not text")  # noqa: TRY004
+        raise ValueError(f"{key!r}: {name} is not a string")  # noqa: TRY004
     if "\0" in found:
         raise ValueError(f"{key!r}: {name} has a zero byte in it")
     return None if found == "" and name != "passwd" else found
 
 
 def parse_sentinels(texts: Sequence[str]) -> tuple[SentinelAddress, ...]:
-    """Each string holds one `HOST:PORT`, or several with commas between them. Raises `ValueError` in words, without the string."""
+    """Parses strings with one `HOST:PORT` each, or several with commas between them. Raises `ValueError` in words, without the string."""
     return tuple(_sentinel(part) for text in texts for part in text.split(","))
 
 
@@ -158,7 +158,7 @@ def _sentinel(text: str) -> SentinelAddress:
 
 
 def _optional_flag(key: str, value: Mapping[str, Any], name: str) -> bool | None:
-    """None if it is left out or null."""
+    """Returns the value, or None if it is left out or null."""
     found = value.get(name)
     if found is not None and not isinstance(found, bool):
         raise ValueError(f"{key!r}: {name} is not true or false")
@@ -169,6 +169,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{name!r} is there twice")
+            raise ValueError(f"{name!r} occurs twice")
         found[name] = value
     return found

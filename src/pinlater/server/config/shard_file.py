@@ -27,12 +27,12 @@ class ShardSource:
 
     @property
     def last_error(self) -> str | None:
-        """What is wrong with the files as they are now; None when they are good."""
+        """The problem of the files as they are now, or None if they are valid."""
         errors = [file.last_error for file in (self._shards, self._password) if file is not None and file.last_error]
         return "; ".join(errors) or None
 
     def refresh(self) -> bool:
-        """Looks at the files again; whether the shards are others now. Never raises; a broken file changes nothing."""
+        """Looks at the files again. Returns whether the shards are others now. Never raises; a broken file changes nothing."""
         for file in (self._shards, self._password):
             if file is not None:
                 file.refresh()
@@ -58,7 +58,7 @@ def find_shards(settings: Settings) -> Sequence[ConfiguredShard]:
 
 
 def kind_of_file(path: Path) -> str:
-    """The kind of store that a shard file is of; the first if that can't be told, and reading the file then says why."""
+    """Returns the kind of store of a shard file. If that can't be told, it is the first kind, and reading the file then says why."""
     first, *others = SHARDED.values()
     try:
         document = json.loads(read_bytes(path))
@@ -69,7 +69,7 @@ def kind_of_file(path: Path) -> str:
 
 
 def parse_password(content: bytes) -> str:
-    """The first line. Raises ValueError."""
+    """Returns the first line. Raises ValueError."""
     try:
         lines = content.decode().splitlines()
     except UnicodeDecodeError:

@@ -28,7 +28,7 @@ def parse_url(text: str, kind: ShardedKind) -> ShardAddress:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise ValueError(f"is no URL with a host and a port: {kind.url_form} ({encode})") from None
+        raise ValueError(f"is not a URL with a host and a port: {kind.url_form} ({encode})") from None
     if parts.fragment or text.endswith("#"):
         raise ValueError(f"has a # in it, which ends a URL: {encode}")
     if port == 0:
@@ -50,7 +50,7 @@ def parse_url(text: str, kind: ShardedKind) -> ShardAddress:
     if socket is not None and master is not None:
         raise ValueError("names a socket and a master: only one of them can be where Redis is")
     if _HOST_FORBIDDEN.search(host):
-        raise ValueError(f"has a host that none can be called so ({encode})")
+        raise ValueError(f"has an invalid host ({encode})")
     encrypted = True if parts.scheme == "rediss" else None if tls is None else tls.lower() in YES
     database = kind.database_of_url(_decoded(parts.path.removeprefix("/"), "database", encode))
     return ShardAddress(
@@ -59,13 +59,13 @@ def parse_url(text: str, kind: ShardedKind) -> ShardAddress:
 
 
 def _decoded(text: str, what: str, encode: str) -> str:
-    """`text` without its escapes. Raises `ValueError`."""
+    """Returns `text` without its escapes. Raises `ValueError`."""
     try:
         found = unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise ValueError(f"has a {what} that is not UTF-8 when decoded") from None
     if "\0" in found or re.search(r"%(?![0-9A-Fa-f]{2})", text):
-        raise ValueError(f"has a % in its {what} that is no escape such as %25: {encode}")
+        raise ValueError(f"has a % in its {what} that is not an escape such as %25: {encode}")
     return found
 
 
@@ -94,8 +94,6 @@ def _options(query: str, kind: ShardedKind) -> Mapping[str, Sequence[str]]:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in kind.url_options:
             possible = " and ".join(f"?{option}" for option in kind.url_options.values())
-            raise ValueError(
-                f"has an option that there is not: {possible} are possible{did_you_mean(name, kind.url_options)}"
-            )
+            raise ValueError(f"has an unknown option: {possible} are possible{did_you_mean(name, kind.url_options)}")
         given.setdefault(name, []).append(value)
     return given

@@ -14,7 +14,7 @@ HIDDEN = "(set, not shown)"
 
 
 class Shown(NamedTuple):
-    """One effective setting; `value` is something that JSON can hold."""
+    """One effective setting. JSON can represent `value`."""
 
     path: str
     value: object
@@ -22,7 +22,7 @@ class Shown(NamedTuple):
 
 
 def shown_settings(loaded: Loaded) -> list[Shown]:
-    """All settings in the order of the reference page."""
+    """Returns all settings in the order of the reference page."""
     found = []
     for path, key in keys().items():
         table = getattr(loaded.settings, key.table) if key.table else loaded.settings

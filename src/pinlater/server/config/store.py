@@ -55,7 +55,7 @@ def parse_store(text: str, base: Path | None = None) -> StoreLocation:
 
 
 def without_password(text: str) -> str:
-    """`text` as a complaint may show it: of what could be a URL with a password, nothing up to the last `@` and no query."""
+    """Returns `text` as an error may show it: of a possible URL with a password, nothing up to the last `@` and no query."""
     word, colon, rest = text.strip().partition(":")
     names_file = word in EMBEDDED and EMBEDDED[word].in_file
     if not colon or names_file or ("@" not in rest and not rest.startswith("//")):

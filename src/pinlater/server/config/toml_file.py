@@ -21,7 +21,7 @@ _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 
 def read_toml(path: Path, text: str) -> SettingsSource:
-    """What the file says. Unknown keys and broken syntax are problems."""
+    """Returns what the file says. Unknown keys and broken syntax are problems."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -67,12 +67,12 @@ class FrontListener(Listener["_Front"]):
         return _Front(self)
 
     def processes(self) -> Sequence[FrontProcess]:
-        """The fronts that are connected and have said their numbers, by number. Of two connections of one process, both."""
+        """Returns the connected fronts that have reported their numbers, by number. Two connections of one process are both included."""
         told = [front.process for front in self._connections if front.number is not None]
         return sorted(told, key=lambda process: process.number)
 
     def add(self, front: _Front) -> None:
-        """A new connection."""
+        """Adds a new connection."""
         self._connections[front] = None
 
     def tell(self, state: StoreState) -> None:
@@ -83,7 +83,7 @@ class FrontListener(Listener["_Front"]):
                 front.tell_state()
 
     async def drain(self, grace_s: float) -> None:
-        """Listens no more. Lets fronts that stop, too, finish first, and tells the others to ask for nothing more."""
+        """Stops listening. Lets fronts that stop, too, finish first, and tells the others to send nothing more."""
         self._stop_listening()
         if not await self._until(lambda: all(front.drains for front in self._connections), min(grace_s, _LAST_CALL_S)):
             for front in self._connections:
@@ -108,7 +108,7 @@ class _Front(AnsweringSide[Undelivered]):
 
     @property
     def process(self) -> FrontProcess:
-        """What this process knows of it. It must have said its number."""
+        """Returns what this process knows of the front, which must have reported its number."""
         return FrontProcess(
             self.number or 0,
             self._calls_taken,

@@ -22,7 +22,7 @@ STATE = 0
 
 
 class StoreState(NamedTuple):
-    """What the store process says of itself: whether it is ready for requests, and why not."""
+    """The state that the store process reports: whether it is ready for requests, and why not."""
 
     ready: bool
     reasons: Sequence[str] = ()

@@ -18,7 +18,7 @@ from pinlater.server.telemetry.metrics import Metrics
 def front_service(
     connection: StoreConnection, operations: Iterable[Operation], metrics: Metrics, clock: Clock, random: Random
 ) -> Service:
-    """What handlers and the Thrift listener call as a `Service`: it has these operations, and no other part of one but the lists of
+    """Returns what handlers and the Thrift listener call as a `Service`: it has these operations, and no other part of one but the lists of
     `Parts`.
     """
     service = Parts(metrics, clock, random)

@@ -14,7 +14,7 @@ def step(coroutine: Coroutine[Any, Any, Any], done: Callable[[Any, BaseException
     """Runs it, and calls `done(result, error)` at its end, maybe at once."""
 
     def proceed(awaited: asyncio.Future[Any] | None = None) -> None:
-        """Continues until the coroutine ends or waits. `awaited` is what it waited for, and is done."""
+        """Runs until the coroutine ends or waits. `awaited`: what it waited for, which is done."""
         del awaited  # the coroutine asks it for its result
         try:
             waits_for = coroutine.send(None)

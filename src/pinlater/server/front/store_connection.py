@@ -39,11 +39,12 @@ _UNREACHABLE = StoreState(False, ("the process that has the store is not reachab
 
 
 class StoreProcessFailed(Exception):
-    """The store process failed by a bug; its log says more."""
+    """The store process failed because of a bug. Its log has the details."""
 
 
 class StoreConnection(AskingSide["_OperationCall"]):
-    """To the store process that listens at `path`, from the process of this number: made again whenever it is lost. `start`, then `stop`.
+    """The connection to the store process that listens at `path`, from the process of this number. It is restored whenever it is lost.
+    `start`, then `stop`.
 
     `standstill`: of this process; what it received before one is not sent. `state`: what the store process says of itself, or that there is
     none. `calls` and `calls_lost` (no answer came) are counted since the start.
@@ -101,14 +102,14 @@ class StoreConnection(AskingSide["_OperationCall"]):
         return future
 
     def cancel(self, call: _OperationCall) -> None:
-        """The caller of a call has gone."""
+        """Tells the store process that the caller of a call has gone."""
         if not call.number:
             self._flush()
         if call.number in self._sent:
             self.tell(message_of_asking(messages.CANCEL, call.number))
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
-        """No client got these jobs."""
+        """Gives back jobs that no client received."""
         bare = [part._replace(jobs=[job._replace(body=b"") for job in part.jobs]) for part in claimed]
         self.tell(message_of_asking(messages.UNDELIVERED, Undelivered(queue, bare)))
 

@@ -28,7 +28,7 @@ def check_access(access: AccessControl, request: Request) -> None:
 
 
 def refusal(error: AccessDenied) -> Response:
-    """401 for a request whose token is missing or no good, 403 for one whose token lacks the role."""
+    """Answers 401 to a request whose token is missing or invalid, and 403 to one whose token lacks the role."""
     if isinstance(error, TokenRequired):
         return text_response(f"{error.message}\n", 401, {"WWW-Authenticate": "Bearer"})
     if isinstance(error, TokenInvalid):
@@ -37,7 +37,7 @@ def refusal(error: AccessDenied) -> Response:
 
 
 def permits_host(settings: HttpSettings, host_header: str | None) -> bool:
-    """Whether a request with this header is answered. A web page may make one through a name of its own that points at this machine
+    """Returns whether a request with this header is answered. A web page may make one through a name of its own that points at this machine
     (DNS rebinding).
 
     Only loopback listeners refuse some: a server on a network has host names that it does not know, and needs access control anyway.

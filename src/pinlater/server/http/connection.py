@@ -101,7 +101,7 @@ class HttpConnection:
         self._writer.transport.abort()
 
     def finish(self) -> None:
-        """Ends it after the request that is being answered; at once if there is none."""
+        """Ends the connection after the request under way, or at once if there is none."""
         self._finishing = True
         if self.idle:
             self.abort()
@@ -124,13 +124,13 @@ class HttpConnection:
             self.abort()
 
     async def _close(self) -> None:
-        """Leaves what is still unsent a bounded time to get out."""
+        """Waits a bounded time until unsent data has been sent."""
         self._writer.close()
         async with asyncio.timeout(self._settings.write_timeout_s):
             await self._writer.wait_closed()
 
     async def _answer_thrift(self, answer: bytes) -> None:
-        """What the client still sends is read for a moment: closing over it would reset the connection, and lose the answer."""
+        """Reads for a moment what the client still sends: closing earlier would reset the connection, and lose the answer."""
         with contextlib.suppress(OSError, TimeoutError):
             self._writer.write(answer)
             if self._writer.can_write_eof():
@@ -141,7 +141,7 @@ class HttpConnection:
             await self._close()
 
     async def _serve_one(self, timeout_s: float) -> bool:
-        """One request and its answer; whether another may follow."""
+        """Serves one request. Returns whether another may follow."""
         self.idle = True
         try:
             async with asyncio.timeout(timeout_s):

@@ -33,7 +33,7 @@ class Request:
     headers: Mapping[str, str]
 
     def last(self, name: str) -> str | None:
-        """Returns the value of the last field of this name; None if there is none."""
+        """Returns the value of the last field of this name, or None if there is none."""
         return next((value for found, value in reversed(self.fields) if found == name), None)
 
 

@@ -91,7 +91,7 @@ class HttpServer:
         return await loop.create_server(new_connection, host, port, backlog=_BACKLOG)
 
     async def stop(self) -> None:
-        """Accepts no more, lets requests that are being answered finish for a while, then ends the others. May be called twice."""
+        """Stops accepting, lets requests under way finish for a while, then ends the others. May be called twice."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -124,7 +124,7 @@ class HttpServer:
         task.add_done_callback(lambda done: self._ended(connection, done))
 
     def _places_left(self) -> int:
-        """How many more may be open, those for health checks included; closes one if none but those is left."""
+        """Returns how many more may be open, those for health checks included; closes one if none but those is left."""
         most = self._settings.max_connections + PLACES_FOR_CHECKS
         if len(self._connections) >= self._settings.max_connections:
             oldest = next((connection for connection in self._connections if connection.waits_for_client), None)

@@ -45,10 +45,10 @@ class Readiness(NamedTuple):
 
 
 class StatusSource(Protocol):
-    """What the pages show: one server, or several processes as one."""
+    """The source of the pages: one server, or several processes as one."""
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
-        """All numbers; what is returned may be called in any thread."""
+        """Takes all numbers. The returned function may be called in any thread."""
 
     async def gauges(self) -> Sequence[GaugeReading]:
         """The gauges alone, which cost less."""
@@ -57,13 +57,13 @@ class StatusSource(Protocol):
         """Prometheus' numbers of the processes, if it isn't only this one."""
 
     async def alive(self) -> Readiness:
-        """Whether it runs at all, so that no restart would help."""
+        """Returns whether it runs at all, so that no restart would help."""
 
     async def readiness(self) -> Readiness:
-        """Whether it should get requests."""
+        """Returns whether it should get requests."""
 
     async def server_info(self) -> Mapping[str, object]:
-        """What it is."""
+        """Returns the information about the server."""
 
 
 class OneServer(NamedTuple):
@@ -94,7 +94,7 @@ class OneServer(NamedTuple):
 
 
 class StatusPages:
-    """The pages of `source`, whose text is made by `renderer`."""
+    """The pages of `source`, whose text `renderer` makes."""
 
     def __init__(self, source: StatusSource, renderer: Executor, queue_series_max: int) -> None:
         self._source = source
@@ -139,7 +139,7 @@ class StatusPages:
         return Response(200, content_type, body)
 
     async def _demand(self, request: Request) -> Response:
-        """The slots that the named queues want together, and each of them: what the gauge says. 503 rather than a part of them."""
+        """Answers the slots that the named queues can use, together and each, as the gauge has them; 503 if one is unknown."""
         names = list(dict.fromkeys(value for name, value in request.fields if name == "queue"))
         if not names:
             raise BadRequest("Name each queue of the pool: /demand?queue=NAME&queue=NAME")
@@ -158,7 +158,7 @@ class StatusPages:
         return await asyncio.get_running_loop().run_in_executor(self._renderer, work)
 
     async def _alive(self, _: Request) -> Response:
-        """Says nothing of the store: a restart would not help it."""
+        """Answers whether the process works. Ignores the store, since a restart would not help it."""
         alive = await self._source.alive()
         return text_response("ok\n") if alive.ok else text_response("".join(f"{it}\n" for it in alive.reasons), 503)
 

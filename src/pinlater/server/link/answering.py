@@ -121,7 +121,7 @@ class Listener(Generic[Connection]):
 
     @property
     def connections(self) -> Collection[Connection]:
-        """All, oldest first."""
+        """All connections, oldest first."""
         return self._connections.keys()
 
     async def open_local(self, path: str) -> None:
@@ -147,7 +147,7 @@ class Listener(Generic[Connection]):
         return True
 
     def close(self) -> None:
-        """Listens no longer, and ends the connections. What is under way is carried out without an answer."""
+        """Stops listening, and ends the connections. Calls under way are executed without an answer."""
         self._stop_listening()
         self.abort_connections()
 

@@ -20,23 +20,23 @@ class Call(Protocol):
     def size_bytes(self) -> int: ...
 
     def part(self, number: int) -> Part | None:
-        """Returns what is sent, or None if there is nothing to send any more."""
+        """Returns the part to send, or None if there is no longer anything to send."""
 
     def answered(self, answer: PartAnswer) -> None:
         """Takes the answer. Raises `BadMessage`, and is `lost` then."""
 
     def lost(self) -> None:
-        """It was sent, and no answer comes."""
+        """Ends a call that was sent and gets no answer."""
 
     def not_sent(self) -> None:
-        """The connection is over; nothing of it was sent."""
+        """Ends a call that was not sent before the connection ended."""
 
 
 AnyCall = TypeVar("AnyCall", bound=Call)
 
 
 class AskingSide(LinkSide[AnyCall]):
-    """`usable`: whether calls may be sent. `stopping`: the other side has said that it stops. `answers`: how many have come."""
+    """The side that asks. `usable`: whether calls may be sent. `stopping`: the other side stops. `answers`: how many have come."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -50,7 +50,7 @@ class AskingSide(LinkSide[AnyCall]):
 
     @property
     def unanswered(self) -> int:
-        """How many calls were sent and are not answered."""
+        """The number of calls that were sent and are not answered."""
         return len(self._sent)
 
     def _part_of(self, one: AnyCall) -> Part | None:

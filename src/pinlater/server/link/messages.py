@@ -1,4 +1,4 @@
-"""What two processes say to each other: frames of four bytes of length and MessagePack, in both directions.
+"""The messages between two processes: frames of four bytes of length and MessagePack, in both directions.
 
 A frame of the side that asks is a list of `Part`, one of the side that answers a list of `PartAnswer`. Numbers above 0 are of calls; the
 others are messages that get no answer, each in a frame of its own.
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     """A call, or a message that gets no answer.
 
     `number`: of this connection; the answer has the same. `begin_by_ms`: the other side must not begin it later. `sent_ms`: the time of the
-    asking side; 0 if it does not say it.
+    asking side, or 0 if it does not say it.
     """
 
     number: int
@@ -163,7 +163,9 @@ def error_of(failure: Failure) -> PinLaterError:
 
 
 def failure_of(error: PinLaterError) -> Failure:
-    """Returns what the other side is told of an error. A class that one package alone knows becomes that of `domain.errors` above it."""
+    """Returns the failure that the other side gets for an error. A class that only one package knows becomes its base class in
+    `domain.errors`.
+    """
     return Failure(
         next(kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind),
         error.message,

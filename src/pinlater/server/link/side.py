@@ -80,7 +80,7 @@ class LinkSide(asyncio.Protocol, Generic[Said], ABC):
 
     @property
     def unsent_bytes(self) -> int:
-        """How much of what was written the kernel has not taken."""
+        """Returns how much of the written data the kernel has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     # --- life ---------------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class LinkSide(asyncio.Protocol, Generic[Said], ABC):
         self._drop()
 
     def close(self) -> None:
-        """Ends it once what was said is written."""
+        """Closes the connection once all messages are written."""
         self._flush()
         if self._transport is not None:
             self._transport.close()

@@ -89,7 +89,7 @@ def listening(what: str, host: str, port: int, setting: str) -> Iterator[None]:
 
 
 def _another(setting: str, what: str) -> str:
-    """How to choose another port or address."""
+    """Returns how to choose another port or address."""
     flag = keys()[setting].flag
     if flag.startswith("--set "):
         return f"the setting {setting} chooses another {what}, as does {flag}={what.upper()}"
@@ -97,7 +97,7 @@ def _another(setting: str, what: str) -> str:
 
 
 class Served(Protocol):
-    """What a Thrift listener needs: a `Core`, or a front process, whose service is another process's."""
+    """The needs of a Thrift listener: a `Core`, or a front process, which uses the service of another process."""
 
     service: Service
     settings: Settings
@@ -180,7 +180,7 @@ class App:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having ended what it began."""
+        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, after it has stopped what it started."""
         async with contextlib.AsyncExitStack() as begun:
             if not self._one_of_many:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port, "http.port"):
@@ -233,7 +233,7 @@ class App:
         )
 
     def _assemble(self) -> None:
-        """What works on the core."""
+        """Assembles the parts that work on the core."""
         metrics = self.metrics
         self.cluster = Cluster(
             self.core.shards,
@@ -280,7 +280,7 @@ class App:
         return ServerFacts(__version__, self._started_at_ms, self.thrift.connections, lag_ms)
 
     async def _hear_others(self) -> None:
-        """Takes connections of the other servers of the shards from now on, if other servers can share them."""
+        """Starts to accept connections of the other servers of the shards, if servers can share them."""
         if not any(shard.unguarded.capabilities.shared for shard in self.core.shards):
             return
         host, port = self.settings.host, self.settings.peer_port
@@ -295,7 +295,7 @@ class App:
         self.core.service.of(AutoPartitions).join(self.cluster.own_loads, self.cluster.load_of)
 
     async def _hear_fronts(self) -> None:
-        """Front processes of this one's store may ask from now on."""
+        """Starts to accept front processes of this process's store."""
         path = self._fronts_path
         if path is None:
             return
@@ -370,7 +370,7 @@ class App:
         await self.thrift.drain(0)
 
     async def _drain(self, grace_s: float) -> None:
-        """First this server's own clients, which may need other servers; then what other servers have sent."""
+        """Finishes the requests of this server's own clients, which may need other servers, and then those of other servers."""
         began_s = self.clock.monotonic()
         async with asyncio.TaskGroup() as both:
             both.create_task(self.cluster.leave(grace_s))
@@ -382,7 +382,7 @@ class App:
     # --- for pages and probes ---------------------------------------------------------------------------------------------
 
     def readiness(self) -> Readiness:
-        """Whether the server is ready for requests, and why not."""
+        """Returns whether the server is ready for requests, and why not."""
         if not self._readiness.ready:
             return self._readiness.readiness(None)
         return self._readiness.readiness(self.core.shards, self.cluster.trouble)
@@ -412,11 +412,11 @@ class App:
         return self.core.rates.counts if self._readiness.ready else ()
 
     def _servers(self) -> int:
-        """How many there are: those that the store knows, or those of the file, taken to have as many processes each."""
+        """Returns how many there are: those that the store knows, or those of the file, taken to have as many processes each."""
         return self._files.servers(self.cluster.members.servers)
 
     def _servers_that_share(self, queue: str) -> int:
-        """How many share the queue's limit: all but the others that say that no dequeue asks them for its jobs."""
+        """Returns how many servers share the limit of the queue: all except those that report that no dequeue asks them for its jobs."""
         return max(1, self._servers() - self.cluster.idle_for(queue))
 
     # --- what files change ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class ClockWatch:
         self._drift_ms = 0
 
     async def agree(self, shards: Shards) -> None:
-        """Takes over the time of the databases, or of the servers that run already, and tells it to those that come later."""
+        """Adopts the time of the databases, or of the servers that run already, and tells it to servers that start later."""
         ahead = await ahead_ms(shards, self._clock)
         self._clock.shift(ahead)
         await tell_time(shards, self._clock)
@@ -37,7 +37,7 @@ class ClockWatch:
                 self._compare(shard.unguarded.highest_id)
 
     def _compare(self, highest_id: int) -> None:
-        """A clock that was set back between two runs makes jobs wait that were due; the log says so."""
+        """Logs a warning if the clock was set back between two runs: due jobs then wait."""
         ahead = made_at_ms(highest_id) - self._clock.now_ms() if highest_id else 0
         if ahead >= CLOCK_JUMP_MS:
             logger.warning(

@@ -69,7 +69,7 @@ _BUSY_SHARE = 0.7
 
 
 class Cluster:
-    """What one server knows of the other servers of its shards, and its connections with them. `cpu`: the seconds of CPU time that the
+    """The other servers of the shards, as one server knows them, and its connections with them. `cpu`: the seconds of CPU time that the
     calling thread has used."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Cluster:
         """Takes connections of the other servers from now on, and connects to them. `reached_at`: the address at which they reach `host`.
         Returns that with the port.
 
-        `local_path(address)`: where servers of the same supervisor listen; None where there is none. Raises OSError.
+        `local_path(address)`: where servers of the same supervisor listen, or None where there is none. Raises OSError.
         """
         address = f"{reached_at}:{await self.listener.open(host, port)}"
         if local_path is not None:
@@ -175,7 +175,7 @@ class Cluster:
 
     @property
     def address(self) -> str | None:
-        """The address at which the other servers reach this one; None if no others share the shards."""
+        """The address at which the other servers reach this one, or None if no others share the shards."""
         return None if self.ownership is None else self.ownership.address
 
     async def look(self) -> None:
@@ -187,7 +187,7 @@ class Cluster:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can decide about the owners of queues now; '' if something can."""
+        """Returns why the owners of queues can't be decided now; '' if they can."""
         return "" if self._coordinator is None else self._coordinator.trouble
 
     @property
@@ -210,7 +210,7 @@ class Cluster:
         self.listener.tell()
 
     def _told(self) -> Told:
-        """What this server says of itself."""
+        """Returns the facts that this server reports about itself."""
         unreachable = [shard.name for shard in self._shards if not shard.healthy]
         changes = {shard.name: shard.shared.changes for shard in self._shards if shard.shared is not None}
         return Told(
@@ -228,11 +228,11 @@ class Cluster:
         )
 
     def own_loads(self) -> Mapping[str, float]:
-        """How busy this server is, by shard: the busiest of its lanes there, or its event loop."""
+        """Returns how busy this server is, by shard: the busiest of its lanes there, or its event loop."""
         return {shard: max(lanes, self._load.share) for shard, lanes in self._lanes.of.items()}
 
     def load_of(self, shard: str, queue: str) -> OwnerLoad | None:
-        """How busy the owner of a queue on a shard is, by what it said a moment ago; None if that is not known."""
+        """Returns how busy the owner of a queue on a shard is, by its latest report, or None if that is not known."""
         if self.ownership is None or self.forwarding is None:
             return None
         owner = self.ownership.owners(shard)[slice_of(queue)]
@@ -246,7 +246,9 @@ class Cluster:
         return OwnerLoad(owner, link.told.lanes.get(shard, 0.0), link.told.loop)
 
     def waiting_elsewhere(self, queue: str) -> int:
-        """How many dequeues wait for the queue at other servers, by what those said a moment ago. Of a server that is not heard, none."""
+        """Returns how many dequeues wait for the queue at other servers, by their latest reports. A server that is not heard counts as
+        none.
+        """
         links = [link for link in self._connections() if link.says_what_it_changes(UNHEARD_S_MAX)]
         return sum(link.told.waiting.get(queue, 0) for link in links if link.told is not None)
 
@@ -255,7 +257,9 @@ class Cluster:
         return self._load.share >= _BUSY_SHARE
 
     def _links(self) -> Sequence[PeerConnection]:
-        """The connections to all other servers, if all of them have said what they change within the last moments; else none."""
+        """Returns the connections to all other servers if all of them have reported their changes within the last moments, otherwise
+        none.
+        """
         if self.forwarding is None or not self.is_calm:
             return ()
         others = {member.address for found in self.members.by_shard.values() for member in found} - {self.address}
@@ -264,12 +268,12 @@ class Cluster:
         return told if len(told) == len(links) else ()
 
     def _work_of_all(self) -> Sequence[Work] | None:
-        """Of the last minute, by server; None unless all others have said theirs within the last moments."""
+        """Returns the work of the last minute by server, or None unless all others have reported theirs within the last moments."""
         told = [link.told.work for link in self._links() if link.told is not None]
         return [self._work.last_minute, *told] if told else None
 
     def _changes_of_others(self, shard: str) -> Hashable | None:
-        """`OfSeveralServers.follow`."""
+        """Returns a value that changes when other servers change the shard (`OfSeveralServers.follow`)."""
         told = [(link.nonce, link.told.changes.get(shard)) for link in self._links() if link.told is not None]
         return tuple(told) or None
 
@@ -299,24 +303,24 @@ class Cluster:
         return self.is_told and self._coordinator is not None and self._coordinator.tells_of_servers
 
     def _has_unasked_shard(self) -> bool:
-        """Whether a shard is in the map, or in reach, only since the last look."""
+        """Returns whether a shard is new in the map, or reachable again, since the last look."""
         asked = self.members.by_shard
         return any(shard.shared is not None and shard not in asked for shard in self._shards.in_reach())
 
     def _look_soon(self, address: str) -> None:
-        """Another server has come or gone, can work on other shards than before, or has changed who owns what."""
+        """Notes that another server has come or gone, can work on other shards than before, or has changed owners."""
         self._look_wanted = True
         if not self._ends and (self._looking is None or self._looking.done()):
             self._looking = asyncio.ensure_future(self._look_while_wanted())
 
     def _look_no_more(self) -> None:
-        """The connections that end from now on tell nothing of other servers."""
+        """Ignores the ends of connections from now on."""
         self._ends = True
         if self._looking is not None:
             self._looking.cancel()
 
     async def _look_while_wanted(self) -> None:
-        """A look that is under way may have read what has changed since."""
+        """Looks until no further look is wanted, since what a look has read may have changed meanwhile."""
         while self._look_wanted:
             self._look_wanted = False
             try:
@@ -329,7 +333,7 @@ class Cluster:
         return max(outgoing, self.listener.heard_s(address))
 
     def _hears(self, address: str) -> bool:
-        """Whether that server said something over a connection within the last moments."""
+        """Returns whether that server sent something over a connection within the last moments."""
         return self._clock.monotonic() - self._heard_s(address) <= UNHEARD_S_MAX
 
     def _was_heard_s(self, address: str) -> float:
@@ -418,7 +422,7 @@ class Cluster:
         self._shards.unique.go_by(queue=now_s - self._had_older_s > _AFTER_OLDER_S)
 
     def look_at_calls(self) -> None:
-        """Call it several times a second: forwards no more calls to servers that don't answer."""
+        """Stops forwarding calls to servers that don't answer. Call it several times a second."""
         self._place_unique_keys()
         self._load.look()
         self._work.look()
@@ -439,7 +443,7 @@ class Cluster:
         self._dispatcher.limits.share_again()
 
     def idle_for(self, queue: str) -> int:
-        """How many other servers say that no dequeue there asks for jobs of this queue. Those that say nothing are not counted."""
+        """Returns how many other servers say that no dequeue there asks for jobs of this queue. Those that say nothing are not counted."""
         return sum(link.waits is not None and not link.waits & bit_of(queue) for link in self._connections())
 
     def _connections(self) -> Collection[PeerConnection]:
@@ -457,7 +461,7 @@ class Cluster:
                     undelivered(claims.shard, request, claimed)
 
     async def end_calls(self, grace_s: float) -> None:
-        """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""
+        """Stops sending to other servers and taking from them. Answers what they have sent, for at most `grace_s`."""
         self._look_no_more()
         if self.forwarding is not None:
             await self.forwarding.close()
@@ -475,7 +479,7 @@ class Cluster:
 
 
 def most_waited_for(waiting: Mapping[str, int]) -> Mapping[str, int]:
-    """What the others are told of how many dequeues wait, by queue."""
+    """Returns the numbers of waiting dequeues, by queue, that the other servers are told."""
     if len(waiting) <= WAITED_FOR_MAX:
         return waiting
     return dict(nlargest(WAITED_FOR_MAX, waiting.items(), key=lambda item: item[1]))

@@ -102,8 +102,9 @@ class ConsoleProcess:
         return [*given, *self._tls_options()]
 
     def _tls_options(self) -> Sequence[str]:
-        """For its connections to the server: it trusts the server's certificate itself, and shows it where clients need one. Browsers on
-        this machine reach the console without TLS."""
+        """Returns the console's options for its connections to the server: it trusts the server's certificate itself, and shows it where
+        clients need one. Browsers on this machine reach the console without TLS.
+        """
         tls, certificate = self._settings.tls, self._certificate
         if certificate is None or tls.certificate_file is None:
             return []
@@ -137,14 +138,14 @@ class ConsoleSlot(ProcessSlot[None]):
             self.failure = message.reason
 
     def _next_start(self, code: int, lived_s: float, crashes: int, spread: float) -> Next | None:
-        """Gives up if it can't serve for some time: its port is taken, and not only by the console of a server that was just killed."""
+        """Gives up if the console can't serve for some time: its port is taken, and not just by the console of a server that was killed."""
         if not self._has_served and crashes >= _FAILED_STARTS_MAX:
             return None
         return next_start(code, lived_s, crashes, True, spread)
 
 
 def local_address(settings: Settings, thrift_port: int) -> str:
-    """Where a process of this machine reaches the server."""
+    """Returns where a process on this machine reaches the server."""
     host = _LOOPBACK.get(settings.thrift.host, settings.thrift.host)
     return f"[{host}]:{thrift_port}" if ":" in host else f"{host}:{thrift_port}"
 

@@ -16,7 +16,7 @@ from pinlater.server.main.cluster import FindCoordinator
 
 
 def find_coordinator(settings: ClusterSettings, clock: Clock) -> FindCoordinator | None:
-    """None: the shards are the coordinator. What it returns raises `SettingsError` if the ensemble refuses this server."""
+    """Returns the coordinator, or None if the shards coordinate. It raises `SettingsError` if the ensemble refuses this server."""
     if settings.coordinator == STORE_COORDINATOR:
         return None
 

@@ -31,7 +31,7 @@ from pinlater.server.telemetry.metrics import Metrics
 
 
 class Core:
-    """Made by `open`. `close` closes the shards, too."""
+    """The core of a server, which `open` makes. `close` closes the shards, too."""
 
     @classmethod
     async def open(
@@ -133,7 +133,7 @@ class Core:
         await self.shards.unique.learn(list(self.shards))
 
     async def change_shards(self, desired: Sequence[DesiredShard]) -> MapChange:
-        """Takes over another shard map while requests go on."""
+        """Takes over another shard map while requests continue."""
         change = await self.shard_map.replace(desired)
         self.service.body_limit.look()
         await self.shards.unique.learn(list(self.shards))
@@ -153,7 +153,7 @@ class Core:
         self.passwords.close()
 
     def _connect_shards(self) -> None:
-        """What the shards call: they are made first, and import none of these parts."""
+        """Connects the shards to the parts that they call: the shards are made first, and import none of them."""
         self.dispatcher.connect(self.shards.hooks)
         self.shards.hooks.back = self._shard_is_back
         self.shards.hooks.count = self.metrics.count

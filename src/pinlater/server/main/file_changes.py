@@ -34,7 +34,7 @@ _AGE_MS_MAX = 60_000
 
 
 def changed_ms(path: Path | None, now_ms: int) -> int:
-    """When the file was changed, or now if its time can't be that. Blocks for a look at the file."""
+    """Returns when the file was changed, or now if its time is impossible. Blocks for a look at the file."""
     try:
         at_ms = now_ms if path is None else path.stat().st_mtime_ns // 1_000_000
     except OSError:
@@ -45,7 +45,9 @@ def changed_ms(path: Path | None, now_ms: int) -> int:
 def token_changes(
     before: Sequence[Token], after: Sequence[Token], at_ms: int, authors: Mapping[str, FileAuthor] = {}
 ) -> list[AdministrativeChange]:
-    """What is different, in the order of the names. A token never comes with its secret or its digest. `authors`: by names of tokens."""
+    """Returns what is different, in the order of the names. A token never comes with its secret or its digest. `authors`: by names of
+    tokens.
+    """
     old, new = {token.name: token for token in before}, {token.name: token for token in after}
     found = []
     for name in sorted(old.keys() | new.keys()):
@@ -61,7 +63,9 @@ def token_changes(
 
 
 def shard_changes(change: MapChange, at_ms: int, authors: Mapping[str, FileAuthor] = {}) -> list[AdministrativeChange]:
-    """What a server did to its map of shards. Shards are told by their names: addresses have users in them. `authors`: by these names."""
+    """Returns the changes of a server's map of shards. Shards are named, without their addresses, which contain users. `authors`: by these
+    names.
+    """
     return [
         _change(
             SHARD_FILE,
@@ -76,7 +80,9 @@ def shard_changes(change: MapChange, at_ms: int, authors: Mapping[str, FileAutho
 
 
 def limit_changes(before: Mapping[str, float], after: Mapping[str, float], at_ms: int) -> list[AdministrativeChange]:
-    """Which queues have another limit in jobs a second, None for none, by their names; one change for all if there are over a hundred."""
+    """Returns which queues have another limit in jobs a second, None for none, by their names; one change for all if there are over a
+    hundred.
+    """
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     if len(changed) > _LIMITS_MAX:
         return [_change(LIMITS_FILE, None, LIMITS_CHANGED, at_ms, {"queues": len(changed)})]
@@ -94,7 +100,7 @@ def limit_changes(before: Mapping[str, float], after: Mapping[str, float], at_ms
 
 
 def server_set_changes(before: int | None, after: int | None, at_ms: int) -> list[AdministrativeChange]:
-    """How many servers share the limits of the queues, if that is another number."""
+    """Returns how many servers share the limits of the queues, if that is another number."""
     if before == after:
         return []
     return [_change(SERVER_SET_FILE, None, SERVERS_CHANGED, at_ms, {"servers": after, "before": before})]

@@ -1,4 +1,4 @@
-"""The files that a server reads again while it runs, and who takes over what they say: limits, the set of servers, the shards."""
+"""The files that a server reads again while it runs, and the parts that apply them: limits, the set of servers, the shards."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pinlater.server.storage.interface import SharedShard
 
 
 class SharedLimits(NamedTuple):
-    """Holds what files say of limits. `limits`: jobs a second by queue. `servers`: how many share them; None without a file."""
+    """Holds what files say of limits. `limits`: jobs a second by queue. `servers`: how many share them, or None without a file."""
 
     limits: Mapping[str, float]
     servers: int | None
 
 
 class FileWatch:
-    """Raises `FileBroken` if a file can't be read at the start. `begin` says who is to take over changes; none does before."""
+    """Raises `FileBroken` if a file can't be read at the start. `begin` registers the parts that apply changes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -42,7 +42,7 @@ class FileWatch:
         self._take_shards: Callable[[], Awaitable[object]] | None = None
 
     def __bool__(self) -> bool:
-        """Whether there are any files."""
+        """Returns whether there are any files."""
         return bool(self._files)
 
     @property
@@ -54,7 +54,7 @@ class FileWatch:
         )
 
     def servers(self, known: int) -> int:
-        """How many processes share the limit of a queue: `known` by the stores, or those of the file, each with as many processes.
+        """Returns how many processes share the limit of a queue: `known` by the stores, or those of the file, each with as many processes.
 
         Of processes with one store of their own, one hands out all jobs."""
         servers = self.shared_limits.servers
@@ -64,7 +64,7 @@ class FileWatch:
 
     @property
     def broken(self) -> Mapping[str, float]:
-        """1 for each file that can't be read again, by the key of the settings that names it."""
+        """Returns 1 for each file that can't be read again, by the key of the settings that names it."""
         return {key: file.last_error is not None for key, file in self._files.items()}
 
     def desired(self) -> Sequence[DesiredShard]:
@@ -79,15 +79,15 @@ class FileWatch:
         take_limits: Callable[[SharedLimits, SharedLimits], Awaitable[object]],
         take_shards: Callable[[], Awaitable[object]],
     ) -> None:
-        """From now on a look calls these after a change. `take_limits(before, after)`; `take_shards` asks for `desired`."""
+        """Registers functions that a look calls after a change. `take_limits(before, after)`; `take_shards` asks for `desired`."""
         self._take_limits, self._take_shards = take_limits, take_shards
 
     def end(self) -> None:
-        """Changes are no longer taken over."""
+        """Stops applying changes."""
         self._take_limits = self._take_shards = None
 
     async def look(self) -> None:
-        """Reads what has changed."""
+        """Reads the files that have changed."""
         async with self._looking:
             before = self.shared_limits
             for file in self._files.values():
@@ -112,7 +112,7 @@ def _shared_shard(place: ConfiguredShard, settings: Settings) -> SharedShard:
 
 
 def sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[DesiredShard]:
-    """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
+    """Returns each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
     return [
         DesiredShard(
             place.name,

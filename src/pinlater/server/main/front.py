@@ -62,7 +62,7 @@ class FrontApp:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Waits until the store process is ready, and listens. Raises OSError, having ended what it began."""
+        """Waits until the store process is ready, and listens. Raises OSError, after it has stopped what it started."""
         self.store.start()
         try:
             await self.store.connected.wait()
@@ -116,14 +116,14 @@ class FrontApp:
     # --- for pages and probes ---------------------------------------------------------------------------------------------
 
     def readiness(self) -> Readiness:
-        """As ready as the store process says that it is."""
+        """Returns the readiness that the store process reports."""
         if self._state != "ready":
             return Readiness(False, (self._state,))
         state = self.store.state
         return Readiness(state.ready, tuple(state.reasons))
 
     def server_info(self) -> Mapping[str, object]:
-        """What this process adds to the page /server_info."""
+        """Returns what this process adds to the page /server_info."""
         return {
             "name": "pinlater",
             "version": __version__,
@@ -138,7 +138,7 @@ class FrontApp:
         }
 
     def queue_counts(self) -> Sequence[QueueCounts]:
-        """None: the store process counts."""
+        """Returns None, because the store process counts."""
         return ()
 
     def _show(self) -> None:

@@ -104,7 +104,7 @@ class ListenerFiles:
 
     @property
     def broken(self) -> Mapping[str, float]:
-        """1 for each file that can't be used as it is now, by the key of the settings that names it."""
+        """Returns 1 for each file that can't be used as it is now, by the key of the settings that names it."""
         named = {TOKENS: self._tokens, CERTIFICATE: self.certificate}
         return {key: file.last_error is not None for key, file in named.items() if file is not None}
 

@@ -1,4 +1,4 @@
-"""What a server does again and again, and how often: sweeps, samples, and looks at what may have changed."""
+"""The periodic work of a server and its intervals: sweeps, samples, and looks at what may have changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PeriodicWork:
         core.sweeps.swept_by_others = cluster.swept_by_others
 
     def table(self) -> Sequence[Periodic]:
-        """Each kind of work with its interval."""
+        """Returns each kind of work with its interval."""
         core, settings = self.core, self.core.settings
         every, sweeps = settings.maintenance, core.sweeps
         work = [
@@ -85,7 +85,7 @@ class PeriodicWork:
         self.cluster.look_at_calls()
 
     async def _look_at_store(self) -> None:
-        """Readiness follows the store, and what is refused the map of shards."""
+        """Updates the readiness from the store, and the refusals from the map of shards."""
         core = self.core
         try:
             await self.readiness.look(core.shards)
@@ -99,20 +99,20 @@ class PeriodicWork:
             await core.shards.unique.learn(list(core.shards))
 
     async def _look_at_queues(self) -> None:
-        """What other servers may have changed."""
+        """Looks at what other servers may have changed."""
         every_s = self.core.settings.maintenance.refresh_interval_ms / 1000
         told_s = max(every_s, _TOLD_LOOK_S) if self.cluster.is_told else every_s
         await self.core.service.queue_cache.refresh_if_due(every_s, told_s)
 
     async def _send_heartbeats(self) -> None:
-        """To all shards: six in the time of a lease, and one a second while another server is not heard."""
+        """Sends heartbeats to all shards: six in the time of a lease, and one a second while another server is not heard."""
         now_s = self.core.clock.monotonic()
         if not self.cluster.is_calm or now_s >= self.next_heartbeat_s:
             self.next_heartbeat_s = now_s + self.core.settings.database.lease_ms / _HEARTBEATS_A_LEASE / 1000
             await self.core.shard_monitor.ping_all()
 
     async def _look_at_members(self) -> None:
-        """Which servers use the shards, where it is time."""
+        """Looks which servers use the shards, if it is time."""
         await self.cluster.look_if_due(self.core.settings.maintenance.refresh_interval_ms / 1000)
 
     def _members_changed(self) -> None:

@@ -24,10 +24,10 @@ class ReadinessWatch:
         return self.state == "ready"
 
     def readiness(self, shards: Shards | None, coordinator_trouble: str = "") -> Readiness:
-        """Whether to send requests here. `shards`: None before the server has opened them. `coordinator_trouble`: only named, since all
-        calls go on.
+        """Returns whether to send requests here. `shards`: None before the server has opened them. `coordinator_trouble`: only named, since
+        all calls continue.
 
-        A full shared shard is only named: claims and acks may go on there, and without enqueues the server would not notice its space.
+        A full shared shard is only named: claims and acks may continue there, and without enqueues the server would not notice its space.
         A full embedded store fails `look`, which tries a write.
         """
         if not self.ready or shards is None:

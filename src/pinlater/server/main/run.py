@@ -59,7 +59,7 @@ def serve(
 
 
 class StopSignals:
-    """What ends a server: a signal or an order. The first signal stops it in order, the second cuts off what is in flight."""
+    """Stops a server after a signal or an order. The first signal stops it in order, the second cuts off what is in flight."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -115,7 +115,7 @@ async def run_until_stopped(app: App | FrontApp, stops: StopSignals, started: Ca
 
 
 async def _started(app: App | FrontApp, stop: asyncio.Event) -> bool:
-    """Whether the server has started; False if it was stopped first. Raises what `start` raises."""
+    """Returns whether the server has started, or False if it was stopped first. Raises what `start` raises."""
     starting = asyncio.create_task(app.start())
     if await ends_before(starting, stop):
         starting.result()
@@ -149,7 +149,7 @@ def at_end_of_stdin(ended: Callable[[], None]) -> None:
 
 
 def tune() -> None:
-    """What of the interpreter and the process's limits a server wants otherwise."""
+    """Adjusts the interpreter and the limits of the process for a server."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.set_threshold(*_GC_THRESHOLDS)
     raise_open_files()

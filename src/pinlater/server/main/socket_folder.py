@@ -30,15 +30,15 @@ class SocketFolder(NamedTuple):
 
     @property
     def of_store(self) -> str:
-        """Where the process that has the store listens for the others."""
+        """Returns where the process that has the store listens for the others."""
         return f"{self.path}/store"
 
     def of_server(self, address: str) -> str:
-        """Where a server listens that announced `address` to the others of its shards."""
+        """Returns where the server that announced `address` to the others of its shards listens."""
         return f"{self.path}/{hashlib.sha256(address.encode()).hexdigest()[:24]}"
 
     def remove(self) -> None:
-        """For a process whose supervisor is gone: all of them stop, and no process connects any more."""
+        """Removes the folder for a process whose supervisor is gone: all processes stop, and none connects again."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -56,7 +56,9 @@ def socket_folder() -> Iterator[SocketFolder]:
 
 
 def _new(base: str) -> tuple[Path, int]:
-    """A locked folder. Another supervisor that looks for abandoned ones may remove it before it is locked; then the next one is taken."""
+    """Returns a locked folder. Another supervisor that looks for abandoned ones may remove it before it is locked; then the next one is
+    taken.
+    """
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # it has mode 0700
         try:
@@ -77,7 +79,7 @@ def _base() -> str:
 
 
 def _locked(path: Path) -> int | None:
-    """A descriptor that keeps the folder locked; None if another process has locked it, or it is gone. Raises OSError."""
+    """A descriptor that keeps the folder locked, or None if another process has locked it, or it is gone. Raises OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How the shards that take no enqueues get empty, from the counts that the sampler takes anyway."""
+"""Measures how the shards that take no enqueues get empty, from the counts that the sampler takes anyway."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Draining:
         self.newest = now_s, live
 
     def jobs_per_second(self) -> float | None:
-        """How fast the number of live jobs falls."""
+        """Returns how fast the number of live jobs falls."""
         (begin_s, before), (end_s, after) = self.points[0], self.newest
         seconds = end_s - begin_s
         return (before - after) / seconds if seconds >= _RATE_FROM_S else None
@@ -60,7 +60,7 @@ class Drains:
                 self._by_name[shard.name] = _Draining(closed_at, live[shard.name], now_s)
 
     def of(self, shard: ShardLanes) -> ShardDrain | None:
-        """How far a shard is; None if it takes enqueues."""
+        """Returns how far a shard is, or None if it takes enqueues."""
         closed_at = shard.closed_to_enqueues_at
         if closed_at is None:
             return None

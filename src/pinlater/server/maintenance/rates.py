@@ -1,6 +1,5 @@
-"""Rates of the last minute, from the store's running totals, so that they speak of all servers together.
-
-A shard that says that it has not changed is not counted anew, unless jobs in it become due by time alone.
+"""Rates of the last minute, from the store's running totals, so that they cover all servers. A shard that reports no change is not counted
+again, unless jobs in it become due by time alone.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _NOTHING = QueueTotals()
 
 
 class _Counted(NamedTuple):
-    """What a shard said, when it was asked, its state before that, and the sums of the rows; `jobs.at_ms`: until when they are known to
+    """The answer of a shard, when it was asked, its state before that, and the sums of the rows; `jobs.at_ms`: until when they are known to
     hold. None: the shard was never asked. `unfinished`: the queues with jobs that wait or run."""
 
     rows: Sequence[QueueCounts]
@@ -74,7 +73,7 @@ class RateSampler:
         self.drains = Drains(clock)
 
     async def sample(self) -> float | None:
-        """Takes one. What an unreachable shard said last still counts, so that totals don't fall and rise by all it holds.
+        """Takes a sample. The latest counts of an unreachable shard still apply, so that totals don't fall and rise by all that it holds.
 
         Raises the `Unavailable` of a shard that failed, when the sample is taken.
         """
@@ -97,15 +96,15 @@ class RateSampler:
 
     @property
     def sampled_s(self) -> float:
-        """When the last sample was taken (monotonic); 0.0 before the first."""
+        """The time of the last sample (monotonic); 0.0 before the first."""
         return self._samples[-1][0] if self._samples else 0.0
 
     def of_shards(self) -> dict[str, Sequence[QueueCounts]]:
-        """What each shard said last."""
+        """Returns the latest counts of each shard."""
         return {name: counted.rows for name, counted in self._newest.items()}
 
     def jobs_of(self, shard: str) -> ShardJobs | None:
-        """The jobs of a shard by state, as it said them last; None before that."""
+        """Returns the latest counts of a shard by state, or None before the first."""
         return self._newest.get(shard, _NOT_COUNTED).jobs
 
     async def _count(self, shard: ShardLanes) -> _Counted:
@@ -144,7 +143,7 @@ class RateSampler:
         return jobs, unfinished
 
     async def _keep(self, found: Sequence[Sequence[QueueCounts]]) -> None:
-        """In pieces between which others get their turn: there may be thousands of queues."""
+        """Keeps the counts in pieces between which others get their turn: there may be thousands of queues."""
         merged = CountsByKind()
         for rows in found:
             for start in range(0, len(rows), _ROWS_A_TURN):
@@ -170,7 +169,7 @@ class RateSampler:
         self.counts = counts
 
     def per_second(self, queue: str, seconds: float = _WINDOW_SECONDS) -> Rates:
-        """Rates of so long a time before the last sample, at most a minute; zeros before the second sample."""
+        """Returns the rates over this time before the last sample, at most a minute; zeros before the second sample."""
         if len(self._samples) < 2:
             return Rates()
         end, after = self._samples[-1]

@@ -29,7 +29,7 @@ class Periodic(NamedTuple):
 
 
 class MaintenanceRunner:
-    """Runs all of them until stopped."""
+    """Runs all periodic work until stopped."""
 
     def __init__(self, work: Sequence[Periodic], metrics: Metrics, random: Random) -> None:
         self._work = work

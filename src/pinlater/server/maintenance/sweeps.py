@@ -89,7 +89,7 @@ class Sweeps:
             self.dispatcher.wakeups.jobs_ready(row.queue, row.retried, past_owner=True)
 
     async def expire_jobs(self) -> float | None:
-        """Waiting jobs past their expiry become FAILED `expired`."""
+        """Fails waiting jobs past their expiry, with status `expired`."""
 
         async def sweep(shard: ShardLanes, limit: int) -> int:
             swept = await shard.store.submit(ExpireJobs(self.clock.now_ms(), limit))
@@ -130,14 +130,16 @@ class Sweeps:
         )
 
     async def _pause_after(self, work: str, interval_ms: int, sweep: Sweep, limit: int) -> float | None:
-        """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""
+        """Sweeps. Returns when to sweep again: soon if a shard had `limit` rows or more, or None for the usual interval."""
         began = self.clock.monotonic()
         if await self._most_on_a_shard(work, interval_ms, sweep, limit) < limit:
             return None
         return max(_PAUSE_SECONDS_MIN, self.clock.monotonic() - began)
 
     async def _most_on_a_shard(self, work: str, interval_ms: int, sweep: Sweep, limit: int) -> int:
-        """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
+        """Sweeps all reachable shards at once. Returns the largest number of rows that one of them had. One that fails keeps no other from
+        being swept.
+        """
         shards = self.shards.in_reach()
         left = self.swept_by_others()
         left_s_max = _LEFT_INTERVALS_MAX * interval_ms / 1000
@@ -158,7 +160,7 @@ class Sweeps:
     def _note_swept(
         self, work: str, shards: Sequence[ShardLanes], limits: Sequence[int], results: Sequence[int | BaseException]
     ) -> None:
-        """When these shards were swept last. A sweep that failed or found more than it may take is not over."""
+        """Notes when these shards were swept last. A sweep that failed or found more than it may take is not over."""
         now_s = self.clock.monotonic()
         for shard, limit, result in zip(shards, limits, results, strict=True):
             if isinstance(result, int) and result < limit:

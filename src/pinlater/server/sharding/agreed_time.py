@@ -1,6 +1,6 @@
 """One time for all servers of the same shards: that of the databases, asked for once, at the start.
 
-From then on a server goes on by its own monotonic clock, so that a jump of a wall clock moves no claim. If a database's clock
+From then on a server continues by its own monotonic clock, so that a jump of a wall clock moves no claim. If a database's clock
 has jumped since, the time of the running servers counts, which they store with their heartbeats. A shard that knows it counts, and one
 that does not has no say then. Databases whose clocks differ from each other are each as good as the other, so the one in the middle counts.
 """
@@ -20,7 +20,7 @@ _LOOKS = 3
 
 
 async def ahead_ms(shards: Shards, clock: Clock) -> int:
-    """How far the shards' time is ahead of `clock` (less than 0: behind); 0 if no other server can use them.
+    """Returns how far the shards' time is ahead of `clock` (less than 0: behind), or 0 if no other server can use them.
 
     Raises `ShardConnectionFailed` if none answers: the clock of this machine may be wrong.
     """
@@ -36,7 +36,7 @@ async def ahead_ms(shards: Shards, clock: Clock) -> int:
 
 
 async def tell_time(shards: Shards, clock: Clock) -> None:
-    """Says which time this server goes by, at once, for servers that start later. A shard that fails is told later."""
+    """Stores at once which time this server uses, for servers that start later. A shard that fails is told later."""
     shared = [shard for shard in shards.in_reach() if shard.shared is not None]
     answers = await asyncio.gather(*(shard.store.ping(clock.now_ms()) for shard in shared), return_exceptions=True)
     for answer in answers:
@@ -45,7 +45,7 @@ async def tell_time(shards: Shards, clock: Clock) -> None:
 
 
 class _ClockReading(NamedTuple):
-    """By how much a shard's time is ahead of the own clock."""
+    """How far a shard's time is ahead of this server's clock."""
 
     took_s: float
     ahead_ms: int
@@ -53,8 +53,9 @@ class _ClockReading(NamedTuple):
 
 
 async def _look(store: Store, clock: Clock) -> _ClockReading | None:
-    """The quickest of a few answers, which is the nearest to the truth: of those with the time of servers, if there are some. None without
-    an answer."""
+    """Returns the quickest of a few answers, which is the most accurate; prefers those with the time of servers. Returns None without an
+    answer.
+    """
     found: list[_ClockReading] = []
     for _ in range(_LOOKS):
         asked, asked_ms = clock.monotonic(), clock.now_ms()

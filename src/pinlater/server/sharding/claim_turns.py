@@ -1,8 +1,8 @@
 """Which shard a dequeue of several shards asks next, and through which priority that shard may hand out jobs.
 
 The shard with the best head comes next, and hands out no job that is worse than the head of another one. If no head of another shard is
-known, it hands out the first priority only, and says what else it has. So the order of priorities is that of one shard, but for what came
-after the heads were seen (`heads.SEEN_S_MAX`).
+known, it hands out the first priority only, and says what else it has. So the order of priorities is that of one shard, except for what
+came after the heads were seen (`heads.SEEN_S_MAX`).
 
 Weakness: a shard that fails, or that a waiting dequeue does not wait for because it is slow, counts only for a dequeue that has jobs.
 """
@@ -53,7 +53,7 @@ class ClaimTurns:
         return place_of(self._head_of[shard.name], slow=shard.slow)
 
     def answered(self, shard: ShardLanes, limit: int, found: Claimed) -> int | None:
-        """The shard was asked for `limit` jobs and found this. Returns when the next job on any shard is due, as far as they have said."""
+        """Notes what a shard that was asked for `limit` jobs has found. Returns when the next job on any shard is due, as far as known."""
         self._due_ms_of[shard] = found.next_due_ms
         head = self._heads.claimed(self._queue, shard.name, limit, found, self.began_s)
         self._head_of[shard.name] = head

@@ -1,4 +1,4 @@
-"""What kind of failure a shard had: for callers who may not see its text, which may name users, hosts and files."""
+"""Classifies the failure of a shard, for callers that may not see its text, which may name users, hosts and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a shard has no space for jobs: its store refuses enqueues as full, and others take them meanwhile."""
+"""Tracks whether a shard has no space for jobs: its store refuses enqueues as full, and others take them meanwhile."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ class Fullness:
             logger.info("a shard takes enqueues again", extra={"shard": self._shard})
 
     def forget(self) -> None:
-        """The shard is no longer asked to take enqueues, so it refuses none."""
+        """Resets the state of a shard that no longer gets enqueues, and so refuses none."""
         self.reason = ""
         self._full_until = 0.0

@@ -1,4 +1,4 @@
-"""What /metrics shows of each shard. Read at each request for the page, from what is known already; no I/O."""
+"""The gauges of each shard in /metrics. Read at each request for the page, from what is known already; no I/O."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 def slow_to_answer(shard: str) -> ShardConnectionFailed:
-    """The error of this shard in a call that goes on without waiting for it."""
+    """The error of this shard in a call that continues without waiting for it."""
     return ShardConnectionFailed(f"Shard {shard} is slow to answer", retry_after_ms=1000)
 
 
 def shard_unreachable(name: str) -> ShardConnectionFailed:
-    """The error of a call that needs a shard which is out of use."""
+    """Returns the error of a call that needs a shard which is out of use."""
     return ShardConnectionFailed(f"Shard {name} is unreachable", retry_after_ms=1000)
 
 
@@ -51,7 +51,7 @@ class GuardedShard:
         self._shard = shard
 
     async def submit(self, command: Command[Answer]) -> Answer:
-        """Carries out a command. Raises if the shard is out of use, or does not answer in time."""
+        """Executes a command. Raises if the shard is out of use, or does not answer in time."""
         seconds, late = self._limit(command.time_limit)
         try:
             answer = await within(self._shard.submit(command), seconds, late)
@@ -71,7 +71,7 @@ class GuardedShard:
         return seconds, too_late(self._shard.name, seconds)
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """Works also while the shard is out of use; its outcome does not count for the shard's health."""
+        """Probes the shard, also while it is out of use. The outcome does not affect its health."""
         await ping(self._shard, self._call_s, now_ms)
 
     async def size(self) -> ShardSize:
@@ -81,7 +81,7 @@ class GuardedShard:
 
 
 async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:
-    """The result of `call`, or `late` raised when it takes longer than `seconds`.
+    """Returns the result of `call`. Raises `late` when it takes longer than `seconds`.
 
     Cancels the call then, and does not wait for the cancellation: a call that hangs may hang then, too.
     """
@@ -124,7 +124,7 @@ def _ended_late(task: asyncio.Future[Any]) -> None:
 
 
 def too_late(name: str, seconds: float) -> OutcomeUnknown:
-    """The error of a change that took too long, and may have been carried out."""
+    """Returns the error of a change that took too long, and may have been executed."""
     return OutcomeUnknown(
         f"Shard {name} did not answer within {seconds:g} s; what was asked of it may have been done or not",
         retry_after_ms=1000,

@@ -59,7 +59,7 @@ class Heads:
         return head
 
     def stored(self, request: InsertRequest, shard: str, now_ms: int) -> None:
-        """Jobs came. Changes nothing if the head is not known: others may be better."""
+        """Notes that jobs came. Changes nothing if the head is not known: others may be better."""
         heads = self._by_queue.get(request.queue)
         if heads is None or shard not in heads:
             return
@@ -68,7 +68,7 @@ class Heads:
         heads[shard] = min([head, *due]), began_s, answered_s
 
     def forget(self, queue: str | None = None) -> None:
-        """Jobs of the queue came to one of the shards, or of all queues for None."""
+        """Forgets the heads of the queue (None: of all queues), since jobs came to one of the shards."""
         if queue is None:
             self._by_queue.clear()
         else:

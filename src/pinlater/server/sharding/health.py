@@ -30,7 +30,7 @@ _SUCCESS = float("-inf")  # among the times of failures: older than any window
 
 
 def speaks_of_shard(error: PinLaterError | None) -> bool:
-    """Whether an error says that the shard failed, rather than that a request can't be, the store is full or we are stopping."""
+    """Returns whether an error says that the shard failed, rather than that a request can't be, the store is full or we are stopping."""
     return isinstance(error, Unavailable) and not isinstance(
         error, StoreFull | ShardRefused | Draining | NoHealthyShards | RequestTooOld
     )
@@ -95,7 +95,7 @@ class ShardHealth:
             self._probe_at = self._monotonic()
 
     def probe_due(self) -> bool:
-        """Whether to probe now; says so once for each probe."""
+        """Returns whether to probe now. Returns True once for each probe."""
         if self._probe_at is None or self._monotonic() < self._probe_at:
             return False
         self._probe_at = None

@@ -9,7 +9,7 @@ from pinlater.server.storage.values import Claimed, InsertRequest
 
 
 class Hooks:
-    """What the shards of one map call on events. Set once; shards that come later call the same."""
+    """The functions that the shards of one map call on events. Set once; shards that come later call the same."""
 
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None

@@ -26,9 +26,9 @@ LaneResults: TypeAlias = Sequence[Result | PinLaterError | NotBegun]
 
 
 class JoinedItems(NamedTuple, Generic[Result]):
-    """A command, and what becomes of its answer.
+    """A command, and what happens to its answer.
 
-    `command`: what the items ask together; None if there is nothing to ask.
+    `command`: what the items ask together, or None if there is nothing to ask.
     `results`: makes of the answer the result of each item.
     `failed`: is told why the whole command failed.
     `claim_follows`: a dequeue was woken, which claims within the next few turns of the loop.

@@ -75,7 +75,9 @@ def share_out(
     results: Sequence[Claimed | PinLaterError],
     expired_jobs: Callable[[str, int], None],
 ) -> list[Claimed | PinLaterError | NotBegun]:
-    """The answer to each request, from those to the orders. `expired_jobs` is told how many jobs of a queue expired."""
+    """Returns the answer to each request, from those to the orders. Calls `expired_jobs` with the number of jobs of a queue that
+    expired.
+    """
     answers: list[Claimed | PinLaterError | NotBegun] = [NOT_BEGUN] * len(requests)
     make = tuple.__new__  # quicker than a class's own call
     for (queue, indices), result in zip(indices_by_queue.items(), results, strict=True):

@@ -5,7 +5,7 @@ is added to the latency when there is none. The next call begins before the answ
 while they are written. A lane never drops an item in silence: it is answered with its result, with the error of
 its call, or refused at the door when too much waits.
 
-A call that takes too long can be given up from outside (`give_up`): its callers are told so, the lane goes on, and what the call
+A call that takes too long can be given up from outside (`give_up`): its callers are told so, the lane continues, and what the call
 brings after all is orphaned. A lane that is replaced hands over what hasn't begun, and whatever still comes (`hand_over`).
 
 Weakness: one slow call holds up everything behind it in the same lane; that is what a lane is.
@@ -52,7 +52,7 @@ class Lane(LaneQueue[Item, Result]):
         return bool(self._late)
 
     async def close(self) -> None:
-        """Refuses what comes from now on and finishes what is there, but not what was given up."""
+        """Refuses new items and finishes the present ones, except for a call that was given up."""
         self._closed = True
         while self._task is not None:
             await asyncio.wait([self._task])
@@ -65,9 +65,9 @@ class Lane(LaneQueue[Item, Result]):
             await asyncio.wait(self._late, timeout=1)
 
     def give_up(self, error: PinLaterError, *, cancel_after_s: float = 60.0) -> bool:
-        """Answers the callers of the call under way with `error` and goes on without it; False if there is none.
+        """Answers the callers of the call under way with `error` and continues without it. Returns False if there is none.
 
-        The call itself may still end well for so long; then it is cancelled.
+        The call itself may still succeed within its limit; then it is cancelled.
         """
         batch = self._under_way
         if batch is None or self._task is None:
@@ -144,7 +144,7 @@ class Lane(LaneQueue[Item, Result]):
         batch: list[LaneEntry[Item, Result]],
         results: Sequence[Result | PinLaterError | NotBegun],
     ) -> None:
-        """The answer of a call that was given up: no caller waits for it any more."""
+        """Handles the answer of a call that was given up: no caller waits for it."""
         if self._orphaned is not None:
             for (item, _, _), result in zip(batch, results, strict=True):
                 if not isinstance(result, PinLaterError | NotBegun):

@@ -19,7 +19,7 @@ _WINDOW_S = 5.0
 
 
 class _LaneSums(NamedTuple):
-    """Of a lane, since it was made."""
+    """The sums of a lane since it was made."""
 
     calls: int = 0
     items: int = 0
@@ -40,7 +40,7 @@ class LaneLoads:
         self.of: Mapping[str, float] = {}
 
     def look(self) -> None:
-        """Ends the window if it is time; to be called several times a second."""
+        """Ends the window if it is time. Call it several times a second."""
         seconds = self._monotonic() - self._since_s
         if seconds < _WINDOW_S:
             return

@@ -16,7 +16,7 @@ _SAMPLES = 13
 
 
 class _Totals(NamedTuple):
-    """Of a lane, since it was made."""
+    """The totals of a lane since it was made."""
 
     calls: int = 0
     requests: int = 0
@@ -27,7 +27,7 @@ _NOTHING = _Totals()
 
 
 class LaneMinute:
-    """Keeps a minute of samples of all lanes: `sample` is to be called every five seconds."""
+    """Keeps a minute of samples of all lanes: call `sample` every five seconds."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -59,7 +59,7 @@ class LaneMinute:
 
 
 def _totals(lane: LaneQueue[Any, Any]) -> _Totals:
-    """Of the calls that have ended."""
+    """Returns the totals of the calls that have ended."""
     under_way = lane.running
     if under_way is None:
         return _Totals(lane.calls, lane.items, lane.busy_s)

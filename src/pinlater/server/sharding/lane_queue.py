@@ -1,4 +1,4 @@
-"""What waits in a lane, and the answers to it."""
+"""The items that wait in a lane, and their answers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ResultIn = TypeVar("ResultIn", contravariant=True)
 
 
 class Asker(Protocol[ResultIn]):
-    """What takes the result of an item: a future, or a place in the answer to a call of another server."""
+    """Takes the result of an item: a future, or a place in the answer to a call of another server."""
 
     def done(self) -> bool:
-        """Whether it has its result, or waits no longer."""
+        """Returns whether it has its result, or waits no longer."""
 
     def set_result(self, result: ResultIn, /) -> None: ...
 
@@ -82,15 +82,15 @@ class LaneQueue(ABC, Generic[Item, Result]):
 
     @abstractmethod
     def _start(self) -> None:
-        """Has the items that wait carried out, unless that is under way."""
+        """Executes the items that wait, unless a call is under way."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Refuses what comes from now on and finishes what is there."""
+        """Refuses new items and finishes the present ones."""
 
     @property
     def length(self) -> int:
-        """How much waits or runs now, by weight."""
+        """The weight of the items that wait or run now."""
         return self._weight
 
     @property
@@ -100,16 +100,18 @@ class LaneQueue(ABC, Generic[Item, Result]):
 
     @property
     def running(self) -> int | None:
-        """How many items are in the call under way; None if there is none."""
+        """How many items are in the call under way, or None if there is none."""
         return None if self._under_way is None else len(self._under_way)
 
     @property
     def rank(self) -> int:
-        """How well one more item would ride, the least best: with others at once, alone at once, with others later, alone later."""
+        """Returns the placement preference for one more item, lower is better: with others at once, alone at once, with others later,
+        alone later.
+        """
         return (0 if self._under_way is None else 2) + (0 if self._waiting else 1)
 
     def busy_for(self) -> float:
-        """For how many seconds the call under way has been; 0.0 if there is none."""
+        """Returns for how many seconds the present call has been under way; 0.0 if there is none."""
         return 0.0 if self._under_way is None else self._monotonic() - self._began_at
 
     def forgive(self, seconds: float) -> None:
@@ -141,7 +143,7 @@ class LaneQueue(ABC, Generic[Item, Result]):
 
     @property
     def has_late_calls(self) -> bool:
-        """Whether a call that was given up is still under way, and may do yet what was asked of it."""
+        """Whether a call that was given up is still under way, and may still take effect."""
         return False
 
     # --- ends -------------------------------------------------------------------------------------------------------------
@@ -154,8 +156,9 @@ class LaneQueue(ABC, Generic[Item, Result]):
         return len(waiting)
 
     def give_up(self, error: PinLaterError) -> bool:
-        """Answers the callers of the call under way with `error` and goes on without it. Returns False if there is none, or if it
-        is carried out in this process, where no call is given up."""
+        """Answers the callers of the call under way with `error` and continues without it. Returns False if there is none, or if it runs
+        in this process, where no call is given up.
+        """
         del error
         return False
 
@@ -209,7 +212,7 @@ class LaneQueue(ABC, Generic[Item, Result]):
         return batch
 
     def _ended(self, batch: list[LaneEntry[Item, Result]], error: PinLaterError | None) -> bool:
-        """Whether the call's callers still wait for it: False if it was given up."""
+        """Returns whether the call's callers still wait for it: False if it was given up."""
         if self._under_way is not batch:
             return False
         self._under_way = None
@@ -241,7 +244,7 @@ class LaneQueue(ABC, Generic[Item, Result]):
             self._put_back(not_begun)
 
     def _put_back(self, entries: list[LaneEntry[Item, Result]]) -> None:
-        """They go first into the next call."""
+        """Puts these items first into the next call."""
         self._waiting.extendleft(reversed(entries))
         if self._successor is not None:
             self.hand_over(self._successor)

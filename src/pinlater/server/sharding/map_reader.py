@@ -27,7 +27,7 @@ class MapReader:
     async def look(self) -> bool:
         """Reads the file, once a second at most, however many callers ask. Returns whether a read has ended that began after this call.
 
-        Waits for two seconds at most: to open a shard may take longer, and goes on then.
+        Waits for two seconds at most: to open a shard may take longer, and continues then.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._read_next(), name="read the shard file")

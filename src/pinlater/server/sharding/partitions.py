@@ -28,7 +28,7 @@ class QueuePartitions:
         self._orders: dict[str, Sequence[ShardLanes]] = {}
 
     def take_over(self, shards: Iterable[ShardLanes]) -> None:
-        """Goes by these shards from now on. To be called when one of them begins or ceases to take enqueues, too."""
+        """Uses these shards from now on. Call it also when one of them starts or stops taking enqueues."""
         self._takers = {shard.name: shard for shard in shards if shard.takes_enqueues}
         self._orders = {}
 

@@ -49,7 +49,7 @@ class DesiredShard(NamedTuple):
 
 
 class MapChange(NamedTuple):
-    """What a reload did: names. `kept`: wanted no longer, and why they are still there. `unopened`: out of use as yet, and why.
+    """What a reload did: names. `kept`: no longer wanted, and why they are still there. `unopened`: out of use as yet, and why.
     `lost`: those of `removed` that are marked as lost."""
 
     added: Sequence[str] = ()
@@ -130,7 +130,7 @@ class Reload:
         self._changing = asyncio.Lock()
 
     async def replace(self, desired: Sequence[DesiredShard]) -> MapChange:
-        """Makes the map what is desired, as far as that is possible now; `tidy` does the rest later. Raises ValueError for no shard."""
+        """Changes the map to the desired one, as far as possible now; `tidy` does the rest later. Raises ValueError for an empty map."""
         lost = {one.name for one in desired if one.lost}
         desired = [one for one in desired if not one.lost]
         names = [one.name for one in desired]
@@ -215,7 +215,7 @@ class Reload:
         return MapChange(added, moved, draining, taking)
 
     async def _let_go(self) -> MapChange:
-        """Removes the shards that may go; the others with the reason why not."""
+        """Removes the shards that may go. Returns the others with the reason why not."""
         shards = self._shards
         removed: list[str] = []
         lost: list[str] = []
@@ -234,7 +234,7 @@ class Reload:
         return MapChange(removed=removed, kept=kept, lost=lost)
 
     async def _why_it_stays(self, shard: ShardLanes) -> str | None:
-        """None for one that may go."""
+        """Returns why the shard must stay, or None if it may go."""
         try:
             return await self._why_it_is_needed(shard)
         except PinLaterError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShardingSettings:
-    """Milliseconds if the name says so."""
+    """The settings of shards. A name that ends in `_ms` is in milliseconds."""
 
     call_timeout_ms: int = 5_000
     """A request's call to a shard is given up after this long, and counts as a failure of the shard."""

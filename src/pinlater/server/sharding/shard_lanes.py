@@ -196,7 +196,7 @@ class ShardLanes:
 
     @property
     def takes_more(self) -> bool:
-        """Whether new enqueues go here while there are others: the shard takes them, and is in reach, quick and not full."""
+        """Whether new enqueues go here while there are other shards: this one takes them, and is reachable, quick and not full."""
         quick = self.takes_enqueues and self.healthy and not self.stalled
         return quick and not (self.fullness.reason and self.fullness.full)
 
@@ -207,11 +207,11 @@ class ShardLanes:
         return self._ways[slice_of(queue)]
 
     def owns(self, queue: str) -> bool:
-        """Whether this server owns the queue on this shard."""
+        """Returns whether this server owns the queue on this shard."""
         return self._owned[slice_of(queue)]
 
     def route(self, ways: Sequence[JobLanes | None], owned: Sequence[bool]) -> None:
-        """By slice, from now on: the way (None: into its own lanes), and whether this server owns it."""
+        """Sets the route of each slice from now on: the way (None: into its own lanes), and whether this server owns it."""
         self._ways = [way or self for way in ways]
         self._owned = owned
 
@@ -228,7 +228,7 @@ class ShardLanes:
         )
 
     def _join_in_time(self, requests: list[InsertRequest], now_ms: int) -> JoinedItems[Inserted]:
-        """Without those that have waited for too long: a repeat may have been answered, and its key may be forgotten."""
+        """Joins the items except those that have waited for too long: a repeat may have been answered, and its key may be forgotten."""
         in_time = [request for request in requests if request.begin_by_ms >= now_ms]
         joined: JoinedItems[Inserted] = self._join_inserts(in_time) if in_time else JoinedItems(None, list)
 
@@ -299,7 +299,7 @@ class ShardLanes:
             self.follow_health()
 
     def look_at_calls(self) -> bool:
-        """Gives up calls that have taken too long; whether the shard has come to a stall just now."""
+        """Gives up calls that have taken too long. Returns whether the shard has just stalled."""
         if self.trusted:
             return False
         limit_s = self.settings.call_timeout_ms / 1000
@@ -327,7 +327,7 @@ class ShardLanes:
             lane.forgive(seconds)
 
     def refuse_waiting_inserts(self) -> None:
-        """Refuses inserts whose call hasn't begun, so that their callers go to another shard. A dequeue goes on by itself, and may take
+        """Refuses inserts whose call hasn't begun, so that their callers go to another shard. A dequeue continues by itself, and may take
         what its claim brings."""
         self.insert.fail_waiting(slow_to_answer(self.name))
 
@@ -355,7 +355,7 @@ class ShardLanes:
             )
 
     def put_out_of_use(self, reason: str) -> None:
-        """Leaves the shard alone. What has not begun is answered at once; what is under way has its time limit.
+        """Stops using the shard. Calls that have not begun are answered at once; those under way have their time limit.
 
         The caller logs `reason`, which is not logged again.
         """
@@ -366,7 +366,7 @@ class ShardLanes:
             lane.fail_waiting(shard_unreachable(self.name))
 
     def close_to_enqueues(self) -> None:
-        """From now on the shard only drains."""
+        """Lets the shard only drain from now on."""
         if self.takes_enqueues:
             self.takes_enqueues = False
             self.closed_to_enqueues_at = self.clock.monotonic()
@@ -377,7 +377,7 @@ class ShardLanes:
         self.closed_to_enqueues_at = None
 
     def closed_to_enqueues_for(self, seconds: float) -> bool:
-        """Whether the shard has had no enqueue for this long: it was no home of a queue, either, as far as this server knows."""
+        """Returns whether the shard has had no enqueue for this long: it was no home of a queue, either, as far as this server knows."""
         at = self.closed_to_enqueues_at
         return at is not None and self.clock.monotonic() - max(at, self.was_home_s) >= seconds
 
@@ -404,12 +404,12 @@ class ShardLanes:
         self.healthy = successor.healthy  # for callers that still hold this object
 
     async def end_claims(self) -> None:
-        """Refuses claims from now on, and waits for those that are there. On a shard that hangs no longer than a call may take."""
+        """Refuses claims from now on, and waits for the present ones; on a shard that hangs, no longer than a call may take."""
         ending = asyncio.ensure_future(self.claim.close())
         await asyncio.wait({ending}, timeout=None if self.trusted else self.settings.call_timeout_ms / 1000)
 
     async def close(self) -> None:
-        """Finishes what the lanes hold, then closes the shard. One that hangs is waited for only so long."""
+        """Finishes the items in the lanes, then closes the shard. Waits a bounded time for a shard that hangs."""
         if self.trusted:
             await asyncio.gather(*(lane.close() for lane in self.lanes))
             await self.unguarded.close()
@@ -439,7 +439,7 @@ def _weight_of_insert(request: InsertRequest) -> int:
 
 
 def _parts(lists: Sequence[Sequence[Any]], results: Sequence[Result]) -> list[Sequence[Result]]:
-    """Returns the results of each list, of those of all together."""
+    """Splits the results of all lists into those of each list."""
     parts, start = [], 0
     for items in lists:
         parts.append(results[start : start + len(items)])

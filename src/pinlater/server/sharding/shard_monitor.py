@@ -23,7 +23,7 @@ _LATE_S = 1.0
 
 
 class ShardMonitor:
-    """To be called every `watch_interval_ms`."""
+    """Watches the shards. Call it every `watch_interval_ms`."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -50,7 +50,7 @@ class ShardMonitor:
             await asyncio.wait(list(self._probes.values()))
 
     async def ping_all(self) -> None:
-        """A probe of every shard in use, also of those without calls; the others are probed when their time comes."""
+        """Sends a probe to every shard in use, also of those without calls; the others are probed when their time comes."""
         for shard in self._shards.in_reach():
             if not shard.trusted:
                 shard.health.suspect()
@@ -104,8 +104,9 @@ class ShardMonitor:
             await self._catch_up(shard, was_unreachable=was_unreachable)
 
     async def _catch_up(self, shard: ShardLanes, *, was_unreachable: bool) -> None:
-        """Shards that came back when there was no other to ask get what this one has. One that was unreachable until now gets what
-        was made without it after the look that brought it up to date."""
+        """Updates shards that came back when no other shard could be asked, and those that were unreachable until now, with the queues
+        that were created meanwhile.
+        """
         for other in self._shards.in_reach():
             if was_unreachable if other is shard else other.is_behind:
                 try:
@@ -115,7 +116,7 @@ class ShardMonitor:
 
 
 async def open_shard(shard: ShardLanes) -> None:
-    """Opens it. Raises `Unavailable`, also when it takes too long; then it goes on, for a schema may take long to be brought forward, and
+    """Opens it. Raises `Unavailable`, also when it takes too long; then it continues, for a schema may take long to be brought forward, and
     the next call waits for it again."""
     seconds = shard.settings.work_timeout_ms / 1000
     if shard.opening is None:
@@ -171,12 +172,12 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
 
 
 def is_behind(has: Queue, known: Queue) -> bool:
-    """Whether a shard that has a queue so lacks what is known of it."""
+    """Returns whether this row of a queue on a shard lacks something that is known of the queue."""
     return has.versions != known.versions or has.life != known.life or known.home.newer_than(has.home)
 
 
 async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:
-    """The queues of all other shards in reach together, each with its newest settings; None if none of these answers."""
+    """Returns the queues of all other reachable shards together, each with its newest settings, or None if none of these answers."""
     others = [other for other in shards.in_reach() if other is not shard]
     answers = await asyncio.gather(*(other.store.submit(ListQueues()) for other in others), return_exceptions=True)
     known: dict[str, Queue] = {}

@@ -29,7 +29,7 @@ __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
 
 
 class Shards:
-    """The shard map. Never empty. Which shard gets what is decided here and nowhere else."""
+    """The shard map. Never empty. Only this class decides which shard gets what."""
 
     def __init__(self, lanes: Sequence[ShardLanes], random: Random, settings: ShardingSettings | None = None) -> None:
         if not lanes:
@@ -85,7 +85,7 @@ class Shards:
         return self._kept_in_mind(queue, self._best(self._enqueueable(queue, tried))[0])
 
     def _choose(self, queue: str) -> ShardLanes:
-        """A partition for what this turn of the loop stores in the queue; if all are full or slow, one of them all the same."""
+        """Returns a partition for what this turn of the loop stores in the queue; if all are full or slow, one of them anyway."""
         if not self._chosen:
             asyncio.get_running_loop().call_soon(self._chosen.clear)
         partitions = self.partitions.of(queue) or self._all
@@ -111,8 +111,9 @@ class Shards:
         return self._kept_in_mind(queue, self._by_name[rendezvous_home(key, leading)])
 
     def home_of(self, queue: str, key: str) -> ShardLanes:
-        """The shard of a unique key, in reach or not: that of its queue. While there are servers of the version before, the first in the
-        key's own order. Raises `EnqueueRejected`."""
+        """Returns the shard of a unique key, reachable or not: that of its queue, or the first in the key's own order while servers of
+        the previous version run. Raises `EnqueueRejected`.
+        """
         if self.unique.by_queue:
             return self.first_of(queue)
         order = self.partitions.order(queue)
@@ -121,8 +122,9 @@ class Shards:
         return self._by_name[rendezvous_home(key, [shard.name for shard in order])]
 
     def first_of(self, queue: str) -> ShardLanes:
-        """The shard of the queue's unique keys and jobs with ordering keys, in reach or not: its first partition, or a home that can't move
-        yet. Raises `EnqueueRejected`."""
+        """Returns the shard of the queue's unique keys and jobs with ordering keys, reachable or not: its first partition, or a home
+        that can't move yet. Raises `EnqueueRejected`.
+        """
         found = self.get(self._first_of(queue))
         if found is None:
             raise _all_draining()
@@ -138,7 +140,9 @@ class Shards:
         return next((shard.name for shard in self.partitions.order(queue)), "")
 
     def is_usable(self, home: Home) -> bool:
-        """Whether jobs with ordering keys are stored there: on a shard that takes enqueues, or that has to wait for the former home."""
+        """Returns whether jobs with ordering keys are stored there: on a shard that takes enqueues, or that has to wait for the former
+        home.
+        """
         shard = self.get(home.shard)
         return shard is not None and home.version > 0 and (shard.takes_enqueues or bool(home.former))
 
@@ -155,7 +159,7 @@ class Shards:
         return any(partition.name == shard for partition in self.partitions.of(queue))
 
     def _kept_in_mind(self, queue: str, shard: ShardLanes) -> ShardLanes:
-        """The shard, of which this server knows from now on that jobs of the queue may be there."""
+        """Returns the shard. From now on, this server assumes that jobs of the queue may be there."""
         if shard not in self.partitions.of(queue):
             self.strays.heard(queue, [shard.name])
         return shard
@@ -200,7 +204,7 @@ class Shards:
         return found
 
     def _that_may_have_jobs(self, queue: str) -> Sequence[ShardLanes]:
-        """Returns shards in reach, at least one: it can say at least that it has no jobs."""
+        """Returns reachable shards, at least one, even if it has no jobs."""
         in_reach = self.in_reach()
         if not in_reach:
             raise NoHealthyShards
@@ -223,12 +227,12 @@ class Shards:
                 self.strays.found_none(queue, shard.name, began_s)
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
-        """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
+        """Returns the shards, reachable or not, that have taken enqueues within the time for which request keys are kept."""
         seconds = self.settings.removal_grace_ms / 1000
         return [shard for shard in self._all if not shard.closed_to_enqueues_for(seconds)]
 
     def shares_of(self, queue: str) -> int:
-        """Among how many shards the bound of the queue's backlog is divided."""
+        """Returns the number of shards among which the bound of the queue's backlog is divided."""
         return max(1, len(self.partitions.of(queue)))
 
     def in_reach(self) -> list[ShardLanes]:
@@ -236,7 +240,7 @@ class Shards:
         return [shard for shard in self._all if shard.healthy]
 
     def _enqueueable(self, queue: str, tried: Collection[str]) -> Sequence[ShardLanes]:
-        """The shards in reach that take enqueues, in the order of the queue."""
+        """Returns the reachable shards that take enqueues, in the order of the queue."""
         order = self.partitions.order(queue)
         found = [shard for shard in order if shard.healthy and shard.name not in tried]
         if found:
@@ -270,7 +274,7 @@ class Shards:
             self._takers_changed()
 
     def change_enqueues(self, shard: ShardLanes, *, takes: bool) -> None:
-        """Whether it takes enqueues from now on, or only drains."""
+        """Sets whether it takes enqueues from now on, or only drains."""
         if takes != shard.takes_enqueues:
             if takes:
                 shard.open_to_enqueues()
@@ -280,12 +284,12 @@ class Shards:
             self._takers_changed()
 
     def _takers_changed(self) -> None:
-        """Other shards take enqueues than before."""
+        """Notes that other shards take enqueues than before."""
         self.unique.map_changed()
         self.strays.partitions_changed()
 
     def close_later(self, shard: ShardLanes) -> None:
-        """One that is no longer in the map: finishes what it has, then closes, in the background."""
+        """Removes a shard that is no longer in the map: it finishes its calls and closes in the background."""
         task = asyncio.ensure_future(shard.close())
         self._closing.add(task)
         task.add_done_callback(self._closed)

@@ -27,7 +27,7 @@ class Strays:
         self._changed_s = -math.inf  # when shards became partitions, or ceased to be some
 
     def may_be_on(self, shard: str, queue: str) -> bool:
-        """Whether the shard may hold unfinished jobs of the queue."""
+        """Returns whether the shard may hold unfinished jobs of the queue."""
         counted = self._counted.get(shard)
         if counted is None or queue in counted[1] or self._monotonic() - counted[0] > COUNTED_S_MAX:
             return True
@@ -35,7 +35,7 @@ class Strays:
         return heard is not None and shard in heard
 
     def heard(self, queue: str, shards: Collection[str]) -> None:
-        """Jobs of the queue are, or may be, on these shards: until a count that begins later says that there are none."""
+        """Notes that jobs of the queue are, or may be, on these shards, until a later count finds none."""
         if len(self._heard) >= _QUEUES_MAX:
             self._heard.clear()  # the next counts find the jobs
         now_s = self._monotonic()
@@ -51,7 +51,7 @@ class Strays:
                 del self._heard[queue]
 
     def counted(self, shard: str, queues: Set[str], began_s: float) -> None:
-        """A count that began at `began_s` (monotonic) found unfinished jobs of these queues on the shard."""
+        """Notes a count that began at `began_s` (monotonic) and found unfinished jobs of these queues on the shard."""
         if began_s < self._changed_s:
             return
         before = self._counted.get(shard)
@@ -62,7 +62,7 @@ class Strays:
             self.found(shard, new)
 
     def partitions_changed(self) -> None:
-        """Queues have other partitions now. Former ones may have got jobs since they were counted: nothing told of these as strays."""
+        """Notes that queues have other partitions now. Former ones may have received jobs since they were counted."""
         self._counted = {}
         self._changed_s = self._monotonic()
 

@@ -36,7 +36,7 @@ _QUEUES_A_TURN = 500
 
 
 class Held(NamedTuple):
-    """What a shard said when it was asked last.
+    """The latest answer of a shard.
 
     `queues`: those with unique keys there that may have another home. `until_ms`: keys of jobs that were made until then. `again_ms`:
     when to ask next.
@@ -48,7 +48,7 @@ class Held(NamedTuple):
 
 
 class Epoch:
-    """Unique enqueues that went by one map."""
+    """The unique enqueues that used one map."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -91,20 +91,23 @@ class UniquePlaces:
         return not self.by_queue and shard == self._first_of(queue)
 
     def _knows(self, shard: str) -> bool:
-        """Not if the shard was asked too early: servers that went by an older map might have put keys there since."""
+        """Returns whether the shard's keys are known: not if it was asked too early, since servers that went by an older map might have put
+        keys there since.
+        """
         held = self._held.get(shard)
         return held is not None and held.until_ms >= self._until_ms
 
     @property
     def _until_ms(self) -> int:
-        """No server goes by an older map any more, as far as the shards have said since when the map is as it is. They may not know of
-        a map by which this server went for a moment."""
+        """The time from which no server uses an older map, judged by the shards, which know since when the map is as it is. They may not
+        know a map that this server used for a moment.
+        """
         return max([self._changed_ms, *self._since_ms.values()]) + _MARGIN_MS
 
     # --- learning ---------------------------------------------------------------------------------------------------------
 
     def map_changed(self) -> None:
-        """Nothing is known any more; enqueues that still go by the old map are waited for."""
+        """Forgets everything, and waits for enqueues that still use the old map."""
         self.settled = False
         if self._has_begun:
             self._changed_ms = self._clock.now_ms()
@@ -121,9 +124,8 @@ class UniquePlaces:
             self.map_changed()
 
     async def learn(self, shards: Sequence[ShardLanes]) -> None:
-        """Asks the shards in reach what they hold; those that fail stay unknown. To be called every few seconds: it asks when it is time.
-
-        One shard alone is told the map all the same, for when others come.
+        """Asks the reachable shards what they hold. Those that fail stay unknown. Call it every few seconds; it asks when it is time. A
+        single shard is told the map, too, in case others come.
         """
         if not self.settled:
             await self._learn(shards)
@@ -173,7 +175,9 @@ class UniquePlaces:
         )
 
     async def _elsewhere(self, shard: str, rows: Sequence[UniqueHeld], until_ms: int) -> Set[str]:
-        """The queues of which the shard holds keys, and is not the home of all. In pieces between which others get their turn."""
+        """Finds the queues whose keys are partly on this shard although their home is elsewhere. Works in pieces, so that others get
+        their turn.
+        """
         found: set[str] = set()
         for start in range(0, len(rows), _QUEUES_A_TURN):
             found.update(
@@ -197,7 +201,7 @@ class UniquePlaces:
     # --- enqueues under way -----------------------------------------------------------------------------------------------
 
     async def begin(self) -> Epoch:
-        """Before a unique enqueue chooses its shards: those by a former map are through then. To be ended with `end`."""
+        """Begins a unique enqueue, before it chooses its shards: those by a former map are finished then. Call `end` after it."""
         while self._former:
             former = self._former[0]
             await former.over.wait()
@@ -216,7 +220,7 @@ class UniquePlaces:
 
 
 async def _of_each(shards: Sequence[ShardLanes], ask: Callable[[ShardLanes], Coroutine[Any, Any, T]]) -> dict[str, T]:
-    """What each shard answers, by name; without those that can't."""
+    """Returns what each shard answers, by name; without those that can't."""
     answers = await asyncio.gather(*map(ask, shards), return_exceptions=True)
     found: dict[str, T] = {}
     for shard, answer in zip(shards, answers, strict=True):

@@ -37,7 +37,7 @@ class WriterLane(LaneQueue[Item, Result]):
         self._idle: asyncio.Future[None] | None = None
 
     async def close(self) -> None:
-        """Refuses what comes from now on and finishes what is there."""
+        """Refuses new items and finishes the present ones."""
         self._closed = True
         while self._queued:
             if self._idle is None or self._idle.done():
@@ -96,7 +96,7 @@ class WriterLane(LaneQueue[Item, Result]):
         return self._goes_on()
 
     def failed(self, error: BaseException) -> bool:
-        """The command was not carried out, or it is not known whether it was. Returns whether other items wait."""
+        """Handles a command that was not executed, or whose outcome is unknown. Returns whether other items wait."""
         batch, joined = self._under_way or [], self._joined
         self._ended(batch, None)
         if not isinstance(error, PinLaterError):
@@ -109,7 +109,7 @@ class WriterLane(LaneQueue[Item, Result]):
         return self._goes_on()
 
     def _try_alone(self, batch: list[LaneEntry[Item, Result]], error: BaseException) -> None:
-        """A call that fails by a bug is made item by item, so that a poisonous one harms only itself."""
+        """Repeats a call that failed because of a bug item by item, so that a bad item harms only itself."""
         logger.error("lane %s: a call failed unexpectedly", self.name, exc_info=error)
         if len(batch) == 1:
             self._fail(batch, error)

@@ -80,21 +80,21 @@ class Changes:
         return [self._now.get(job_id, job) for job_id, job in self._loaded.items()]
 
     def find(self, key: JobKey) -> JobRecord | None:
-        """The job as it is now; None for one that is not there, or in another queue or priority."""
+        """The job as it is now, or None for one that is not there, or in another queue or priority."""
         job = self.now_of(key.id)
         if job is None or job.priority != key.priority or self._queues[job.queue_id] != key.queue:
             return None
         return job
 
     def now_of(self, job_id: int) -> JobRecord | None:
-        """The job as it is now; None for one that is not loaded."""
+        """The job as it is now, or None for one that is not loaded."""
         return self._now.get(job_id) or self._loaded.get(job_id)
 
     def queue_of(self, job: JobRecord) -> str:
         return self._queues[job.queue_id]
 
     def apply(self, job: JobRecord, happening: Happening) -> JobRecord | None:
-        """The job after the event; None if the event does not apply to its state."""
+        """The job after the event, or None if the event does not apply to its state."""
         change = decide(job, happening, self.now_ms, self._rule)
         if change is None:
             return None
@@ -111,8 +111,9 @@ class Changes:
         return change.after
 
     def move(self, job: JobRecord, priority: int) -> JobRecord:
-        """The job under another priority. This is no event of its life: its state, its attempts and what they said stay. The update of a
-        failed one is its finish."""
+        """Moves the job to another priority. Its state, its attempts and their errors stay. The update time of a failed job is its
+        finish.
+        """
         updated_at_ms = self.now_ms if job.state is PENDING else job.updated_at_ms
         after = replace(job, priority=priority, updated_at_ms=updated_at_ms, changed=True)
         self._now[job.id] = after
@@ -123,7 +124,7 @@ class Changes:
         self._now[job.id] = job
 
     def _count_failure(self, job: JobRecord, happening: Happening) -> None:
-        """A failed attempt, or a claim that timed out. A client without error fields says what failed in the status."""
+        """Counts a failed attempt or a claim that timed out. A client without error fields describes the failure in the status."""
         error_type = error_text = ""
         if isinstance(happening, TimeOut):
             error_type = CLAIM_TIMED_OUT
@@ -140,11 +141,11 @@ class Changes:
         counted.failures += 1
 
     def finally_failed(self, job: JobRecord) -> bool:
-        """Whether the job failed in this call as its last attempt failed or timed out."""
+        """Returns whether the job failed in this call as its last attempt failed or timed out."""
         return job.state is FAILED and self.spent.get(job.id) in _LAST
 
     def will_retry(self, job: JobRecord) -> bool:
-        """Whether the job waits again after an attempt that a worker said has failed in this call."""
+        """Returns whether the job waits again after a worker reported a failed attempt in this call."""
         return job.state is PENDING and self.spent.get(job.id) is Event.RETRY
 
     def decided(self) -> list[Move]:

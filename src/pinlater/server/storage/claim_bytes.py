@@ -1,4 +1,4 @@
-"""How many bytes of an answer the jobs of a claim take: their bodies and headers. What else an answer has of each job is in `JOB_BYTES`."""
+"""Counts the bytes that the jobs of a claim take in an answer: their bodies and headers. `JOB_BYTES` covers the rest of each job."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LENGTHS_BYTES = 8  # of a header: those of its name and of its value
 
 
 def header_bytes(headers: Mapping[str, str] | None) -> int:
-    """How many bytes of an answer the headers of a job take."""
+    """Returns how many bytes of an answer the headers of a job take."""
     if not headers:
         return 0
     return sum([_LENGTHS_BYTES + len(name.encode()) + len(value.encode()) for name, value in headers.items()])
 
 
 def content_bytes(jobs: Iterable[HandedOutJob]) -> int:
-    """How many bytes of an answer the bodies and headers of these jobs take."""
+    """Returns how many bytes of an answer the bodies and headers of these jobs take."""
     return sum([len(job.body) + (header_bytes(job.headers) if job.headers else 0) for job in jobs])
 
 

@@ -122,7 +122,7 @@ class FinishJobs(WriteCommand[Sequence[Acked]]):
 class CheckpointJobs(WriteCommand[Sequence[Acked | PinLaterError]]):
     """Saves progress and renews claims (deadline = now + the job's claim timeout).
 
-    Errors as values: a body that the database behind the store takes in no statement.
+    A body that is too long for a statement of the database is an error as a value.
     """
 
     checkpoints: Sequence[JobCheckpoint]
@@ -165,7 +165,7 @@ class RunJobs(WriteCommand[Sequence[Acked]]):
 
 
 class MoveJobs(WriteCommand[Sequence[Acked]]):
-    """Gives waiting and FAILED jobs another priority, and with it another key. All else of them stays, but for the time when a waiting
+    """Gives waiting and FAILED jobs another priority, and with it another key. All else of them stays, except for the time when a waiting
     one was updated.
 
     APPLIED also for a job that has that priority already, in any state: `keys` may be those before a move whose answer was lost.
@@ -179,9 +179,9 @@ class MoveJobs(WriteCommand[Sequence[Acked]]):
 
 # --- bulk ---------------------------------------------------------------------------------------------------------------------
 class RequeueFailedJobs(WriteCommand[Requeued | PinLaterError]):
-    """FAILED → PENDING, without the old claim. Passes over a job whose UNFINISHED key is taken, else retakes it.
+    """FAILED → PENDING, without the old claim. Skips a job whose UNFINISHED key is taken, and otherwise takes the key again.
 
-    It stops at the limit, or after a thousand jobs passed over; a call with `after` goes on there.
+    It stops at the limit, or after a thousand jobs passed over; a call with `after` continues there.
     """
 
     time_limit = CommandLimit.WORK
@@ -190,7 +190,7 @@ class RequeueFailedJobs(WriteCommand[Requeued | PinLaterError]):
 
 
 class UnblockKey(WriteCommand[int | PinLaterError]):
-    """Failed jobs no longer stop their ordering key, so that the next jobs of the key go. Returns how many stopped it."""
+    """Lets failed jobs no longer stop their ordering key, so that its next jobs run. Returns how many stopped it."""
 
     queue: str
     ordering_key: str
@@ -198,8 +198,8 @@ class UnblockKey(WriteCommand[int | PinLaterError]):
 
 
 class LiftBarrier(WriteCommand[str | None | PinLaterError]):
-    """The first jobs of the next ordering keys of a queue go, of `limit` keys at most: those behind `after`, '' for the first. Returns the
-    last of them; None if there are no more. A key whose first job goes already stays as it is."""
+    """Lets the first jobs of the next ordering keys of a queue go, at most `limit` keys: those after `after`, '' for the first. Returns the
+    last of them, or None if there are no more. A key whose first job goes already stays as it is."""
 
     queue: str
     after: str
@@ -208,14 +208,14 @@ class LiftBarrier(WriteCommand[str | None | PinLaterError]):
 
 
 class PurgeJobs(WriteCommand[int | PinLaterError]):
-    """How many were deleted, by state."""
+    """Deletes jobs of one state and priority. Returns how many."""
 
     time_limit = CommandLimit.WORK
     order: Purge
 
 
 class DeleteJobs(WriteCommand[int]):
-    """Deletes these; only those in `state`, if one is given. Returns how many."""
+    """Deletes these jobs, or only those in `state` if one is given. Returns how many."""
 
     time_limit = CommandLimit.WORK
     keys: Sequence[JobKey]
@@ -259,7 +259,7 @@ class PeekJobs(ReadCommand[Sequence[HandedOutJob] | PinLaterError]):
 
 
 class LookupJobs(ReadCommand[Sequence[JobInfo | None]]):
-    """All that is known of each; None for one that does not exist."""
+    """Looks up all that is known of each job; None for one that does not exist."""
 
     keys: Sequence[JobKey]
     bodies: bool
@@ -273,7 +273,7 @@ class ScanJobs(ReadCommand[Sequence[PageRow] | PinLaterError]):
 
 
 class CountAhead(ReadCommand[int | PinLaterError]):
-    """How many waiting jobs a claim hands out before it comes to that place, but at most `place.limit`.
+    """Counts the waiting jobs that a claim hands out before it comes to that place, at most `place.limit`.
 
     Reads at most `place.limit` entries of an index, whatever else waits. Errors as values: QueueNotFound.
     """
@@ -283,7 +283,7 @@ class CountAhead(ReadCommand[int | PinLaterError]):
 
 
 class FindAheadInKey(ReadCommand[AheadInKey | None]):
-    """What comes before a job under its ordering key; None if nothing does, and for a job that is missing or has no key.
+    """Finds what comes before a job under its ordering key: None if nothing does, or the job is missing or has no key.
 
     Reads at most `limit` entries of an index, whatever else waits.
     """
@@ -356,10 +356,9 @@ class ConfigureQueue(WriteCommand[None]):
 
 
 class MoveHome(WriteCommand[Home | PinLaterError]):
-    """Where the jobs with ordering keys of a queue are from now on, if it is `known` here. Returns what holds then.
-
-    No insert that went by what was known is committed afterwards. The value `EnqueueRejected`: a server of the version before uses the
-    shard. Asks for no more than that if nothing is to change.
+    """Sets where the jobs with ordering keys of a queue are from now on, if the stored home is `known`. Returns the home that then holds.
+    No insert that used the former one is committed afterwards. The value `EnqueueRejected`: a server of the version before uses the shard.
+    Only reads if nothing is to change.
     """
 
     time_limit = CommandLimit.WORK
@@ -381,7 +380,7 @@ class FindRequests(ReadCommand[Sequence[Inserted | PinLaterError | None]]):
 
 
 class FindUnique(ReadCommand[Sequence[KeyHolder | None]]):
-    """The job that an insert with that unique key would find there already; None for a free key."""
+    """The job that an insert with that unique key would find there already, or None for a free key."""
 
     keys: Sequence[UniqueRef]
     now_ms: int
@@ -398,14 +397,14 @@ class ListUniqueQueues(ReadCommand[Sequence[UniqueHeld]]):
 
 
 class CountTimedKeys(ReadCommand[TimedKeys]):
-    """Unique keys that would be forgotten with this shard though all its jobs have ended. Asked while it is to be taken out."""
+    """Asks for unique keys that would be lost with this shard although all its jobs have ended. Used before the shard is removed."""
 
     time_limit = CommandLimit.WORK
     now_ms: int
 
 
 class NoteMap(WriteCommand[int]):
-    """Keeps which shards take enqueues (a text of at most 64 KiB, compared by equality), and answers since when it is so:
+    """Stores which shards take enqueues (a string of at most 64 KiB, compared by equality), and answers since when it is so:
     `now_ms` if another text was kept before or none, else the time that was kept with it."""
 
     time_limit = CommandLimit.WORK
@@ -422,7 +421,7 @@ class AddToTrail(WriteCommand[None]):
 
 
 class ListTrail(ReadCommand[Sequence[TrailEntry]]):
-    """The newest with `since` <= id < `before`, highest id first. '' is no bound."""
+    """The newest with `since` <= id < `before`, highest id first. '' is not a bound."""
 
     time_limit = CommandLimit.WORK
     since: str
@@ -431,7 +430,7 @@ class ListTrail(ReadCommand[Sequence[TrailEntry]]):
 
 
 class PruneTrail(WriteCommand[int]):
-    """Deletes the oldest with an id below `before`, at most `limit` of them; how many."""
+    """Deletes the oldest with an id below `before`, at most `limit` of them. Returns how many."""
 
     time_limit = CommandLimit.WORK
     before: str
@@ -440,14 +439,16 @@ class PruneTrail(WriteCommand[int]):
 
 # --- failed attempts in groups: a call that ends attempts, or times claims out, counts them in its own transaction ------------
 class ListFailures(ReadCommand[Sequence[StoredFailures]]):
-    """The groups of these queues, each with its failures by hour from that hour on, in no order."""
+    """Lists the groups of these queues in any order, each with its failures by hour from that hour on."""
 
     queues: Sequence[str]
     from_hour: int
 
 
 class PruneFailures(WriteCommand[int]):
-    """Deletes groups that failed last before that time, and counts of hours before that one: at most `limit` rows of each; how many."""
+    """Deletes groups that failed last before that time, and counts of hours before that one: at most `limit` rows of each. Returns how
+    many.
+    """
 
     time_limit = CommandLimit.WORK
     before_ms: int
@@ -478,7 +479,7 @@ class TimeOutClaims(WriteCommand[Sequence[Swept]]):
 
 
 class ExpireJobs(WriteCommand[Sequence[Swept]]):
-    """PENDING jobs past their expiry: FAILED, status `expired`."""
+    """Fails PENDING jobs past their expiry, with status `expired`."""
 
     time_limit = CommandLimit.WORK
     now_ms: int
@@ -486,7 +487,9 @@ class ExpireJobs(WriteCommand[Sequence[Swept]]):
 
 
 class CollectGarbage(WriteCommand[Sequence[Swept]]):
-    """Finished jobs past their time to live, what deleted queues left, old request keys and unique keys: at most `limit` rows."""
+    """Deletes finished jobs past their time to live, the rest of deleted queues, and old request keys and unique keys: at most `limit`
+    rows.
+    """
 
     time_limit = CommandLimit.WORK
     ttls: Sequence[TimeToLive]
@@ -502,7 +505,7 @@ class SaveSamples(WriteCommand[None]):
 
 
 class ListSamples(ReadCommand[Sequence[StoredSample]]):
-    """Returns those of these ranges, one range after the other. Each is of another step."""
+    """Lists the samples of these ranges, one range after the other. Each range has another step."""
 
     ranges: Sequence[SampleRange]
 
@@ -520,7 +523,7 @@ class TrimSamples(WriteCommand[int]):
 # nothing else. An answer may be old: ownership is for speed, and the transactions of the shard decide who has a job. Only `ChangeOwners`
 # compares and stores in one step.
 class Announce(WriteCommand[str]):
-    """Stores the address at which this server listens for the others (`host:port`; '' once it stops and owns nothing any more).
+    """Stores the address at which this server listens for the others (`host:port`; '' once it stops and no longer owns anything).
     Returns the secret that the shard keeps for all servers; the first call creates it."""
 
     time_limit = CommandLimit.WORK
@@ -536,7 +539,7 @@ class ListOwners(ReadCommand[Owners]):
 
 
 class ChangeOwners(WriteCommand[bool]):
-    """Stores `owners` if `known` is what is stored; whether it was."""
+    """Stores `owners` if `known` is what is stored. Returns whether it was."""
 
     known: Owners
     owners: Owners
@@ -548,7 +551,9 @@ class AskShardTime(ReadCommand[ShardTime]):
 
 
 class AskState(ReadCommand[Hashable | None]):
-    """As long as it is the same, no server has changed anything, as of half a minute ago at most. None where that is not known."""
+    """Asks for a value that stays the same as long as no server changes anything, as of half a minute ago at most; None if it is not
+    known.
+    """
 
 
 class ListChangedQueues(ReadCommand[Sequence[str]]):

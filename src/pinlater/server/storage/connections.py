@@ -18,7 +18,7 @@ _DOUBLINGS_MAX = 4
 
 
 class DatabaseConnectionLost(Exception):
-    """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
+    """The connection is gone, or was given up because it took too long. What was sent may or may not be executed."""
 
 
 class PooledConnection(Protocol):
@@ -39,7 +39,7 @@ Writer = TypeVar("Writer")
 
 
 class Connections(NamedTuple, Generic[Readers, Writer]):
-    """For reads, and one for each kind of change, so that none waits for another's."""
+    """The connections of a shard: for reads, and one for each kind of change, so that none waits for another."""
 
     readers: Readers
     inserting: Writer
@@ -49,7 +49,7 @@ class Connections(NamedTuple, Generic[Readers, Writer]):
 
     @property
     def writers(self) -> tuple[Writer, ...]:
-        """All `WRITERS` of them; their order numbers them."""
+        """All `WRITERS` writers, in the order of their numbers."""
         return self.inserting, self.claiming, self.finishing, self.other
 
 
@@ -70,14 +70,14 @@ class ReaderPool(ABC, Generic[C]):
 
     @abstractmethod
     def _translated(self, error: Exception) -> Exception | None:
-        """Returns the error for callers; None for one that is not the database's."""
+        """Returns the error for callers, or None for one that is not the database's."""
 
     def _leads_elsewhere(self, error: Exception) -> bool:
-        """Whether a new connection may lead to another server, which would not give this error."""
+        """Returns whether a new connection may lead to another server, which would not give this error."""
         return False
 
     async def read(self, look: Callable[[C], Awaitable[T]]) -> T:
-        """What `look` finds. It runs again if an idle connection turns out to be dead, but not if its time is up."""
+        """Returns what `look` finds. It runs again if an idle connection turns out to be dead, but not if its time is up."""
         if self._waiting >= self._waiting_max:
             raise TooManyWaiting(f"{self._waiting} look-ups wait for {self._where} already", retry_after_ms=100)
         self._waiting += 1
@@ -150,12 +150,12 @@ class OneConnection(Generic[C]):
         await asyncio.sleep(self._pause_s * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random())
 
     def _settle_until(self) -> float:
-        """Until when the outcome of a change is asked for: a database that refuses connections may be restarting."""
+        """Returns until when the outcome of a change is asked for: a database that refuses connections may be restarting."""
         return now() + self._settle_s
 
 
 def level(attempt: int) -> int:
-    """The first try that fails is a warning; the tries after it, a few milliseconds apart, say nothing new."""
+    """Returns the log level of a failed try: the first one is a warning, and those a few milliseconds later are not."""
     return logging.DEBUG if attempt else logging.WARNING
 
 

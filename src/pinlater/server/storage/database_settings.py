@@ -9,7 +9,7 @@ from pinlater.server.storage.tls import TlsFiles
 
 
 class DatabaseSettings(TlsFiles, Protocol):
-    """Of one kind of database."""
+    """The settings of one kind of database."""
 
     @property
     def password_file(self) -> Path | None:

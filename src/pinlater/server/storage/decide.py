@@ -1,4 +1,4 @@
-"""What an event makes of a job: a pure function over the table in `domain/transitions.py`.
+"""Decides what an event does to a job: a pure function over the table in `domain/transitions.py`.
 
 The stores load records, ask `decide` and write the result. The model in `tests/storage_model` decides for itself: tests compare the two.
 """
@@ -98,7 +98,9 @@ class Context(Struct, frozen=True):
 
 
 def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Change | None:
-    """None if the table has no row for the event and the job's state. Claims are fenced by the caller (`outcomes.py`)."""
+    """Returns the job after the event, or None if the table has no row for the event and the state. The caller fences claims
+    (`outcomes.py`).
+    """
     transition = transition_of(event_of(job, happening, now_ms), job.state)
     if transition is None:
         return None
@@ -129,7 +131,7 @@ def event_of(job: JobRecord, happening: Happening, now_ms: int) -> Event:
 
 
 def is_quarantined(job: JobRecord, after: int, now_ms: int) -> bool:
-    """Whether the claim that times out now is the last of `after` in a row within a day, so that the job may kill its workers.
+    """Returns whether the claim that times out now is the last of `after` in a row within a day, so that the job may kill its workers.
 
     Only a task's job: a client of the original expects that its job gets all its attempts.
     """
@@ -177,7 +179,7 @@ def _acked(job: JobRecord, ack: JobAck, context: Context) -> Fields:
 
 
 def _timed_out(job: JobRecord, time_out: TimeOut, context: Context) -> Fields:
-    """As a failure, but due as before."""
+    """Returns the job after a claim that timed out: as after a failure, but due as before."""
     fields = _attempt(job, TIMED_OUT, context.now_ms)
     fields["attempts_remaining"] = _remaining(job, context.transition)
     if is_quarantined(job, time_out.quarantine_after, context.now_ms):
@@ -209,7 +211,7 @@ def renewed_deadline_ms(deadline_ms: int, timeout_ms: int, now_ms: int) -> int:
 
 
 def _released(job: JobRecord, release: Release, context: Context) -> Fields:
-    """Without a delay the job keeps its place in the queue."""
+    """Returns the job after its release. Without a delay, it keeps its place in the queue."""
     if not release.delay_ms and job.run_after_ms <= context.now_ms:
         return {}
     return {"run_after_ms": later(context.now_ms, release.delay_ms)}
@@ -231,7 +233,7 @@ def _retried(job: JobRecord, retry: RetryFailed | Run, _: Context) -> Fields:
 
 
 def stays_failed(order: Requeue, job: JobRecord, now_ms: int) -> bool:
-    """Whether a retry of failed jobs leaves this one as it is: past its expiry it would only fail again, or it was cancelled."""
+    """Returns whether a retry of failed jobs leaves this one as it is: past its expiry it would only fail again, or it was cancelled."""
     if has_expired(job.options, now_ms):
         return True
     return order.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, _last_attempt(job))
@@ -300,7 +302,7 @@ def _set_status(fields: Fields, job: JobRecord, status: str) -> None:
 
 
 def _attempt(job: JobRecord, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> Fields:
-    """The attempt's record behind those of the ones before."""
+    """Returns the records of the attempts with this one at the end."""
     attempt = Attempt(
         number=job.attempts_ended + 1,
         claimed_by=job.holder or "",
@@ -316,5 +318,5 @@ def _attempt(job: JobRecord, outcome: str, now_ms: int, error_type: str = "", er
 
 
 def cut_bytes(text: str, bytes_max: int) -> str:
-    """`text` cut so that its UTF-8 form fits, never in the middle of a character."""
+    """Returns `text`, cut so that its UTF-8 form fits, never in the middle of a character."""
     return text if len(text) * 4 <= bytes_max else text.encode()[:bytes_max].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""One shard, as the service sees every store: what it is asked to do are `commands`, whose values are in `values.py`."""
+"""One shard, as the service sees every store. It executes `commands`, whose values are in `values.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Store(Protocol):
         """
 
     async def size(self) -> ShardSize:
-        """How much space the store takes, with no `at_ms`. At most two statements; none reads a table of jobs."""
+        """Returns how much space the store takes, with no `at_ms`. At most two statements; none reads a table of jobs."""
 
 
 class Shard(Store, Protocol):
@@ -43,13 +43,13 @@ class Shard(Store, Protocol):
         """Finishes what is under way, then lets go. May be called twice."""
 
     def on_came_first(self, tell: Callable[[str, int], None]) -> None:
-        """From now on the shard calls `tell(queue, due_ms)` for each job that this server has made ready, as those before it under its
+        """Makes the shard call `tell(queue, due_ms)` for each job that this server has made ready, as those before it under its
         ordering key have ended. A store that works in order calls before it commits, the others after that."""
         ...
 
     @property
     def slot(self) -> int:
-        """This server's slot for ids (0..1023), leased in the store by `open`; 0 if only one server can use the shard.
+        """This server's slot for ids (0..1023), leased in the store by `open`, or 0 if only one server can use the shard.
 
         It changes if the lease lapsed and another server took the slot. The shard refuses an insert with ids of a lost slot with a
         `ShardConnectionFailed` value. `highest_id` is as of the newest lease.
@@ -57,10 +57,10 @@ class Shard(Store, Protocol):
 
     @property
     def highest_id(self) -> int:
-        """The highest job id that was in the shard when it was opened; 0 for none."""
+        """The highest job id that was in the shard when it was opened, or 0 for none."""
 
     def figures(self) -> Mapping[str, float]:
-        """What the store counts of itself for operators, by the names in `FIGURES`; totals since the start. No I/O."""
+        """Returns what the store counts of itself for operators, by the names in `FIGURES`; totals since the start. No I/O."""
 
 
 class OfSeveralServers(Protocol):
@@ -79,11 +79,11 @@ class OfSeveralServers(Protocol):
     """
 
     def register_as(self, address: str) -> None:
-        """From now on the shard registers this server with this address, at `open` and whenever it leases another slot. Makes no call: a
+        """Makes the shard register this server with this address, at `open` and whenever it leases another slot. Makes no call: a
         shard that is open is told by `Announce`."""
 
     def introduce(self, about: AboutServer) -> None:
-        """Says what the shard tells the other servers of this one. To be called before `open`."""
+        """Sets what the shard tells other servers about this one. Call it before `open`."""
         ...
 
     @property
@@ -91,8 +91,9 @@ class OfSeveralServers(Protocol):
         """Grows with each change that this server makes or tries to make, once it is over: for the other servers. No I/O."""
 
     def follow(self, others: Callable[[], Hashable | None]) -> None:
-        """`others()`: another value after another server has changed something here; None while that is not known. While it stays the
-        same, the store need not ask the database about others' changes more often than twice a minute."""
+        """Sets how to learn of changes by other servers. `others()` returns another value after each such change, or None while that is
+        not known. While it stays the same, the store need not ask the database about others' changes more often than twice a minute.
+        """
 
 
 class SharedShard(Shard, OfSeveralServers, Protocol):
@@ -100,7 +101,7 @@ class SharedShard(Shard, OfSeveralServers, Protocol):
 
 
 class BegunBatch(Protocol):
-    """A batch that is about to be carried out. `claim_follows`: a dequeue waits for its jobs and claims them within the next few turns of
+    """A batch that is about to be executed. `claim_follows`: a dequeue waits for its jobs and claims them within the next few turns of
     the loop; a transaction that holds both is worth waiting for."""
 
     @property
@@ -117,14 +118,14 @@ class WaitingBatch(Protocol):
         """Takes the calls that wait, and returns their command. Returns None if none waits: then it is not asked again."""
 
     def done(self, answer: Any) -> bool:
-        """The command was carried out. Returns whether other calls wait, which are to be asked for."""
+        """Takes the result of the command. Returns whether other calls wait, which are then asked for."""
 
     def failed(self, error: BaseException) -> bool:
         """The command failed, as if it had raised. Returns whether other calls wait."""
 
 
 class BatchQueue(Protocol):
-    """What carries out batches: a shard in this process."""
+    """Executes batches: a shard in this process."""
 
     def join(self, batch: WaitingBatch) -> None:
         """Carries out what waits in a batch, command after command until none waits: in later turns of the loop, each in one transaction
@@ -132,4 +133,4 @@ class BatchQueue(Protocol):
 
 
 class InOrderShard(Shard, BatchQueue, Protocol):
-    """One whose commands see what every earlier command made, also before it is committed (`Capabilities.in_order`)."""
+    """A shard whose commands see the changes of every earlier command, also before they are committed (`Capabilities.in_order`)."""

@@ -53,7 +53,7 @@ def copy_of(job: JobRecord, body: bytes) -> JobCopy:
 
 
 def takes_key(options: Options, state: JobState, attempts_ended: int) -> bool:
-    """Whether a job in that state has its unique key, and needs it to come back."""
+    """Returns whether a job in that state has its unique key, and needs it to come back."""
     unique = options.unique
     if unique is None or unique.scope is UniqueScope.TIME:
         return False
@@ -63,7 +63,7 @@ def takes_key(options: Options, state: JobState, attempts_ended: int) -> bool:
 
 
 def first_that_fit(sizes: Iterable[int]) -> int:
-    """How many of jobs with bodies of these sizes go together: at least one, if there is one."""
+    """Returns how many jobs with bodies of these sizes fit together: at least one, if there is one."""
     number = together = 0
     for size in sizes:
         together += size + _JOB_BYTES
@@ -90,7 +90,7 @@ def _values(copy: JobCopy) -> tuple[object, ...]:
 
 
 def read_copies(packed: bytes, now_ms: int) -> list[JobCopy]:
-    """Returns none if a part of them is gone."""
+    """Returns the copies, or none if a part of them is gone."""
     try:
         return [_copy(values, now_ms) for values in _decode(zlib.decompress(packed))]
     except (zlib.error, msgspec.DecodeError) as error:
@@ -125,6 +125,6 @@ def place_of(at_ms: int, copies: Sequence[JobCopy]) -> str:
 
 
 def pieces_of(place: str, packed: bytes) -> list[tuple[str, bytes]]:
-    """As many parts as rows can hold, with their names, which sort in order."""
+    """Returns parts of a size that a row can hold, with their names, which sort in order."""
     starts = range(0, len(packed), SAMPLE_BYTES_MAX)
     return [(f"{place}.{number:06d}", packed[start : start + SAMPLE_BYTES_MAX]) for number, start in enumerate(starts)]

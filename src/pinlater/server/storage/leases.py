@@ -58,7 +58,7 @@ class LeasedSlot:
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
-    """Whether the lease still holds. A heartbeat from the future is from before the clock was set back."""
+    """Returns whether the lease still holds. A heartbeat from the future is from before the clock was set back."""
     return abs(now_ms - seen_ms) < lease_ms
 
 
@@ -90,21 +90,23 @@ def older_servers(endpoint: object, servers: Sequence[tuple[str, str]]) -> Enque
 
 
 def each_once(alive: Iterable[Member]) -> list[Member]:
-    """Each server once, by slot: after a failover a server has two slots until the lease of the old one lapses."""
+    """Returns each server once, by slot: after a failover a server has two slots until the lease of the old one lapses."""
     # A server without an address may be any of them.
     newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
     return sorted(newest.values(), key=lambda one: one.slot)
 
 
 def shard_time(now_ms: int, ahead_ms: Iterable[int]) -> ShardTime:
-    """The time of the servers that are `ahead_ms` of the store's time `now_ms`; the latter if there are none or they agree with it."""
+    """Returns the time of the servers, which is `ahead_ms` ahead of the store's time `now_ms`, or `now_ms` if there are none or they
+    agree with it.
+    """
     ahead = sorted(ahead_ms)
     middle_ms = ahead[len(ahead) // 2] if ahead else 0
     return ShardTime(now_ms if abs(middle_ms) < CLOCK_JUMP_MS else now_ms + middle_ms, bool(ahead))
 
 
 def time_to_tell(known_ms: int | None, asked_ms: int, answered_ms: int, store_ms: int) -> int | None:
-    """How far a server's time is ahead of the store's, if the store is to be told.
+    """Returns how far a server's time is ahead of the store's, if the store is to be told.
 
     The server sent a heartbeat and got its answer at `asked_ms` and `answered_ms` of its own time; the store carried it out at `store_ms`,
     and knew `known_ms` then: None if it was told nothing under this lease. None if the store knows, or the heartbeat took too long to
@@ -118,7 +120,7 @@ def time_to_tell(known_ms: int | None, asked_ms: int, answered_ms: int, store_ms
 
 
 def log_jump(clock: str, known_ms: int | None, ahead_ms: int) -> None:
-    """Says that the clock of a store has jumped if what it is told now differs by so much from what it knew. `clock`: its name."""
+    """Logs that the clock of a store has jumped if the new difference is too far from the known one. `clock`: its name."""
     if known_ms is not None and abs(ahead_ms - known_ms) >= CLOCK_JUMP_MS:
         logger.warning(
             "%s jumped; the servers go on by the time that they had",

@@ -1,4 +1,4 @@
-"""What a look at a shard tells that isn't served here: the same of every kind that has several shards."""
+"""The results of a look at a shard that isn't served here, the same for every kind of store with several shards."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Offline(Protocol):
         """Takes the shard to this program's schema."""
 
     async def look_at_shard(self, endpoint: Any, settings: Any, shard: str, now_ms: int, /) -> Look:
-        """Schema, servers, counts and keys."""
+        """Returns schema, servers, counts and keys."""
 
     async def live_jobs(self, endpoint: Any, settings: Any, shard: str, now_ms: int, limit: int, /) -> LiveJobs:
-        """Some of the jobs that wait or run."""
+        """Returns some of the jobs that wait or run."""
 
     async def forget_timed_keys(self, endpoint: Any, settings: Any, shard: str, now_ms: int, /) -> int:
         """Deletes the unique keys that only time would free; returns how many there were."""

@@ -49,22 +49,22 @@ failed finally and stops its key. A queue that lets one job of a key go at a tim
 
 
 def is_behind(options: Options, run_after_ms: int) -> bool:
-    """Whether a waiting job waits behind others of its ordering key."""
+    """Returns whether a waiting job waits behind others of its ordering key."""
     return run_after_ms > BEHIND_MS and options.ordering_key is not None
 
 
 def has_only_order(text: str) -> bool:
-    """Whether these options, as they are stored, are known to be nothing but an ordering key. False may be wrong."""
+    """Returns whether these options, as they are stored, are known to be nothing but an ordering key. False may be wrong."""
     return text.startswith(_ONLY_ORDER) and '","' not in text
 
 
 def has_expired(options: Options, now_ms: int) -> bool:
-    """Whether a claim fails the job instead of handing it out, and a retry leaves it FAILED."""
+    """Returns whether a claim fails the job instead of handing it out, and a retry leaves it FAILED."""
     return options.expires_ms is not None and options.expires_ms < now_ms
 
 
 def options_text(options: Options | None, rule: StatusRule = MYSQL_STATUS) -> str | None:
-    """Returns what `options_of` reads; None for a plain job. `rule` cuts the status."""
+    """Returns what `options_of` reads, or None for a plain job. `rule` cuts the status."""
     if options is None or options == NONE:
         return None
     if options.status:

@@ -29,7 +29,7 @@ def finish(changes: Changes, acks: Sequence[JobAck]) -> list[Acked]:
 
 
 def checkpoint(changes: Changes, checkpoints: Sequence[JobCheckpoint]) -> list[Acked]:
-    """Fenced by the token, or by the source if there is no token."""
+    """Saves checkpoints, fenced by the token, or by the source if there is no token."""
 
     def allowed(job: JobRecord, progress: JobCheckpoint) -> bool:
         if progress.token is not None:
@@ -40,17 +40,17 @@ def checkpoint(changes: Changes, checkpoints: Sequence[JobCheckpoint]) -> list[A
 
 
 def extend(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
-    """Heartbeats."""
+    """Returns the outcomes of heartbeats."""
     return _apply(changes, refs, lambda _: Heartbeat(), _token_is)
 
 
 def release(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
-    """Claims given back."""
+    """Returns the outcomes of releases."""
     return _apply(changes, refs, lambda ref: Release(ref.delay_ms), _token_is)
 
 
 def cancel(changes: Changes, keys: Sequence[JobKey], only_state: JobState | None) -> list[Acked]:
-    """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
+    """Cancels jobs that wait, are claimed, or both. The holder of a claim is not asked."""
     results = []
     for key in keys:
         job = changes.find(key)
@@ -74,7 +74,7 @@ def _has_expired(changes: Changes, job: JobRecord) -> bool:
 
 
 def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -> list[Acked]:
-    """PENDING jobs become due, FAILED ones go back to the queue unless their expiry has passed.
+    """Makes PENDING jobs due, and returns FAILED ones to the queue unless their expiry has passed.
 
     `barred`: ids of failed jobs whose unique key another job has.
     """
@@ -101,7 +101,7 @@ def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -
 
 
 def move(changes: Changes, keys: Sequence[JobKey], priority: int) -> list[Acked]:
-    """Waiting and FAILED jobs get that priority. A job that has it already stays as it is, in any state: it was moved before."""
+    """Gives waiting and FAILED jobs that priority. A job that has it already stays as it is, in any state: it was moved before."""
     results = []
     for key in keys:
         job = changes.find(key) or changes.find(key._replace(priority=priority))
@@ -119,7 +119,7 @@ def move(changes: Changes, keys: Sequence[JobKey], priority: int) -> list[Acked]
 
 
 def _there(job: JobRecord) -> Acked:
-    """It has its new priority. No claim was renewed."""
+    """Returns the outcome of a job with its new priority. No claim was renewed."""
     return Acked(APPLIED, job.state, job.run_after_ms if job.state is PENDING and not job.behind else None)
 
 

@@ -24,7 +24,7 @@ class PeekedJobs:
         return not self.full and (not self.jobs or job_bytes <= self._bytes_left)
 
     def add(self, job: HandedOutJob) -> bool:
-        """Whether it has space for the job, which it then shows."""
+        """Returns whether it has space for the job, which it then shows."""
         job_bytes = content_bytes([job])
         if not self.has_space_for(job_bytes):
             return False

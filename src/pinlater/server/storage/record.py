@@ -91,7 +91,7 @@ def record_of(values: Sequence[Any]) -> JobRecord:
 
 
 def progress_of(job: JobRecord) -> tuple[object, ...]:
-    """What the first change of a job adds, in the order in which stores keep it."""
+    """Returns what the first change of a job adds, in the order in which stores keep it."""
     return (
         job.attempts_allowed,
         job.attempts_remaining,
@@ -106,7 +106,7 @@ def progress_of(job: JobRecord) -> tuple[object, ...]:
 
 
 def later(now_ms: int, by_ms: int) -> int:
-    """`now_ms + by_ms`, cut to what a store can hold."""
+    """Returns `now_ms + by_ms`, cut to what a store can hold."""
     time_ms = now_ms + by_ms
     if -I64_MAX <= time_ms <= I64_MAX:
         return time_ms

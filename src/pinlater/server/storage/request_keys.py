@@ -23,7 +23,7 @@ class KeyedAnswer(NamedTuple):
     existing: str | None
 
     def to(self, key: str, fingerprint: bytes, now_ms: int) -> Inserted | PinLaterError | None:
-        """The answer for a request of that key and content; None if the key's time is over."""
+        """The answer for a request of that key and content, or None if the key's time is over."""
         if self.seen_at_ms + REQUEST_KEY_KEPT_MS < now_ms:
             return None
         if self.fingerprint != fingerprint:
@@ -35,7 +35,7 @@ class KeyedAnswer(NamedTuple):
 
     @classmethod
     def of(cls, answer: Inserted, fingerprint: bytes, now_ms: int) -> KeyedAnswer:
-        """What to keep of an answer that is given now."""
+        """Returns what to keep of an answer that is given now."""
         existing = json.dumps(answer.existing) if answer.existing else None
         return cls(now_ms, fingerprint, array("q", answer.ids).tobytes(), existing)
 
@@ -47,8 +47,9 @@ class InsertAge:
         self._asked_at_s = time.perf_counter()
 
     def check(self, requests: Sequence[InsertRequest]) -> None:
-        """To be called before the database is told. Raises `RequestTooOld` if that is long after (this process stood still, or waited
-        for its connection), and one of the requests has a key, which may be forgotten."""
+        """Checks the age of requests before the database gets them. Raises `RequestTooOld` if that is long after (this process stood still,
+        or waited for its connection), and one of the requests has a key, which may be forgotten.
+        """
         late = time.perf_counter() - self._asked_at_s > BEGUN_WITHIN_MS / 1000
         if late and any(request.request_key is not None for request in requests):
             raise RequestTooOld

@@ -1,4 +1,4 @@
-"""What the shards of MySQL and Redis do alike: a leased slot, the connections of four writers, and one snapshot for all sweeps."""
+"""The common part of MySQL and Redis shards: a leased slot, the connections of four writers, and one snapshot for all sweeps."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class LeasedShard(CommandTable, ABC, Generic[Readers, Writer, Asked]):
             await self._rejoin(slot)
 
     def _slot_is_lost(self, slot: int) -> None:
-        """A heartbeat has told so."""
+        """Handles the loss of a slot, which a heartbeat has reported."""
 
     async def _shard_time(self) -> ShardTime:
         return await self._ask(self._membership.shard_time)

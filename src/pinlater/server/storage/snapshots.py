@@ -1,4 +1,4 @@
-"""One look tells all sweeps whether there is anything to do, so that an idle shard is asked next to nothing.
+"""Lets one look tell all sweeps whether there is anything to do, so that an idle shard gets hardly any queries.
 
 It holds for a second; or for half a minute, while all other servers say that they have changed nothing since.
 """
@@ -58,7 +58,7 @@ class _Latest(NamedTuple, Generic[Snapshot]):
 class Snapshots(Generic[Snapshot]):
     """The latest snapshot, shared by all sweeps. `look` asks the shard; `own` counts this server's changes; `monotonic` in seconds.
 
-    `others()`: another value after another server has changed something; None while that is not known.
+    `others()`: another value after another server has changed something, or None while that is not known.
     """
 
     def __init__(
@@ -72,7 +72,9 @@ class Snapshots(Generic[Snapshot]):
         self._looking = asyncio.Lock()
 
     async def latest(self) -> Snapshot:
-        """After all changes that this server made; else as of a second ago, or of half a minute while others have told of no change."""
+        """Returns the snapshot, taken after all changes that this server made; otherwise as of a second ago, or of half a minute while
+        others have told of no change.
+        """
         async with self._looking:
             now_s, own, others = self._monotonic(), self._own(), self.others()
             latest = self._latest

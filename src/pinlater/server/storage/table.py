@@ -1,4 +1,4 @@
-"""The table of a store: which function carries out each command."""
+"""The table of a store: which function executes each command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry_of(
 
 
 class CommandTable:
-    """A shard that looks up in `table` what carries out a command."""
+    """A shard that looks up the function for a command in `table`."""
 
     table: ClassVar[Table]
 

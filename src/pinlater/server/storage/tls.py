@@ -1,4 +1,4 @@
-"""The TLS that a store's settings ask for. Made anew for each connection, so that renewed certificates are taken up."""
+"""The TLS that a store's settings ask for. Built for each connection, so that renewed certificates are used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TlsFiles(Protocol):
 
     @property
     def tls_cert(self) -> Path | None:
-        """Our certificate."""
+        """The path of the client certificate."""
 
     @property
     def tls_key(self) -> Path | None:
@@ -46,7 +46,9 @@ class TlsEndpoint(Protocol):
 
 
 def wants_tls(endpoint: TlsEndpoint, settings: TlsFiles) -> bool:
-    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the address asks for it."""
+    """Returns whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the address asks for
+    it.
+    """
     if endpoint.tls is not None:
         return endpoint.tls
     return settings.tls and endpoint.socket is None

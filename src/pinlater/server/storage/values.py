@@ -22,7 +22,7 @@ from pinlater.wire.generated.structs import JobInfo
 
 
 class Capabilities(NamedTuple):
-    """What differs between stores, declared."""
+    """The capabilities in which stores differ."""
 
     kind: str
     shared: bool  # other servers may use the same shard at the same time
@@ -86,7 +86,7 @@ class NewJob(NamedTuple):
 
 
 def have_keys(jobs: Sequence[NewJob]) -> bool:
-    """Whether any of these jobs has a unique key or an ordering key."""
+    """Returns whether any of these jobs has a unique key or an ordering key."""
     return any(
         [  # noqa: C419 a list is quicker
             job.options is not None and (job.options.unique is not None or job.options.ordering_key is not None)
@@ -96,12 +96,12 @@ def have_keys(jobs: Sequence[NewJob]) -> bool:
 
 
 def have_unique_keys(jobs: Sequence[NewJob]) -> bool:
-    """Whether any of these jobs has a unique key."""
+    """Returns whether any of these jobs has a unique key."""
     return any(job.options is not None and job.options.unique is not None for job in jobs)
 
 
 def has_order(jobs: Sequence[NewJob]) -> bool:
-    """Whether any of these jobs has an ordering key."""
+    """Returns whether any of these jobs has an ordering key."""
     return any(job.options is not None and job.options.ordering_key is not None for job in jobs)
 
 
@@ -275,7 +275,7 @@ class JobAck(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """What became of an ack, checkpoint, heartbeat, release, cancel, order to run or move.
+    """What happened to an ack, checkpoint, heartbeat, release, cancel, order to run or move.
 
     `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after if it is PENDING now.
     With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None if no client holds it.
@@ -386,7 +386,7 @@ class DeletedWithCopies(NamedTuple):
 
 
 class RestoreOrder(NamedTuple):
-    """Bring back what a call deleted for a run. `after`: behind the place where an earlier call ended; '' for the first."""
+    """Brings back what a call deleted for a run. `after`: the place where an earlier call ended; '' for the first call."""
 
     queue: str
     copies: CopiesOf
@@ -394,7 +394,7 @@ class RestoreOrder(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What one call brought back. `after`: where the next call begins; None if there is nothing more.
+    """What one call brought back. `after`: where the next call begins, or None if there is nothing more.
 
     `key_taken`: jobs whose unique key another job has by now, or whose ordering key another shard takes. `queue_gone`: jobs of a queue that
     was deleted. Both keep their copies. `freed_bytes`: what the copies took that are gone. `due`: of the restored jobs, those that are due;
@@ -525,7 +525,7 @@ class StoredSample(NamedTuple):
 class SampleRange(NamedTuple):
     """Samples of one step from `from_ms` on and before `until_ms`, in the order of time, queue and origin; of all queues for None.
 
-    `after`: behind this place in that order. `limit`: no more than that.
+    `after`: after this place in that order. `limit`: no more than that.
     """
 
     step_s: int
@@ -552,12 +552,12 @@ class Owners(NamedTuple):
     by_slice: tuple[str, ...]
 
     def as_text(self) -> str:
-        """As a store keeps it; equal owners have equal texts."""
+        """Returns the owners as a store keeps them. Equal owners give equal strings."""
         return json.dumps(self, separators=(",", ":"))
 
     @staticmethod
     def of_text(text: str | None) -> Owners:
-        """What `as_text` made; without a text, slices that no server owns."""
+        """Returns what `as_text` made; without a text, slices that no server owns."""
         if not text:
             return NO_OWNERS
         version, by_slice = json.loads(text)
@@ -575,7 +575,7 @@ Value = TypeVar("Value")
 
 
 def raise_error(answer: Value | PinLaterError) -> Value:
-    """The answer of a call about one thing, with an error value raised."""
+    """Returns the answer, or raises it if it is an error."""
     if isinstance(answer, PinLaterError):
         raise answer
     return answer

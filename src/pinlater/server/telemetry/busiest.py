@@ -23,7 +23,7 @@ _LABEL = "queue"
 
 
 def only_busiest(numbers: Numbers, queues_max: int) -> Numbers:
-    """With at most `queues_max` queues by name."""
+    """Returns the metrics with at most `queues_max` queues by name."""
     queues, counts = numbers.reading.queues, numbers.counts
     names = {*queues, *(row.queue for row in counts)} - {OVERFLOW}
     if len(names) <= queues_max:
@@ -39,8 +39,9 @@ def only_busiest(numbers: Numbers, queues_max: int) -> Numbers:
 def _busiest(
     names: Iterable[str], queues: Mapping[str, QueueReading], counts: Iterable[QueueCounts], most: int
 ) -> list[str]:
-    """By jobs stored and handed out: by all servers as the store says, or else by this one. Then by name, so that the choice is the same
-    at every look."""
+    """Returns the busiest queues by jobs stored and handed out: by all servers as the store says, or else by this one. Then by name, so
+    that the choice is the same at every look.
+    """
     work: Counter[str] = Counter()
     for row in counts:
         work[row.queue] += row.counts.enqueued_total + row.counts.claimed_total

@@ -149,7 +149,7 @@ class MethodMetrics:
     errors: dict[str, int] = field(default_factory=dict)
 
     def error(self, code: str) -> None:
-        """One request ended in `code`, which must come from a closed list (our error codes), never from a caller."""
+        """Counts a request that ended with `code`, which must come from a closed list (our error codes), never from a caller."""
         self.errors[code] = self.errors.get(code, 0) + 1
 
 

@@ -66,7 +66,7 @@ class Distribution:
         return min(max((low + high) / 2 / self.steps_per_unit, self.minimum), self.maximum)
 
     def at_most(self, bounds: Iterable[float]) -> list[int]:
-        """How many records lie at or below each bound (ascending). A bucket counts when its least value does: ≤ 1.6 % off."""
+        """Returns how many records lie at or below each bound (ascending). A bucket counts when its least value does: ≤ 1.6 % off."""
         found: list[int] = []
         position, seen = 0, 0
         for bound in bounds:
@@ -91,7 +91,7 @@ class Mark:
     steps_per_unit: int
 
     def since(self, before: Mark | None) -> Distribution:
-        """What came after `before` (None: everything). Between two marks, least and greatest are known to a bucket only."""
+        """Returns what came after `before` (None: everything). Between two marks, least and greatest are known to a bucket only."""
         if before is None or before.count == 0:
             entries = sorted(zip(self.buckets, self.counts, strict=True))
             return self._distribution(entries, self.total, self.minimum, self.maximum)
@@ -173,7 +173,7 @@ class Histogram:
         self._kept.clear()
 
     def mark(self, before: Mark | None = None) -> Mark:
-        """Where the histogram stands now; `before` itself if nothing came since, so that idle ones cost nothing."""
+        """Returns where the histogram stands now; `before` itself if nothing came since, so that idle ones cost nothing."""
         if before is not None and before.count == self.count:
             return before
         if self._kept:
@@ -190,5 +190,5 @@ class Histogram:
         )
 
     def read(self) -> Distribution:
-        """Everything since the start."""
+        """Returns everything since the start."""
         return self.mark().since(None)

@@ -18,7 +18,7 @@ from pinlater.server.telemetry.snapshots import MethodReading, QueueReading, Rea
 
 
 def join(parts: Sequence[Numbers]) -> Numbers:
-    """All of them together."""
+    """Returns the metrics of all processes together."""
     labels: dict[str, str] = {}
     for part in parts:
         labels.update(part.labels)
@@ -34,7 +34,7 @@ def join(parts: Sequence[Numbers]) -> Numbers:
 
 
 def join_readings(readings: Sequence[Reading]) -> Reading:
-    """What happened in any of them."""
+    """Returns what happened in any of them."""
     if len(readings) == 1:
         return readings[0]
     queues: dict[str, list[QueueReading]] = {}
@@ -52,12 +52,12 @@ def join_readings(readings: Sequence[Reading]) -> Reading:
 
 
 def only_queues(reading: Reading, names: Collection[str]) -> Reading:
-    """Without the queues that are none of these."""
+    """Returns the metrics of these queues only."""
     return reading._replace(queues={name: queue for name, queue in reading.queues.items() if name in names})
 
 
 def join_queues(found: Sequence[QueueReading]) -> QueueReading:
-    """What happened in all of them together."""
+    """Returns what happened in all of them together."""
     if len(found) == 1:
         return found[0]
     counts = tuple(map(sum, zip(*(queue.counts for queue in found), strict=True)))
@@ -76,7 +76,7 @@ def _join_method(found: Sequence[MethodReading]) -> MethodReading:
 
 
 def join_distributions(spreads: Sequence[Distribution]) -> Distribution:
-    """All of what was recorded, in one. Their steps must be equal."""
+    """Returns all of what was recorded, in one. Their steps must be equal."""
     found = [spread for spread in spreads if spread.count]
     if len(found) <= 1:
         return found[0] if found else spreads[0]
@@ -108,7 +108,7 @@ _JOINS: Mapping[Join, Callable[[float, float], float]] = {"sum": operator.add, "
 
 
 def join_gauges(readings: Iterable[GaugeReading]) -> list[GaugeReading]:
-    """One reading for each gauge, with the members of all."""
+    """Returns one reading for each gauge, with the members of all processes."""
     gauges: dict[str, Gauge] = {}
     values: dict[str, dict[str, float]] = {}
     for gauge, found in readings:
@@ -120,7 +120,7 @@ def join_gauges(readings: Iterable[GaugeReading]) -> list[GaugeReading]:
 
 
 def join_counts(rows: Iterable[QueueCounts]) -> list[QueueCounts]:
-    """One row for each queue and priority: of the process that read the store last, which the totals tell since they only grow."""
+    """Returns one row for each queue and priority, from the process that read the store last: the totals show it, since they only grow."""
     newest: dict[tuple[str, int], QueueCounts] = {}
     for row in rows:
         kind = row.queue, row.counts.priority

@@ -44,7 +44,7 @@ class Lateness:
         return max(self._longest_s, self._longest_before_s)
 
     def over(self) -> dict[str, float]:
-        """How often, by the bound in milliseconds."""
+        """Returns how often, by the bound in milliseconds."""
         return {str(bound): count for bound, count in self._over.items()}
 
 

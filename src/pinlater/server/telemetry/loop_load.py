@@ -8,7 +8,9 @@ _WINDOW_S = 5.0
 
 
 class LoopLoad:
-    """As of the last look. `monotonic` and `cpu` give seconds, the latter those that the calling thread has used."""
+    """The load of the event loop as of the last look. `monotonic` and `cpu` give seconds, the latter those that the calling thread has
+    used.
+    """
 
     def __init__(self, monotonic: Callable[[], float], cpu: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -18,7 +20,7 @@ class LoopLoad:
         self.share = 0.0
 
     def look(self) -> None:
-        """To be called several times a second, on the loop's thread."""
+        """Takes a sample. Call it several times a second, on the loop's thread."""
         now_s = self._monotonic()
         if self._since_s is None:
             self._since_s, self._cpu_s = now_s, self._cpu()

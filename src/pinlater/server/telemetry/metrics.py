@@ -3,7 +3,7 @@
 Only the event loop's thread writes. Nothing here does I/O, and nothing grows without a bound: past `queues_max` queues, or
 `names_max` other names, the rest is counted together under `OVERFLOW`.
 
-Weakness: a handle of a queue that was deleted goes on counting unseen; so ask `Metrics.queue` anew for each
+Weakness: a handle of a queue that was deleted continues counting unseen; so ask `Metrics.queue` anew for each
 request (one dictionary look-up) instead of keeping handles for long.
 """
 
@@ -116,7 +116,7 @@ class Metrics:
         help: str = "",
         join: Join = "sum",
     ) -> None:
-        """As `gauge`, with a value for each key: `name` + key in /stats.txt, a `label` with the key in /metrics."""
+        """Adds a gauge as `gauge` does, with a value for each key: `name` + key in /stats.txt, a `label` with the key in /metrics."""
         self._gauges[name] = Gauge(name, prometheus, label, help, join), read
 
     # --- reading ----------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Metrics:
         return sum(method.requests for method in self._methods.values())
 
     def snapshot(self, now_s: float = 0.0) -> Snapshot:
-        """Everything since the start. On the event loop's thread only."""
+        """Returns everything since the start. Call it on the event loop's thread only."""
         before = self._ring[-1] if self._ring else None
         return take_snapshot(now_s, mark_queues(self._queues.items(), before), self._methods, self._counters, before)
 
@@ -146,7 +146,7 @@ class Metrics:
         self._ring.append(self.snapshot(now_s))
 
     async def tick_in_turns(self, now_s: float) -> None:
-        """The same in pieces; the runner of periodic work calls it every `TICK_S` seconds (monotonic clock)."""
+        """Does the same in pieces; the runner of periodic work calls it every `TICK_S` seconds (monotonic clock)."""
         self._ring.append(await self.snapshot_in_turns(now_s))
 
     def last_minute(self) -> tuple[Snapshot, Snapshot | None]:
@@ -162,12 +162,12 @@ class Metrics:
         return newest, past[-1] if past else None
 
     def read(self, *, last_minute: bool = False) -> Reading:
-        """What happened since the start, or in the last minute. Costs some µs a queue: for tests and small servers."""
+        """Returns what happened since the start, or in the last minute. Costs some µs a queue: for tests and small servers."""
         newer, older = self.last_minute() if last_minute else (self.snapshot(), None)
         return difference(newer, older)
 
     def read_gauges(self) -> list[GaugeReading]:
-        """All gauges now. On the event loop's thread only."""
+        """Returns all gauges now. Call it on the event loop's thread only."""
         readings = []
         for gauge, read in self._gauges.values():
             readings.append(GaugeReading(gauge, {member: +number for member, number in read().items()}))  # True is 1

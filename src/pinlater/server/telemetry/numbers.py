@@ -22,7 +22,7 @@ class Numbers(NamedTuple):
 
 
 def look(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
-    """Reads everything now, on the event loop's thread. The result is to be called, in any thread: it does the expensive part."""
+    """Reads everything now, on the event loop's thread. Call the result, in any thread: it does the expensive part."""
     newer, older = metrics.last_minute() if last_minute else (metrics.snapshot(), None)
     return _numbers(metrics, counts, newer, older)
 

@@ -54,7 +54,7 @@ def summary(spread: Distribution) -> dict[str, int]:
 
 
 def text(content: Sections) -> str:
-    """One `name: value` a line, each section under its own name."""
+    """Returns one `name: value` per line, each section under its own name."""
     lines: list[str] = []
     for section, entries in content.items():
         lines.append(f"{section}:")

@@ -38,7 +38,7 @@ class MethodMark(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Everything that only grows, at one moment (seconds of the monotonic clock)."""
+    """All values that only grow, at one moment (seconds of the monotonic clock)."""
 
     at_s: float
     queues: Mapping[str, QueueMark]
@@ -53,11 +53,11 @@ class QueueReading(NamedTuple):
     distributions: tuple[Distribution, ...]
 
     def count(self, attribute: str) -> int:
-        """Of a counter, by its attribute of `QueueMetrics`."""
+        """Returns the value of a counter, by its attribute of `QueueMetrics`."""
         return self.counts[COUNTER_INDEX[attribute]]
 
     def distribution(self, attribute: str) -> Distribution:
-        """Of a histogram, by its attribute of `QueueMetrics`."""
+        """Returns the distribution of a histogram, by its attribute of `QueueMetrics`."""
         return self.distributions[_HISTOGRAM_INDEX[attribute]]
 
 
@@ -78,7 +78,7 @@ class Reading(NamedTuple):
 
 
 def mark_queues(queues: Iterable[tuple[str, QueueMetrics]], before: Snapshot | None) -> dict[str, QueueMark]:
-    """Where some of the queues stand."""
+    """Returns where some of the queues stand."""
     old_queues = before.queues if before else {}
     return {name: _mark_queue(queue, old_queues.get(name)) for name, queue in queues}
 
@@ -90,7 +90,7 @@ def take_snapshot(
     counters: Mapping[str, int],
     before: Snapshot | None,
 ) -> Snapshot:
-    """Everything now, with queues that `mark_queues` marked. `before` is any earlier one, to share with."""
+    """Returns a snapshot of everything now, with queues that `mark_queues` marked. `before`: any earlier snapshot, to share values with."""
     old_methods = before.methods if before else {}
     return Snapshot(
         at_s,
@@ -118,7 +118,7 @@ def _mark_method(method: MethodMetrics, before: MethodMark | None) -> MethodMark
 
 
 def difference(newer: Snapshot, older: Snapshot | None = None) -> Reading:
-    """What happened from `older` (None: the start) to `newer`."""
+    """Returns what happened from `older` (None: the start) to `newer`."""
     old_queues = older.queues if older else {}
     old_methods = older.methods if older else {}
     old_counters = older.counters if older else {}
@@ -130,7 +130,7 @@ def difference(newer: Snapshot, older: Snapshot | None = None) -> Reading:
 
 
 def changed_queues(newer: Snapshot, older: Snapshot | None) -> Iterable[tuple[str, QueueReading]]:
-    """What happened in the queues of which some number changed. An idle one costs a comparison of two references."""
+    """Yields what happened in the queues whose numbers changed. An idle one costs a comparison of two references."""
     old_queues = older.queues if older else {}
     for name, mark in newer.queues.items():
         before = old_queues.get(name)

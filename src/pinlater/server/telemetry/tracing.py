@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, if the API is installed and an SDK is configured; otherwise one attribute to look at.
+"""OpenTelemetry spans, if the API is installed and an SDK is configured; otherwise only a check of one attribute.
 
 The context travels in the job's headers as a W3C `traceparent`: the producer puts it there, the server that hands out the job
 and the worker that runs it link to it. A link, not a parent: one dequeue hands out jobs of many traces, perhaps days later.
@@ -30,11 +30,11 @@ class Tracing:
         self._tracer = provider.get_tracer("pinlater", __version__) if provider is not None else None
 
     def enqueue_span(self, queue: str, headers: Iterable[Mapping[str, str] | None]) -> AbstractContextManager[None]:
-        """Around an enqueue of jobs with these headers; linked to the traces their producers put there."""
+        """Opens a span around an enqueue of jobs with these headers, linked to the traces of their producers."""
         return self._span(f"enqueue {queue}", "PRODUCER", queue, "send", list(headers))
 
     def dequeue_span(self, queue: str) -> AbstractContextManager[None]:
-        """Around a dequeue; `link_jobs` then says which jobs it gave."""
+        """Opens a span around a dequeue. `link_jobs` then says which jobs it returned."""
         return self._span(f"dequeue {queue}", "SERVER", queue, "receive", ())
 
     @contextmanager
@@ -71,7 +71,7 @@ class Tracing:
             span.add_link(link.context)
 
     def inject(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        """`headers` with the current span's `traceparent`; as they are if a producer put its own there, or nothing is traced."""
+        """Returns `headers` with the `traceparent` of the current span; unchanged if the producer has set its own, or nothing is traced."""
         if not self.enabled or (headers is not None and TRACEPARENT in headers):
             return headers
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -82,7 +82,7 @@ class Tracing:
 
 
 def extract(headers: Mapping[str, str] | None) -> Link | None:
-    """A link to the trace that a job's headers name; None if they name none that is valid, or without the API."""
+    """A link to the trace that a job's headers name, or None if they name none that is valid, or without the API."""
     if not headers or TRACEPARENT not in headers:
         return None
     try:
@@ -113,7 +113,7 @@ def _links(headers: Iterable[Mapping[str, str] | None]) -> list[Link]:
 
 
 def find_tracing() -> Tracing:
-    """Tracing through the process's provider, if one is configured; else the no-op."""
+    """Returns the tracing through the provider of the process, if one is configured."""
     try:
         from opentelemetry import trace
     except ImportError:

@@ -109,7 +109,7 @@ def _interrupt_stops(run: LoadRun) -> Iterator[None]:
 
 
 async def _show(meter: Meter, plan: LoadPlan) -> None:
-    """Live figures on standard error: a bar on a terminal, a line a second elsewhere. None for a caller that reads JSON."""
+    """Shows live figures on standard error: a bar on a terminal, a line per second elsewhere. Shows nothing to a caller that reads JSON."""
     if notes.in_json():
         return
     console = Console(file=sys.stderr)

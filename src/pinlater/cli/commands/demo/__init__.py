@@ -55,7 +55,7 @@ class DemoPlan(NamedTuple):
 
 
 class DemoOutcome(NamedTuple):
-    """What the server counted, and whether that is right."""
+    """The counts of the server, and whether they are right."""
 
     figures: Figures
     expected: Expected
@@ -102,7 +102,7 @@ def demo(
     Example: pinlater demo --jobs 20000
     """
     if json and stay:
-        raise typer.BadParameter("--json ends with its document", param_hint="--stay")
+        raise typer.BadParameter("--json and --stay exclude each other", param_hint="--stay")
     plan = DemoPlan(jobs, False if json else stay)
     logging.getLogger("pinlater").addHandler(logging.NullHandler())  # the jobs that fail are meant to
     with exits.reported(), tempfile.TemporaryDirectory(prefix="pinlater-demo-") as folder:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 class Figures(NamedTuple):
-    """Where the demo stands, by the server's counts. `retried`: failed attempts that were given another."""
+    """The progress of the demo, by the server's counts. `retried`: failed attempts that were given another."""
 
     enqueued: int = 0
     succeeded: int = 0
@@ -45,7 +45,7 @@ class DemoView:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Prints one line."""
         self._console.print(text, soft_wrap=not self._console.is_terminal)
 
     def show(self, figures: Figures) -> None:
@@ -68,7 +68,7 @@ class DemoView:
             self.say("[green]every job ended as it should[/green]")
 
     def invite(self, address: str, failed: int) -> None:
-        """Where the dashboard is, and what to do there."""
+        """Prints where the dashboard is, and what to do there."""
         self.say(f"dashboard: [bold]{address}[/bold]")
         if failed:
             jobs = "1 job" if failed == 1 else f"{failed:,} jobs"

@@ -99,6 +99,6 @@ def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
 
 
 def _print_bodies(jobs: Sequence[ClaimedJob], end: bytes) -> None:
-    """Each with `end`, but no second newline."""
+    """Prints each body with `end`, without a second newline."""
     for job in jobs:
         output.print_bytes(job.body + (b"" if end == b"\n" and job.body.endswith(b"\n") else end))

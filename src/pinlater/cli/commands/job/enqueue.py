@@ -39,7 +39,7 @@ OrderingKey = Annotated[
     str | None, typer.Option("--ordering-key", help="Runs after the jobs of the queue with this key that are there.")
 ]
 KeySpan = Annotated[
-    str | None, typer.Option("--unique-for", help="The key is taken for this span, whatever becomes of the job.")
+    str | None, typer.Option("--unique-for", help="The key is taken for this span, whatever happens to the job.")
 ]
 ClaimTimeout = Annotated[str | None, typer.Option("--claim-timeout", help="This job's own claim timeout.")]
 ExpiresIn = Annotated[str | None, typer.Option("--expires-in", help="Fails unless claimed within this span.")]
@@ -149,14 +149,14 @@ def _headers(given: Sequence[str], task: str | None) -> dict[str, str] | None:
 
 
 def _say_existing(count: int) -> None:
-    """The output has the descriptors of jobs that were there, so standard error says that nothing was stored for them."""
+    """Notes on standard error that nothing was stored for jobs that existed; the output has their descriptors."""
     if count:
         found = "the job existed" if count == 1 else f"{count} jobs existed"
         notes.write(f"exists: {found} under the unique key")
 
 
 def _expiry_ms(span: str | None, run_after_ms: int | None) -> int | None:
-    """When the jobs expire. An expiry that is over at once, or before the jobs are due, is a usage error: they would never run."""
+    """Returns when the jobs expire. An expiry that is over at once, or before the jobs are due, is a usage error: they would never run."""
     moment_ms = options.due_ms(span, None, "--expires-in")
     if moment_ms is not None and not options.span_ms(span, "--expires-in"):
         raise typer.BadParameter("a job that expires at once never runs", param_hint="--expires-in")

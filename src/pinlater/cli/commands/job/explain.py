@@ -53,12 +53,12 @@ def explain(
 
 
 def _notes(answer: JobExplanation) -> list[str]:
-    """What follows the reasons, a sentence or more each."""
+    """Returns what follows the reasons, in sentences."""
     return _after_a_put_off(answer) + _after_a_failure(answer) + _of_partitions(answer)
 
 
 def _of_partitions(answer: JobExplanation) -> list[str]:
-    """How many the queue has, if it has several: jobs of different partitions are not in strict order."""
+    """Says how many partitions the queue has, if there are several: jobs of different partitions are not in strict order."""
     number = answer.queue.partition_number
     if number is None or number.number == 1:
         return []
@@ -99,7 +99,7 @@ def _as_json(answer: JobExplanation) -> dict[str, object]:
 
 
 async def _explained(client: AsyncClient, descriptor: str, timeout_s: float) -> JobExplanation | None:
-    """None if there is no such queue."""
+    """Returns the explanation, or None if the queue does not exist."""
     queue = parse_descriptor(descriptor).queue
     try:
         answer = await client.explain_job(queue, descriptor)

@@ -62,17 +62,19 @@ def failures(
 
 
 def _changes(queues: list[str], mute: list[str], unmute: list[str], span: str) -> list[tuple[str, str, int]]:
-    """What to mute, and until when; 0 ends a mute. A usage error without the one queue of the groups, or for a name that is none."""
+    """Returns what to mute, and until when; 0 ends a mute. A missing queue or an invalid name is a usage error."""
     if not mute and not unmute:
         return []
     if len(queues) != 1:
         raise typer.BadParameter("name the one queue of the group", param_hint="QUEUE")
     for group in (*mute, *unmute):
         if not is_group_name(group):
-            raise typer.BadParameter(f"{group!r} is no name of a group: 16 hexadecimal digits", param_hint="--mute")
+            raise typer.BadParameter(
+                f"{group!r} is not the name of a group: 16 hexadecimal digits", param_hint="--mute"
+            )
     span_ms = options.span_ms(span, "--for") or 0
     if not 0 < span_ms <= MUTED_MS_MAX:
-        raise typer.BadParameter(f"{span!r} is not more than 0, and at most 30d", param_hint="--for")
+        raise typer.BadParameter(f"{span!r} must be more than 0 and at most 30d", param_hint="--for")
     until_ms = SystemClock().now_ms() + span_ms
     return [(queues[0], group, until_ms) for group in mute] + [(queues[0], group, 0) for group in unmute]
 

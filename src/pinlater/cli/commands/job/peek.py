@@ -59,7 +59,7 @@ class _DryRun(NamedTuple):
 
 
 async def _dry_run(client: AsyncClient, queue: str, limit: int) -> _DryRun:
-    """Up to `limit` jobs, also of a paused queue."""
+    """Returns up to `limit` jobs, even if the queue is paused."""
     dequeued = await client.dequeue(queue, limit, dry_run=True)
     return _DryRun(dequeued, await is_paused(client, queue))
 

@@ -76,7 +76,7 @@ def retry_jobs(
 
 
 def _due(run_after_ms: int | None) -> str:
-    """When retried jobs are due, in words that follow `it is`."""
+    """Returns when retried jobs are due, in words that follow `it is`."""
     if run_after_ms is None or run_after_ms <= SystemClock().now_ms():
         return "due now"
     return f"due at {output.iso(run_after_ms)}"
@@ -92,7 +92,7 @@ class _FailedJobsRetry(NamedTuple):
     limit: int
 
     async def all_failed(self, client: AsyncClient, *, cancelled: bool) -> tuple[int, JobCount]:
-        """Retries jobs, the oldest first; the number of retried jobs, and of those that are FAILED afterwards."""
+        """Retries jobs, the oldest first. Returns the number of retried jobs, and of those that are FAILED afterwards."""
         retried = await client.retry_failed(
             self.queue,
             priority=self.priority,

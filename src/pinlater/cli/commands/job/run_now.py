@@ -35,7 +35,7 @@ def run_now(
 
 
 class RunResult(NamedTuple):
-    """What became of a job. `reason`: why it can't run again or now; '' if the job does not tell."""
+    """The outcome for a job. `reason`: why it can't run again or now; '' if that is unknown."""
 
     result: AckResult
     reason: str = ""
@@ -56,7 +56,7 @@ def run_each_queue(
 
 
 async def _with_reasons(client: AsyncClient, queue: str, results: Sequence[AckResult]) -> list[RunResult]:
-    """The results, of which those of jobs that can't run have the reason; none if the jobs can't be looked up."""
+    """Returns the results. Those of jobs that can't run have the reason, unless the jobs can't be looked up."""
     final = [result.descriptor for result in results if result.outcome is Outcome.ALREADY_FINAL]
     try:
         jobs = await client.lookup(final) if final else {}

@@ -71,7 +71,7 @@ def _print_job(job: JobInfo) -> None:
 
 
 def _fields(job: JobInfo) -> dict[str, object]:
-    """What is known, in the order in which an operator looks for it."""
+    """Returns what is known of a job, in the order in which an operator looks for it."""
     shown: dict[str, object] = {
         "descriptor": job.descriptor,
         "state": job.state,

@@ -42,7 +42,7 @@ def _on_terminal() -> bool:
 
 
 def _asked() -> str:
-    """Twice, without an echo; the prompts go to standard error so that the hash can be piped."""
+    """Asks twice, without an echo. The prompts go to standard error so that the hash can be piped."""
     password: str = typer.prompt("Admin password", hide_input=True, confirmation_prompt="Once more", err=True)
     return password
 

@@ -52,7 +52,7 @@ def _as_json(rows: list[Shown]) -> str:
 
 
 def _lines(rows: list[Shown]) -> list[str]:
-    """`key = value  # origin`, in columns, as a settings file has it. What no file can say so is a comment."""
+    """`key = value # origin`, in columns, as a settings file has it. What no file can say so is a comment."""
     from pinlater.server.config.show import HIDDEN
 
     no_values = {"null": "not set", json.dumps(HIDDEN): HIDDEN}

@@ -57,7 +57,7 @@ def _next(entry: Cron, start: datetime, firings: int) -> list[datetime]:
 
 
 def _shown(entry: Cron, start: datetime, firings: int) -> list[str] | None:
-    """ISO 8601 in the entry's zone: no blank, at which a line could break."""
+    """Returns the firings in ISO 8601 and the zone of the entry, without a blank at which a line could break."""
     local = (firing.astimezone(entry.zone) for firing in _next(entry, start, firings))
     return [firing.isoformat(timespec="seconds") for firing in local] or None
 

@@ -55,7 +55,7 @@ async def _find(client: AsyncClient, queues: Sequence[str], timeout_s: float) ->
 
 
 async def _in_hand(client: AsyncClient, queues: Sequence[str], now_ms: int) -> tuple[list[JobInHand], list[str]]:
-    """Jobs in hand, and what is not known of them."""
+    """Returns the jobs in hand, and what is not known about them."""
     jobs: list[JobInHand] = []
     incomplete = cut = False
     for stats in await client.queue_stats(*queues):
@@ -75,7 +75,7 @@ async def _in_hand(client: AsyncClient, queues: Sequence[str], now_ms: int) -> t
 
 
 async def _usual_ms(client: AsyncClient, jobs: Sequence[JobInHand], now_ms: int) -> dict[str, int]:
-    """Of the queues in which a job may run too long."""
+    """Returns the run times of the queues in which a job may run too long."""
     queues = sorted({job.queue for job in jobs if job.for_ms >= SLOW_MS})[:QUEUES_MAX]
     if not queues:
         return {}

@@ -175,4 +175,4 @@ def _control(text: str | None) -> ControlChannel | None:
 
 def _check_level(level: str) -> None:
     if level.lower() not in {"debug", "info", "warning", "error"}:
-        raise typer.BadParameter(f"{level!r} is none of debug, info, warning, error", param_hint="--log-level")
+        raise typer.BadParameter(f"{level!r} is not one of debug, info, warning, error", param_hint="--log-level")

@@ -1,7 +1,6 @@
-"""What other servers ask for, done with this server's own lanes: their items join its own.
-
-Never sent on to a third server, even if another one owns the queue by now. This server makes the ids of jobs that it stores: the slot
-in an id must be the one of the writer that the store can refuse.
+"""Executes what other servers ask for in this server's own lanes, so that their items join its own. Never forwards it to a third server,
+even if another one owns the queue by now. This server makes the ids of jobs that it stores: the slot in an id must be the one of the writer
+that the store can refuse.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ def own_lane(shard: ShardLanes, kind: CallKind) -> Lane[Any, Any]:
 
 
 class CarryOut:
-    """With the lanes of `shards`. `catch_up(now_ms)`: follows the clock of the server that asks, so that a job which it stored as due is
-    due for its next claim."""
+    """Executes calls of other servers with the lanes of `shards`. `catch_up(now_ms)`: follows the clock of the server that asks, so that a
+    job which it stored as due is due for its next claim.
+    """
 
     def __init__(self, shards: Shards, catch_up: Callable[[int], None]) -> None:
         self._shards = shards
@@ -87,7 +87,9 @@ class JoinedAnswers(asyncio.Future[Sequence[Any]]):
                 self.set_result(self._answers)
 
     def leave(self, places: Sequence[int]) -> None:
-        """The callers of these items have gone. What has not begun is left out, and jobs that a claim brings after all are given back."""
+        """Handles callers that have gone: their items that have not begun are left out, and jobs that a claim brings after all are given
+        back.
+        """
         for place in places:
             if 0 <= place < len(self.askers) and not self.askers[place].done():
                 self.askers[place].set_exception(ShardConnectionFailed("The caller has gone"))
@@ -119,7 +121,7 @@ class _ItemAsker:
 
 
 def _prepared(shard: ShardLanes, request: InsertRequest, begin_by_ms: int) -> InsertRequest:
-    """With ids, and not to be begun later than the call."""
+    """Returns the items with ids, marked so that none begins later than the call may."""
     make = tuple.__new__  # a quarter of what `_replace` takes, for each forwarded job
     ids = shard.ids.make(len(request.jobs))
     jobs = [make(NewJob, (job_id, *job[1:])) for job_id, job in zip(ids, request.jobs, strict=True)]

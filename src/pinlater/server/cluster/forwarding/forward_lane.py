@@ -32,7 +32,7 @@ _UNDER_WAY_MAX = 200_000
 
 
 class NotSent(ShardConnectionFailed):
-    """The call was not sent to the server that owns the queue; nothing of it was done. To a client it is a shard that is unreachable."""
+    """The call was not sent to the server that owns the queue, and nothing was done. To a client, this is an unreachable shard."""
 
 
 class ForwardedCall(Generic[Item, Result]):
@@ -49,7 +49,7 @@ class ForwardedCall(Generic[Item, Result]):
         self.left: set[int] = set()  # places of callers of which the owner knows that they have gone
 
     def add(self, item: Item, items: Sequence[Any], asker: Asker[Result]) -> None:
-        """`items`: what of `item` goes over the wire."""
+        """Adds an item. `items`: the parts of `item` that are sent."""
         start = len(self.items)
         self.items += items
         self.callers.append((item, start, len(self.items), asker))
@@ -57,7 +57,7 @@ class ForwardedCall(Generic[Item, Result]):
     # --- told by the link -----------------------------------------------------------------------------------------------------
 
     def part(self, number: int) -> Part | None:
-        """The turn is over: what comes now is another call. Leaves out what callers that have gone asked for."""
+        """Sends the items of the turn; later items are another call. Leaves out what callers that have gone asked for."""
         lane, sender = self.lane, self.lane.sender
         lane.gathering = None
         if any([asker.done() for *_, asker in self.callers]):  # noqa: C419 a list is quicker
@@ -113,7 +113,7 @@ class ForwardedCall(Generic[Item, Result]):
                 lane.orphaned(item, result)
 
     def _refused(self, failure: Failure) -> None:
-        """A call that came too late by the clock of the owner alone goes to the shard itself."""
+        """Handles a refusal. A call that was late only by the clock of the owner goes to the shard itself."""
         sender = self.lane.sender
         if failure.detail != TOO_LATE:
             self._fail(error_of(failure))
@@ -172,7 +172,7 @@ class ForwardedCall(Generic[Item, Result]):
 
 
 def _encodes(items: Sequence[Any], asker: Asker[Any]) -> bool:
-    """Whether they can be encoded; else they fail."""
+    """Returns whether the items can be encoded. Otherwise, fails them."""
     try:
         encoded(items)
     except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
@@ -220,7 +220,7 @@ class ForwardLane(Generic[Item, Result]):
         return future
 
     def submit_for(self, item: Item, asker: Asker[Result]) -> None:
-        """Takes an item whose result goes to `asker`. Raises `TooManyWaiting` at the bound, `NotSent`."""
+        """Takes an item whose result goes to `asker`. Raises `NotSent`, and `TooManyWaiting` at the bound."""
         sender = self.sender
         if self._passes_owner(item):
             own = self.own()

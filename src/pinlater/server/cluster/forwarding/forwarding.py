@@ -54,11 +54,11 @@ class ForwardLanes(NamedTuple):
 
 
 class Forwarding:
-    """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
+    """The forwarding of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
     `look(address)` is called when something has changed about that server, `waits_changed(connection)` when it has said which queues
     its dequeues wait for, and when the connection is lost, `queues_changed()` when it may have changed queues. `local_path(address)`: of
-    the Unix socket of a server that has the same supervisor; None where this one has no supervisor. All other connections are made over
+    the Unix socket of a server that has the same supervisor, or None where this one has no supervisor. All other connections are made over
     addresses of this `family` (`AF_INET`, `AF_INET6`); with `tls` they are made with TLS, and never without. `stores_here`: enqueues go
     to the shard itself, not to the owner of the queue."""
 
@@ -105,11 +105,11 @@ class Forwarding:
 
     @property
     def items(self) -> int:
-        """How many items have been sent over the connections that there are now."""
+        """Returns the number of items that were sent over the present connections."""
         return sum([lane.items for lanes in self._lanes.values() for lane in lanes])
 
     def heard_s(self, address: str) -> float:
-        """When that server was heard last; -inf where there is no connection to it."""
+        """Returns when that server was heard last; -inf if there is no connection to it."""
         connection = self._connections.get(address)
         return -math.inf if connection is None else connection.heard_s
 
@@ -121,8 +121,9 @@ class Forwarding:
     # --- which way ----------------------------------------------------------------------------------------------------------
 
     def know(self, secret_of: Mapping[str, bytes]) -> None:
-        """Takes the peers that there are now: the secret of a shard that both use, by announced address. Connects to all of them: that also
-        tells which of them live."""
+        """Takes the present peers: the secret of a shard that both use, by announced address. Connects to all of them, which also shows
+        which of them are alive.
+        """
         self._secret_of = secret_of
         wanted = {address for address in secret_of if address != self._own_address}
         for address in sorted(self._keeping.keys() - wanted):
@@ -176,7 +177,7 @@ class Forwarding:
     # --- connections --------------------------------------------------------------------------------------------------------
 
     async def _keep(self, address: str) -> None:
-        """A connection to a server, made anew whenever it is lost."""
+        """Keeps a connection to a server, and restores it whenever it is lost."""
         pause_s = _PAUSE_S
         try:
             while True:
@@ -199,7 +200,7 @@ class Forwarding:
                 self._note_end(connection)
 
     def _note_end(self, connection: PeerConnection) -> None:
-        """Of a connection that is closing: what came over it is told if the server is a peer again."""
+        """Notes the end of a connection. What came over it is reported if the server becomes a peer again."""
         if connection in self._closing and connection.ended.is_set():
             self._closing.discard(connection)
             self._lost.append((connection.address, connection.as_lost))
@@ -210,7 +211,7 @@ class Forwarding:
         self.reroute()
 
     async def _connect(self, address: str) -> PeerConnection | None:
-        """A connection that can be used; None where there can be none now."""
+        """A connection that can be used, or None where there can be none now."""
         secret = self._secret_of.get(address)
         if secret is None:
             return None
@@ -245,7 +246,7 @@ class Forwarding:
         return connection
 
     async def _open_local(self, connection: PeerConnection) -> bool:
-        """Whether the other server has the same supervisor, and was reached over its Unix socket."""
+        """Returns whether the other server has the same supervisor, and was reached over its Unix socket."""
         if self._local_path is None:
             return False
         try:
@@ -256,7 +257,9 @@ class Forwarding:
         return True
 
     async def _find(self, address: str) -> tuple[str, int]:
-        """Where to connect. The name is looked up for each connection, since it may be that of another machine by now. Raises `OSError`."""
+        """Returns where to connect. The name is looked up for each connection, since it may be that of another machine by now. Raises
+        `OSError`.
+        """
         host, _, port = address.rpartition(":")
         try:
             if not (host and port.isdecimal() and int(port) < 65_536):
@@ -271,7 +274,7 @@ class Forwarding:
         return str(answers[0][4][0]), int(port)
 
     async def _open(self, connection: PeerConnection, layer: TlsProtocol | None, at: tuple[str, int]) -> None:
-        """Over TCP, within TLS if there is a `layer`."""
+        """Opens a connection over TCP, with TLS if there is a `layer`."""
         outer = layer or connection
         await asyncio.get_running_loop().create_connection(lambda: outer, *at)
         if layer is None:
@@ -290,19 +293,19 @@ class Forwarding:
         self._look(connection.address)
 
     def serves(self, address: str, shard: str) -> bool:
-        """Whether that server says nothing else than that it can work on the shard."""
+        """Returns whether that server can work on the shard, unless it has reported otherwise."""
         connection = self._connections.get(address)
         return connection is None or shard not in connection.unreachable
 
     def look_at_calls(self) -> None:
-        """To be called several times a second: a server that doesn't answer is left aside until it does."""
+        """Leaves out each server that doesn't answer until it does. Call it several times a second."""
         for connection in [*self._connections.values(), *self._closing]:
             connection.look(_ASK_AFTER_S, self._stall_s)
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Sends nothing any more; all calls go to this server's own lanes."""
+        """Stops sending: all calls go to this server's own lanes."""
         for shard in self._shards:
             shard.route([None] * SLICES, [True] * SLICES)
         self._closed = True
@@ -316,7 +319,7 @@ class Forwarding:
 
 
 def _abort(connection: PeerConnection, layer: TlsProtocol | None) -> None:
-    """Over whichever of them it was opened."""
+    """Aborts the connection on the transport over which it was opened."""
     if layer is not None:
         layer.abort()
     connection.abort()

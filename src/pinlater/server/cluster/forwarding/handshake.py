@@ -28,7 +28,9 @@ T = TypeVar("T")
 
 
 class Hello(NamedTuple):
-    """Of the side that connects. `versions`: the lowest and the highest that it speaks; `lost`: its last connections to the other side."""
+    """The greeting of the side that connects. `versions`: the lowest and the highest that it speaks; `lost`: its last connections to the
+    other side.
+    """
 
     versions: tuple[int, int]
     address: str
@@ -45,7 +47,7 @@ class Welcome(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """Of the side that connects."""
+    """The proof of the side that connects."""
 
     proof: bytes
 

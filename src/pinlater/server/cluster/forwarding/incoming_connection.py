@@ -35,7 +35,7 @@ _WORKERS_A_PAGE = 250
 
 
 class _Asked(NamedTuple):
-    """A call that is carried out. `size_bytes`: its share of the frame with which it came."""
+    """A call under way. `size_bytes`: its share of the frame with which it came."""
 
     number: int
     kind: CallKind
@@ -166,7 +166,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
     # --- a server that doesn't read -----------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """The other server has not taken its answers: it gets no more of them, and no calls of it are read."""
+        """Stops reading calls and sending answers while the other server does not read its answers."""
         super().pause_writing()
         self._read_or_not()
         self._watch_taken()
@@ -201,7 +201,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
 
     @property
     def _taken_bytes(self) -> int:
-        """How much of what was written the other server's side has taken."""
+        """Returns how much of the written data the other server has taken."""
         return self.written_bytes - self.unsent_bytes
 
     # --- life ---------------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
             self.tell(messages.running(self._listener.told(), self._version))
 
     def _tell_workers(self, question: WorkersQuestion) -> None:
-        """A new question ends the answer to the one before. The other server gets none while it does not read."""
+        """Answers a question about workers. A new question ends the previous answer, and a server that does not read gets none."""
         if self._telling is not None:
             self._telling.cancel()
         if self._may_write:
@@ -278,7 +278,7 @@ class IncomingConnection(AnsweringSide[AnsweredClaims]):
             super().say_goodbye()
 
     def end(self, taken: int) -> None:
-        """The other server says that this connection is lost. `taken`: how many answers it got."""
+        """Notes that this connection is lost, as the other server reports. `taken`: how many answers it got."""
         self.confirm(taken)
         self.give_back_unconfirmed()
         self.abort()

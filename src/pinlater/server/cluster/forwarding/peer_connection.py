@@ -40,7 +40,7 @@ _SATURATED_SHARE, _SATURATED_SHARE_MIN = 0.9, 0.7
 
 
 class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
-    """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
+    """The connection to the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
 
     `waits_changed(connection)`: when `waits` has changed; `queues_changed()`: when the other server has changed queues, or may have before
     it said anything. `limit_s`: a call is begun within this time, or never; one that takes longer fails. `traffic` counts what is sent to
@@ -91,7 +91,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
 
     @property
     def as_lost(self) -> Lost:
-        """What the next connection says of this one, which has ended."""
+        """Returns what the next connection reports about this one, which has ended."""
         return Lost(self._hello.nonce, self.answers)
 
     @property
@@ -105,7 +105,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         return self._hello.nonce
 
     def says_what_it_changes(self, within_s: float) -> bool:
-        """Whether the other server has said so lately."""
+        """Returns whether the other server has recently reported its changes."""
         return self.told is not None and self.monotonic() - self.said_s <= within_s
 
     async def wait_ready(self) -> None:
@@ -189,7 +189,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
             self.tell(message_of_asking(messages.RUNNING, self.answers))
 
     def _tell_who_left(self, sent_by_s: float) -> None:
-        """Says which callers of calls that were sent by then have gone: what has not begun for them is left out."""
+        """Tells the other server which callers of calls sent until then have gone, so that it skips what it has not begun for them."""
         left = []
         for number, call in self._sent.items():
             if call.sent_s > sent_by_s:
@@ -201,8 +201,9 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
             self.tell(part)
 
     def wake(self, wakes: Sequence[Wake]) -> bool:
-        """Says, without delay, of which queues jobs can be claimed. Returns whether it was written: not to a server that stops, one that
-        does not know the message, or one that takes nothing; these find the jobs themselves."""
+        """Tells the other server, without delay, which queues have jobs to claim. Returns whether it was written: a server that stops,
+        does not know the message or does not read finds the jobs by itself.
+        """
         if self._transport is None or self._closing or self.stopping or self.version < WAKES_SINCE_VERSION:
             return False
         if self.unsent_bytes > WAKES_UNTAKEN_BYTES_MAX:
@@ -211,8 +212,8 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
         return True
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
-        """What the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the connection
-        is lost, and for a question that was ended. Cancel it to give up."""
+        """Returns what the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the
+        connection is lost, and for a question that was ended. Cancel it to give up."""
         if self._transport is None:
             raise ConnectionResetError("closed by the other server")
         self._end_workers_question()
@@ -244,7 +245,7 @@ class PeerConnection(AskingSide[ForwardedCall[Any, Any]]):
             self.tell(message_of_asking(messages.LOOK))
 
     def _runs(self, told: Told) -> None:
-        """A server that takes longer to say so than a claim may take gets no calls: what they bring would come too late, and go back."""
+        """Stops calls to a server that takes longer to answer than a claim may take: its jobs would come too late, and go back."""
         now_s = self.monotonic()
         is_slow = not self.usable if self._asked_s is None else now_s - self._asked_s >= self._stall_s
         self._asked_s, self.said_s = None, now_s

@@ -83,7 +83,7 @@ class PeerListener(Listener[IncomingConnection]):
         self.taken = TrafficByServer()
 
     async def open(self, host: str, port: int = 0) -> int:
-        """Listens; the port. Raises OSError."""
+        """Starts to listen. Returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
         new = listening_factory(self._certificate, lambda binding: IncomingConnection(self, binding))
         server = await loop.create_server(new, host, port)
@@ -100,21 +100,21 @@ class PeerListener(Listener[IncomingConnection]):
         return IncomingConnection(self)
 
     def heard_s(self, address: str) -> float:
-        """When the server that announced this address was heard last; -inf where it isn't connected."""
+        """Returns when the server that announced this address was heard last; -inf if it isn't connected."""
         heard = [each.heard_s for each in self.connections if each.proven and each.address == address]
         return max(heard, default=-math.inf)
 
     def heard(self, within_s: float) -> Set[str]:
-        """The servers that said something over connections of theirs within the last moments, by the addresses that they announced."""
+        """Returns the servers that sent something over their connections within the last moments, by the addresses that they announced."""
         since_s = self.monotonic() - within_s
         return {each.address for each in self.connections if each.proven and each.heard_s >= since_s}
 
     def was_heard_s(self, address: str) -> float:
-        """When it was heard last, also over a connection that has ended: for people only."""
+        """Returns when it was heard last, also over a connection that has ended. For people only."""
         return max(self.heard_s(address), self._ended.get(address, -math.inf))
 
     def settle(self, lost: Sequence[Lost]) -> None:
-        """A server has connected again, and says what came over its connections before."""
+        """Notes what a server that has connected again received over its former connections."""
         taken = {each.nonce: each.taken for each in lost}
         for connection in list(self._connections):
             if connection.proven and connection.nonce in taken:  # its end has not been noticed here
@@ -123,7 +123,7 @@ class PeerListener(Listener[IncomingConnection]):
             self.lost.settle(each)
 
     def add(self, connection: IncomingConnection) -> float:
-        """A new connection, which has not proven itself. For how many seconds it may go on without that.
+        """A new connection, which has not proven itself. For how many seconds it may continue without that.
 
         If there are too many, the host that has the most of them loses its oldest: one host keeps no server on another out.
         """
@@ -156,7 +156,7 @@ class PeerListener(Listener[IncomingConnection]):
             connection.tell_waits()
 
     def tell(self) -> None:
-        """Tells all servers at once what this one says of itself, which they ask for several times a second."""
+        """Sends the facts about this server to all others at once; they also ask for them several times a second."""
         for connection in self.connections:
             connection.tell_running()
 
@@ -166,7 +166,7 @@ class PeerListener(Listener[IncomingConnection]):
             connection.say_goodbye()
 
     async def drain(self, grace_s: float) -> None:
-        """Listens no more, and waits at most so long until all that other servers have asked for is answered, and the answers are sent."""
+        """Stops listening, and waits up to this time until all calls of other servers are answered and the answers are sent."""
         self._stop_listening()
         leave_by_s = self.monotonic() + _GOODBYE_S
 

@@ -30,7 +30,9 @@ def listening_factory(
 
 
 def connecting_side() -> ConnectingSide:
-    """For connections to other servers. By itself it trusts every certificate: `binding_of` what it got must be proven."""
+    """Returns the TLS context for connections to other servers. It trusts every certificate, so the `binding_of` the one received must be
+    proven.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
@@ -39,6 +41,8 @@ def connecting_side() -> ConnectingSide:
 
 
 def binding_of(transport: asyncio.BaseTransport) -> bytes:
-    """What proofs over this connection, which this side has made, are bound to: the certificate of the other side; nothing without TLS."""
+    """Returns what proofs over this connection, which this side has made, are bound to: the certificate of the other side; nothing without
+    TLS.
+    """
     tls = transport.get_extra_info("ssl_object")
     return b"" if tls is None else hashlib.sha256(tls.getpeercert(binary_form=True)).digest()

@@ -35,14 +35,14 @@ class Traffic:
 
 
 class TrafficByServer:
-    """In one direction. `whole` also has what servers did that are gone."""
+    """Counts traffic in one direction, by server. `whole` also includes servers that are gone."""
 
     def __init__(self) -> None:
         self.whole = Traffic()
         self._by_address: dict[str, Traffic] = {}
 
     def of(self, address: str) -> Traffic:
-        """The traffic with a server to which there is a connection from now on."""
+        """Returns the counts for a server that has just connected."""
         found = self._by_address.pop(address, None) or Traffic(self.whole)
         if len(self._by_address) >= SERVERS_MAX:
             del self._by_address[next(iter(self._by_address))]
@@ -50,7 +50,7 @@ class TrafficByServer:
         return found
 
     def items(self, address: str) -> int:
-        """Of all kinds, to or from this server."""
+        """Returns the number of items of all kinds, to or from this server."""
         found = self._by_address.get(address)
         return 0 if found is None else sum(found.items)
 

@@ -32,7 +32,7 @@ class AnsweredClaims(NamedTuple):
     answers: Sequence[Any]
 
     def without_bodies(self) -> AnsweredClaims:
-        """What is needed to give them back."""
+        """Returns what is needed to give them back."""
         return self._replace(answers=[_without_bodies(answer) for answer in self.answers])
 
 
@@ -43,7 +43,9 @@ def _without_bodies(answer: object) -> object:
 
 
 class ClaimsOfLostConnections:
-    """Of all servers, by the nonce of the connection. `give_back(claims)` gets those whose answer did not come."""
+    """Claims over the lost connections of all servers, by the nonce of the connection. `give_back(claims)` gets those whose answer did not
+    come.
+    """
 
     def __init__(self, monotonic: Callable[[], float], give_back: Callable[[AnsweredClaims], None]) -> None:
         self._monotonic = monotonic
@@ -51,7 +53,9 @@ class ClaimsOfLostConnections:
         self._unconfirmed: OrderedDict[bytes, tuple[float, Sequence[tuple[int, AnsweredClaims]]]] = OrderedDict()
 
     def keep(self, nonce: bytes, unconfirmed: Collection[tuple[int, AnsweredClaims]]) -> None:
-        """The connection is lost; the other server may say later what came. `unconfirmed`: with the numbers of the answers, from 1."""
+        """Keeps the claims of a lost connection, until the other server says which arrived. `unconfirmed`: with the numbers of the answers,
+        from 1.
+        """
         now_s = self._monotonic()
         for old, (until_s, _) in list(self._unconfirmed.items()):
             if until_s > now_s and len(self._unconfirmed) < _CONNECTIONS_MAX:
@@ -62,7 +66,7 @@ class ClaimsOfLostConnections:
             self._unconfirmed[nonce] = now_s + KEPT_S, kept
 
     def settle(self, lost: Lost) -> None:
-        """The other server says what came. Saying it again changes nothing."""
+        """Notes which answers the other server received. A repeat changes nothing."""
         until_s, unconfirmed = self._unconfirmed.pop(lost.nonce, (0.0, ()))
         if until_s > self._monotonic():
             for number, claims in unconfirmed:

@@ -19,7 +19,7 @@ class WorkersElsewhere:
         self._asking: asyncio.Task[Sequence[ServerWorkers]] | None = None
 
     async def ask(self) -> Sequence[ServerWorkers]:
-        """Of each server that answers within a second."""
+        """Asks for the workers of each server that answers within a second."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_all())
         return await asyncio.shield(self._asking)

@@ -52,7 +52,7 @@ class ChangeBackoff:
             own.wait_until_s = self._monotonic() + min(_PAUSE_S_MAX, 2.0 ** (own.reversals - _FREE - 1))
 
     def must_wait(self, shard: str) -> bool:
-        """Whether this server is to leave the shard to the others for now."""
+        """Returns whether this server is to leave the shard to the others for now."""
         own = self._own.get(shard)
         return own is not None and self._monotonic() < own.wait_until_s
 

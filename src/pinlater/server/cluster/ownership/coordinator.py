@@ -17,7 +17,7 @@ class Coordinator(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why it can't decide anything now, and since when; '' if it can."""
+        """Returns why it can't decide anything now, and since when; '' if it can."""
         return ""
 
     @property
@@ -32,25 +32,25 @@ class Coordinator(Protocol):
         """
 
     def lives(self, member: Member) -> bool:
-        """Whether that other server may own slices of a shard in which it has a row."""
+        """Returns whether that other server may own slices of a shard in which it has a row."""
 
     def leads(self, shard: ShardLanes, able: Sequence[Member], wrong_s: float) -> bool:
-        """Whether this server may change the owners of the shard now.
+        """Returns whether this server may change the owners of the shard now.
 
         `able`: the servers that may own slices of it, by slot, this server among them.
         `wrong_s`: for how long its owners have not been as planned.
         """
 
     def sees_all(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
-        """Whether a plan without these shards, which did not answer, can't be taken back by a server that uses them."""
+        """Returns whether a plan without these shards, which did not answer, can't be taken back by a server that uses them."""
 
     def know_shards(self, secrets: Mapping[str, bytes]) -> None:
         """Tells which shards the cluster has. `secrets`: the secret that each keeps for its servers, by name."""
         return
 
     async def close(self) -> None:
-        """This server leaves."""
+        """Ends the membership of this server."""
         return
 
     async def assign(self, shard: ShardLanes, known: Owners, new: Owners) -> bool:
-        """Stores the new owners if the known ones are what is stored. Returns whether they were. Raises `PinLaterError`."""
+        """Stores the new owners if the stored ones are those that are known. Returns whether they were. Raises `PinLaterError`."""

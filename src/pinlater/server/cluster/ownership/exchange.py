@@ -54,7 +54,7 @@ def _added_up(owners: Mapping[str, Sequence[str]], work: Iterable[Work]) -> Mapp
 
 
 def _best_exchange(owners: Mapping[str, Sequence[str]], work: Mapping[str, Sequence[int]]) -> _Exchange | None:
-    """None where none is worth it."""
+    """Returns the best exchange, or None if none is worth it."""
     servers = {owner: 0 for by_slice in owners.values() for owner in by_slice if owner != NO_OWNER}
     for name, by_slice in owners.items():
         for owner, jobs in zip(by_slice, work[name], strict=True):

@@ -7,7 +7,7 @@ If one server works much more than the others, the server whose turn it is on th
 ones of others (`exchange`), at most once a minute. After two minutes without a move it gathers slices: plans of one change after the other
 leave shards with more owners than a plan from nothing gives them.
 
-If a server without slices was only slow, its requests go on: ownership is for speed, and the store's transactions decide who has a job.
+If a server without slices was only slow, its requests continue: ownership is for speed, and the store's transactions decide who has a job.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _ROLE_MISSING_S = 5.0
 
 
 class Ownership:
-    """As of the last look. `address`: as this server announced it to the shards. `hears(address)`: whether a server said something over a
-    connection within the last moments; `serves(address, shard)`: whether it can work on a shard. `changed()` is called when this server
-    has changed owners. `work()`: of all servers in the last minute, if all are heard."""
+    """The owners as of the last look. `address`: as this server announced it to the shards. `hears(address)`: whether a server said
+    something over a connection within the last moments; `serves(address, shard)`: whether it can work on a shard. `changed()` is called
+    when this server has changed owners. `work()`: of all servers in the last minute, if all are heard.
+    """
 
     def __init__(
         self,
@@ -80,16 +81,16 @@ class Ownership:
         return self._owners.get(shard, NO_OWNERS).by_slice
 
     def is_calm(self, members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
-        """Whether nothing is to be changed, as far as this server knows, each server uses each shard, and all others are heard."""
+        """Returns whether nothing is to be changed, as far as this server knows, each server uses each shard, and all others are heard."""
         others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
         return self._whole and not self._wrong_since and all(self.hears(address) for address in others)
 
     def owned(self) -> Mapping[str, float]:
-        """How many slices of each shard this server owns."""
+        """Returns how many slices of each shard this server owns."""
         return {shard: float(owners.by_slice.count(self.address)) for shard, owners in self._owners.items()}
 
     def version(self, shard: str) -> int:
-        """The version of a shard's owners; 0 where none is known."""
+        """The version of a shard's owners, or 0 where none is known."""
         return self._owners.get(shard, NO_OWNERS).version
 
     def misplaced(self, shard: str) -> Sequence[int]:
@@ -139,7 +140,7 @@ class Ownership:
             await self._exchange(members, even_out(owners, work), "a server works more than the others")
 
     async def _exchange(self, shards: Iterable[ShardLanes], owners: Mapping[str, Sequence[str]], reason: str) -> bool:
-        """Changes the owners of each shard that has others; whether there was one."""
+        """Changes the owners of each shard that has others. Returns whether there was one."""
         changed = [shard for shard in shards if tuple(owners[shard.name]) != self.owners(shard.name)]
         if changed:
             logger.info(f"{reason}: slices are exchanged")
@@ -147,7 +148,7 @@ class Ownership:
         return bool(changed)
 
     async def leave(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Hands over all that this server owns, and takes no more. On a shard that fails, the others notice that it is gone."""
+        """Hands over all that this server owns, and stops taking over slices. On a shard that fails, the others notice that it is gone."""
         self._leaving = True
         began_s, slices = self._clock.monotonic(), sum(self.owned().values())
         self._shards.register_as(NO_OWNER)
@@ -238,7 +239,7 @@ class Ownership:
         return is_able and self._coordinator.leads(shard, able, wrong_s)
 
     async def _change(self, shard: ShardLanes, planned: Sequence[str]) -> bool:
-        """Whether the owners are as planned now."""
+        """Returns whether the owners are as planned now."""
         known = self._owners.get(shard.name, NO_OWNERS)
         new = Owners(known.version + 1, tuple(planned))
         if new.by_slice == known.by_slice or shard.shared is None:

@@ -64,13 +64,13 @@ def gathered(owners: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def _has_fewer_owners(target: Mapping[str, Sequence[str]], owners: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the most owners that a shard has are fewer, or those of all shards added up."""
+    """Returns whether the most owners that a shard has are fewer, or those of all shards added up."""
     wanted, found = ([len(set(by_slice)) for by_slice in each.values()] for each in (target, owners))
     return max(wanted, default=0) < max(found, default=0) or sum(wanted) < sum(found)
 
 
 def _slices_by_server(owners: Mapping[str, Sequence[str]]) -> Mapping[str, Counter[str]]:
-    """How many slices of each shard each server owns."""
+    """Returns how many slices of each shard each server owns."""
     slices: dict[str, Counter[str]] = {}
     for name, by_slice in owners.items():
         for owner in by_slice:
@@ -81,7 +81,7 @@ def _slices_by_server(owners: Mapping[str, Sequence[str]]) -> Mapping[str, Count
 def _parts(
     servers: Sequence[str], has: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]
 ) -> Mapping[str, str]:
-    """Whose part of the target each server gets: the pair that has the most slices in common first."""
+    """Assigns the parts of the target to servers, beginning with the pair that has the most slices in common."""
     pairs = sorted((-(has[server] & wanted[part]).total(), server, part) for server in servers for part in servers)
     parts: dict[str, str] = {}
     for _, server, part in pairs:
@@ -91,7 +91,7 @@ def _parts(
 
 
 def _shares(shards: Mapping[str, ShardView], planned: Mapping[str, list[str]]) -> dict[str, int]:
-    """How many slices each server may own. Of shares that differ by one, the servers that own the most have the larger."""
+    """Returns how many slices each server may own. Of shares that differ by one, the servers that own the most have the larger."""
     servers = {server for view in shards.values() for server in view.servers}
     if not servers:
         return {}
@@ -103,7 +103,7 @@ def _shares(shards: Mapping[str, ShardView], planned: Mapping[str, list[str]]) -
 
 
 def _give_up(server: str, share: int, planned: Mapping[str, list[str]]) -> None:
-    """What a server owns beyond its share has no owner any more: first of the shards in which it owns the least."""
+    """Takes from each server what it owns beyond its share, beginning with the shards in which it owns the least."""
     by_shard = {name: owners.count(server) for name, owners in planned.items() if server in owners}
     excess = sum(by_shard.values()) - share
     for name in sorted(by_shard, key=lambda name: (by_shard[name], name)):
@@ -117,7 +117,7 @@ def _give_up(server: str, share: int, planned: Mapping[str, list[str]]) -> None:
 
 
 def _hand_out(shards: Mapping[str, ShardView], shares: Mapping[str, int], planned: Mapping[str, list[str]]) -> None:
-    """Gives what has no owner to the servers with less than their share: the largest piece that one shard and one server have first."""
+    """Gives slices without an owner to servers with less than their share, beginning with the largest piece of one shard and one server."""
     owned = Counter(owner for owners in planned.values() for owner in owners)
     left = {server: share - owned[server] for server, share in shares.items()}
     free = {name: owners.count(NO_OWNER) for name, owners in planned.items() if shards[name].servers}

@@ -35,8 +35,9 @@ _BALANCE_WITHOUT_S = 60.0
 
 
 class StoreCoordinator(Coordinator):
-    """As of the last look. `address`: as this server announced it to the shards. `hears(address)`: whether a server was heard within the
-    last moments; `serves(address, shard)`: whether it can work on a shard."""
+    """Coordinates by the store. Answers as of the last look. `address`: as this server announced it to the shards. `hears(address)`:
+    whether a server was heard within the last moments; `serves(address, shard)`: whether it can work on a shard.
+    """
 
     name = STORE_COORDINATOR
 
@@ -74,7 +75,7 @@ class StoreCoordinator(Coordinator):
         self._missed_since = {address: self._missed_since.get(address, now_s) for address in missed}
 
     def lives(self, member: Member) -> bool:
-        """It is heard, or has been missed for a moment only, or sends heartbeats."""
+        """Returns whether the server is heard, was missed only for a moment, or sends heartbeats."""
         missed_since = self._missed_since.get(member.address)
         if missed_since is None or member.silent_ms < SILENT_MS_MAX:
             return True
@@ -85,7 +86,7 @@ class StoreCoordinator(Coordinator):
         return not self._backoff.must_wait(shard.name) and wrong_s >= _A_TURN_S * turn
 
     def sees_all(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
-        """No server has used these shards for a while."""
+        """Returns whether the missing shards may be ignored, because no server has used them for a while."""
         now_s = self._monotonic()
         others = {member.address for found in members.values() for member in found} - {self._address, NO_OWNER}
         since = {

@@ -27,7 +27,7 @@ class SliceWork:
         self.last_minute: Work = {}
 
     def look(self) -> None:
-        """Takes a sample if it is time; to be called several times a second."""
+        """Takes a sample if it is time. Call it several times a second."""
         now_s = self._monotonic()
         if now_s - self._sampled_s < _SAMPLE_S:
             return
@@ -42,5 +42,5 @@ class SliceWork:
 
 
 def _difference(before: tuple[int, ...], after: tuple[int, ...]) -> Mapping[int, int]:
-    """A shard that was opened anew counts from zero again."""
+    """Returns the difference between two counts. A shard that was reopened counts from zero again."""
     return {index: new - old for index, (old, new) in enumerate(zip(before, after, strict=True)) if new > old}

@@ -1,4 +1,4 @@
-"""Why kazoo's client does not connect: it tells that to its log only."""
+"""Finds out why kazoo's client does not connect, which it says only in its log."""
 
 from __future__ import annotations
 

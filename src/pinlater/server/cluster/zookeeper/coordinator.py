@@ -31,8 +31,9 @@ logger = logging.getLogger(__name__)
 
 
 class ZooKeeperCoordinator(Coordinator):
-    """As of the last look. `password`: of `zookeeper_user`. `address`: as this server announced it to the shards. `changed()`: the ensemble
-    says something else now."""
+    """Coordinates by ZooKeeper. Answers as of the last look. `password`: of `zookeeper_user`. `address`: as this server announced it to the
+    shards. `changed()`: the ensemble says something else now.
+    """
 
     name = "zookeeper"
 

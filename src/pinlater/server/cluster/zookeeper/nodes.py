@@ -1,7 +1,7 @@
 """The nodes of a cluster in ZooKeeper: as many as it has servers and shards, and none for a queue.
 
     ROOT/cluster         which shards the cluster has: the fingerprint of each one's secret, by name
-    ROOT/members/SERVER  ephemeral; a server that lives, by its address
+    ROOT/members/SERVER ephemeral; a server that lives, by its address
     ROOT/leader          ephemeral; the server that changes owners
     ROOT/owners/SHARD    the owners of the shard's slices
 
@@ -42,7 +42,7 @@ NOTHING_SEEN = SeenNodes(False, frozenset(), "", {})
 
 
 class NotOurs(Exception):
-    """The nodes, or the place among the members, are another's. The text says which."""
+    """The nodes, or the place among the members, belong to another cluster or server. The text says which."""
 
 
 class ClusterNodes:
@@ -71,7 +71,7 @@ class ClusterNodes:
             self._is_open = True
 
     def look(self, shards: Mapping[str, str]) -> SeenNodes:
-        """Registers this server if it isn't yet, and reads all nodes. Raises `NotOurs`, and then this server is no member.
+        """Registers this server if it isn't yet, and reads all nodes. Raises `NotOurs`, and then this server is not a member.
 
         `shards`: the fingerprint of each shard's secret, by name.
         """
@@ -86,7 +86,7 @@ class ClusterNodes:
         return SeenNodes(True, members, leader, {name: self._owners(name) for name in self._children("owners")})
 
     def assign(self, shard: str, known: Owners, new: Owners) -> bool:
-        """Stores the owners of a shard if the known ones are what is stored. Returns whether they were."""
+        """Stores the owners of a shard if the stored ones are those that are known. Returns whether they were."""
         path, data = self._path(f"owners/{shard}"), json.encode(new.by_slice)
         try:
             if known.version == 0:
@@ -128,7 +128,7 @@ class ClusterNodes:
             self._ask(self._client.set_async(path, json.encode(wanted), stat.version))
 
     def _hold(self, name: str) -> bytes:
-        """Makes a node that ends with this session, unless there is one of another server. Returns what it says of its server."""
+        """Creates a node that ends with this session, unless another server has one. Returns the content of the node."""
         path = self._path(name)
         while True:
             try:

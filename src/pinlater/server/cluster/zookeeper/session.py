@@ -102,7 +102,7 @@ class ZooKeeperSession:
         self._woken.set()
 
     async def assign(self, shard: str, known: Owners, new: Owners) -> bool:
-        """`Coordinator.assign`. Fails at once if this server is no member: one that stops would wait in vain."""
+        """`Coordinator.assign`. Fails at once if this server is not a member: one that stops would wait in vain."""
         if not self.seen.current:
             raise ShardConnectionFailed("this server is not registered in ZooKeeper now")
         change = Assignment(shard, known, new)
@@ -154,7 +154,7 @@ class ZooKeeperSession:
         return ClusterNodes(client, self._root, self._address, self._instance, lambda _: self._woken.set())
 
     def _turn(self, client: KazooClient, nodes: ClusterNodes, tls_refusal: str, told: bool, now_s: float) -> bool:
-        """Reads the nodes if it is time, and carries out what waits. Returns whether the client is still good. `told`: of a change."""
+        """Reads the nodes if it is time, and executes what waits. Returns whether the client is still good. `told`: of a change."""
         self._heard_s = min(self._heard_s, now_s)
         if client.connected and not told and self.seen.current and now_s - self._read_s < _READ_AGAIN_S:
             self._heard_s = now_s
@@ -178,7 +178,7 @@ class ZooKeeperSession:
         self._publish(self.seen._replace(current=False, trouble=trouble))
 
     def _look(self, nodes: ClusterNodes) -> bool:
-        """Whether the ensemble has answered."""
+        """Returns whether the ensemble has answered."""
         try:
             nodes.open_root()
             self._answer("")

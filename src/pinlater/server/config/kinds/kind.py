@@ -42,7 +42,7 @@ class ShardedKind(ABC):
 
     @abstractmethod
     def holds(self, document: Mapping[str, Any]) -> bool:
-        """Whether the JSON of a shard file can be of this kind and of no other."""
+        """Returns whether the JSON of a shard file can be of this kind and of no other."""
 
     @abstractmethod
     def entries(self, document: Mapping[str, Any], settings: Settings) -> Iterator[ShardEntry]:
@@ -50,7 +50,7 @@ class ShardedKind(ABC):
 
     @abstractmethod
     def endpoint(self, address: ShardAddress, shard: str, password: str, settings: Settings) -> Any:
-        """Where the shard of that name is, for its driver; the settings have what the address leaves out."""
+        """Returns where the shard of that name is, for its driver. The settings supply what the address leaves out."""
 
     @abstractmethod
     def make(self, place: ConfiguredShard, settings: Settings) -> SharedShard:
@@ -61,18 +61,18 @@ class ShardedKind(ABC):
         """Work on a shard without serving it. Imports the driver."""
 
     def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
-        """What is wrong with its settings beyond a single value: the key, and the problem."""
+        """Returns the problems of its settings beyond single values: the key and the problem."""
         return iter(())
 
     def parse(self, content: bytes, settings: Settings) -> Sequence[ShardEntry]:
-        """What a shard file says. Raises ValueError that names the entry."""
+        """Returns what a shard file says. Raises ValueError that names the entry."""
         found: dict[str, ShardEntry] = {}
         for entry in self.entries(read_document(content), settings):
             other = found.setdefault(entry.names[0], entry)
             if other is not entry:
                 same = other.key == entry.key
                 raise ValueError(
-                    f"the shard {entry.key!r} is there twice"
+                    f"the shard {entry.key!r} occurs twice"
                     if same
                     else f"{other.key!r} and {entry.key!r} have the same number"
                 )

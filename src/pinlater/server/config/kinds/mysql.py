@@ -58,7 +58,7 @@ class _MysqlKind(ShardedKind):
     def database_of_url(self, name: str) -> str | None:
         if name and not DATABASE_NAME.fullmatch(name):
             raise ValueError(
-                "has a database's name with other signs than letters, digits, _ $ and -, or over 64 of them"
+                "has a database name that is longer than 64 characters or has other characters than letters, digits, _ $ and -"
             )
         return name or None
 
@@ -66,7 +66,7 @@ class _MysqlKind(ShardedKind):
         return not isinstance(document.get("shards"), list)
 
     def entries(self, document: Mapping[str, Any], settings: Settings) -> Iterator[ShardEntry]:
-        """In the order of their numbers."""
+        """Returns the entries in the order of their numbers."""
         prefix = settings.mysql.host_prefix
         if not self.holds(document) and not prefix:
             raise ValueError("it is a file of Redis shards: redis:FILE is the store that goes with it")
@@ -118,7 +118,7 @@ def _numbered(document: Mapping[str, Any], prefix: str | None) -> Iterator[tuple
 
 def _entry(key: str, names: Sequence[str], value: Any) -> ShardEntry:
     if not isinstance(value, dict):
-        raise ValueError(f"{key!r} is no object with master, user and passwd")  # noqa: TRY004
+        raise ValueError(f"{key!r} is not an object with master, user and passwd")  # noqa: TRY004
     check_words(key, value, _WORDS)
     on_socket = value.get("master") is None and optional_text(key, value, "socket") is not None
     place = ("localhost", MYSQL.port) if on_socket else master_of(key, value)

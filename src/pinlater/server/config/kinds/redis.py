@@ -61,14 +61,14 @@ class _RedisKind(ShardedKind):
 
     def database_of_url(self, name: str) -> str:
         if name and (not re.fullmatch(r"[0-9]{1,7}", name, re.ASCII) or int(name) > _DATABASE_MAX):
-            raise ValueError("has a database that is no number: Redis' are called 0, 1, 2 …")
+            raise ValueError("has a database that is not a number: 0, 1, 2 …")
         return str(int(name or 0))
 
     def holds(self, document: Mapping[str, Any]) -> bool:
         return isinstance(document.get("shards"), list)
 
     def entries(self, document: Mapping[str, Any], settings: Settings) -> Iterator[ShardEntry]:
-        """In the file's order."""
+        """Returns the entries in the order of the file."""
         if not self.holds(document):
             raise ValueError('it has no list "shards", as a file of Redis shards has')
         for number, value in enumerate(document["shards"], 1):
@@ -89,7 +89,7 @@ class _RedisKind(ShardedKind):
         )
 
     def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
-        """About the Sentinels."""
+        """Returns the problems with the Sentinels."""
         try:
             parse_sentinels(settings.redis.sentinels)
         except ValueError as error:
@@ -115,10 +115,10 @@ class _RedisKind(ShardedKind):
 def _entry(place: str, value: Any, *, has_sentinels: bool) -> ShardEntry:
     """`has_sentinels`: whether the settings name some."""
     if not isinstance(value, dict):
-        raise ValueError(f"{place} is no object with name and shardConfig")  # noqa: TRY004
+        raise ValueError(f"{place} is not an object with name and shardConfig")  # noqa: TRY004
     name = value.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"{place} has no name of letters, digits and the signs _ . -")
+        raise ValueError(f"{place} has no name of letters, digits and the characters _ . -")
     check_words(name, value, _WORDS)
     config = value.get("shardConfig")
     if not isinstance(config, dict):
@@ -145,7 +145,7 @@ def _sentinels(name: str, config: Mapping[str, Any]) -> tuple[SentinelAddress, .
     if found is None:
         return ()
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ValueError(f'{name!r}: sentinels is no list of "host:port"')
+        raise ValueError(f'{name!r}: sentinels is not a list of "host:port"')
     try:
         return parse_sentinels(found)
     except ValueError as error:
@@ -156,7 +156,7 @@ def _database(name: str, db: Any) -> str:
     if db is None:
         return "0"
     if isinstance(db, bool) or not isinstance(db, int) or not 0 <= db <= _DATABASE_MAX:
-        raise ValueError(f"{name!r}: db is no number of a database: 0, 1, 2 …")
+        raise ValueError(f"{name!r}: db is not the number of a database: 0, 1, 2 …")
     return str(db)
 
 

@@ -61,7 +61,7 @@ class AuditBuffer:
         self._waiting.append(entry)
 
     async def flush(self) -> float | None:
-        """Writes what waits. The seconds until the next try, None for the usual interval; longer after each failure."""
+        """Writes what waits. Returns the seconds until the next try, longer after each failure, or None for the usual interval."""
         while self._waiting:
             entries = self.waiting[:ENTRIES_A_WRITE]
             try:

@@ -53,7 +53,7 @@ def _add(service: Service) -> None:
 
 
 def _add_to_front(front: Parts) -> None:
-    """Changes of callers of this process wait here; the store process stores them."""
+    """Keeps changes of callers of this process until the store process has stored them."""
     buffer = AuditBuffer(front.of(AuditTrail).keep, front.metrics, front.clock, front.random)
     if front.of(AuditSettings).stores:
         front.change_listeners.append(lambda change: buffer.add(entry_for(change)))

@@ -51,7 +51,9 @@ class AuditTrail:
         await self._store([replace(entry, server=self._identity.address) for entry in entries])
 
     async def read(self, wanted: AuditRequest) -> AuditPage:
-        """A page, newest first; also of what this server has not written yet. Raises `ContinuationInvalid`, `InvalidArgument`."""
+        """Returns a page, newest first, including entries that this server has not written yet. Raises `ContinuationInvalid`,
+        `InvalidArgument`.
+        """
         if not 1 <= wanted.limit <= ENTRIES_A_PAGE_MAX:
             raise InvalidArgument(f"limit must be from 1 to {ENTRIES_A_PAGE_MAX}, not {wanted.limit}")
         if wanted.continuation and not _CONTINUATION.fullmatch(wanted.continuation):
@@ -90,7 +92,7 @@ class AuditTrail:
         return [records[name] for name in ids[:count]], len(answers) < len(self._shards), ended
 
     async def _store(self, entries: Sequence[AuditEntry]) -> None:
-        """On one shard, another one if that fails. Raises the last failure."""
+        """Stores the entries on one shard, or on another one if that fails. Raises the last failure."""
         records = [packed(entry) for entry in entries]
         failure: Unavailable = NoHealthyShards()
         for shard in self._in_order():
@@ -103,7 +105,7 @@ class AuditTrail:
         raise failure
 
     def _in_order(self) -> Iterable[ShardLanes]:
-        """The shards in reach, those that stay and are quick first."""
+        """Returns the reachable shards, those that stay and are quick first."""
         shards = self._shards.in_reach()
         self._shards.random.shuffle(shards)
         return sorted(shards, key=lambda shard: (not shard.takes_enqueues, shard.stalled or shard.fullness.full))
@@ -111,7 +113,7 @@ class AuditTrail:
 
 def entry_for(change: AdministrativeChange) -> AuditEntry:
     """The entry for a change, without an id if it is of now. The id of another one is made of its time and of the change itself, so that a
-    change of which several servers tell is kept once.
+    change that several servers report is kept once.
     """
     name, arguments, queue = "", _shown(change.fields), change.queue
     if change.at_ms is not None:
@@ -136,7 +138,7 @@ def entry_for(change: AdministrativeChange) -> AuditEntry:
 
 
 def _shown(fields: Mapping[str, object]) -> str:
-    """Numbers, words and flags of our own: short. JSON has no infinite numbers, so these are texts."""
+    """Returns an argument in its short form: a number, a word or a flag. JSON has no infinite numbers, so these become strings."""
     try:
         return json.dumps(fields, allow_nan=False)
     except ValueError:
@@ -144,13 +146,13 @@ def _shown(fields: Mapping[str, object]) -> str:
 
 
 def packed(entry: AuditEntry) -> TrailEntry:
-    """As a store keeps it: the fields by name, so that servers of other versions read it."""
+    """Returns the entry as a store keeps it: the fields by name, so that servers of other versions read it."""
     fields = {name: value for name, value in asdict(entry).items() if name != "id" and value not in ("", None)}
     return TrailEntry(entry.id, _as_json(fields))
 
 
 def _fits(entry: AuditEntry, wanted: AuditRequest) -> bool:
-    """Whether the entry has the wanted queue, caller and operation."""
+    """Returns whether the entry has the wanted queue, caller and operation."""
     return (
         (not wanted.queue or entry.queue == wanted.queue)
         and (not wanted.who or entry.who == wanted.who)
@@ -159,7 +161,7 @@ def _fits(entry: AuditEntry, wanted: AuditRequest) -> bool:
 
 
 def _needles(wanted: AuditRequest) -> list[bytes]:
-    """What each entry that fits has in its record, so that the others need not be decoded."""
+    """Returns what each entry that fits has in its record, so that the others need not be decoded."""
     chosen = {"queue": wanted.queue, "who": wanted.who, "operation": wanted.operation}
     return [_as_json({name: value})[1:-1] for name, value in chosen.items() if value]
 
@@ -169,7 +171,7 @@ def _as_json(fields: Mapping[str, object]) -> bytes:
 
 
 def unpacked(record: TrailEntry) -> AuditEntry:
-    """The entry. Fields of newer versions are left out; one that can't be read says so."""
+    """Returns the entry. Fields of newer versions are left out. An entry that can't be read says so."""
     try:
         fields = json.loads(record.content)
 

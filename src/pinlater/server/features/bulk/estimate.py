@@ -22,9 +22,10 @@ def percent_of(state: BulkState, passed: int, to_look_at: int | None) -> int | N
 
 
 def left_ms(passed: int, to_look_at: int | None, busy_ms: int, silent_ms: int) -> int | None:
-    """How long a run that goes on takes yet. None if that is not known: it has just begun, is silent, or looks at more than was counted.
+    """Returns how long a run that continues takes yet. None if that is not known: it has just begun, is silent, or looks at more than was
+    counted.
 
-    `passed`: jobs that it has looked at in `busy_ms`. `silent_ms`: since it told that.
+    `passed`: jobs that it has looked at in `busy_ms`. `silent_ms`: time since its latest report.
     """
     if to_look_at is None or not 0 < passed < to_look_at:
         return None

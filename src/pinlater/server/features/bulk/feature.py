@@ -120,7 +120,7 @@ async def _mask_listed_runs(masks: BodyMasks, call: Any, answer: Any) -> None:
 
 
 async def _mask_runs(masks: BodyMasks, call: Any, answer: Any) -> None:
-    """A caller that sees the bodies may have chosen jobs by what they hold."""
+    """Masks the filter: a caller that sees the bodies may have chosen jobs by their content."""
     del call
     for run in answer:
         mask, chosen = masks.of(run.order.queue), run.order.filter

@@ -56,7 +56,7 @@ class RunProgress(NamedTuple):
     `key_taken`, `queue_gone`: jobs that it could not restore (`storage.values.Restored`) since its scan began. `copy_bytes`: what its
     copies take, by shard; less than 0 if it restores.
 
-    `to_look_at`: how many jobs there were for its present look when that began; None if a shard could not be asked, or before it is
+    `to_look_at`: how many jobs there were for its present look when that began, or None if a shard could not be asked, or before it is
     counted. `passed`: how many it has looked at, without the page that it changes now, of which it has done `in_page`. `busy_ms`: for how
     long servers have carried this look out. `expected`: how many jobs it changes in all, by counters.
     """
@@ -105,7 +105,7 @@ class KeptRun(NamedTuple):
 
     @property
     def _may_have_copies(self) -> bool:
-        """Whether it has made copies, as far as its numbers tell."""
+        """Whether the run has made copies, judged by its numbers."""
         order, now = self.order, self.progress
         if order.action is not BulkAction.DELETE or order.for_good:
             return False
@@ -195,7 +195,7 @@ class BulkRecords:
         return answers
 
     async def read_again(self, run: KeptRun) -> KeptRun | None:
-        """The run as its shard has it now; None if it is gone. Raises `Unavailable`."""
+        """The run as its shard has it now, or None if it is gone. Raises `Unavailable`."""
         shard = self._shards.get(run.shard)
         if shard is None:
             return None
@@ -216,7 +216,7 @@ class BulkRecords:
         self._seen.setdefault(run.shard, {})[run.id] = run
 
     async def save_progress(self, run: KeptRun, progress: RunProgress) -> None:
-        """Also its end, which stays. Raises `Unavailable`."""
+        """Saves the progress, or the end, which is final. Raises `Unavailable`."""
         kind = _PROGRESS if progress.state is BulkState.RUNNING else _END
         await self._save(run, {kind: _pack(progress)})
 
@@ -225,7 +225,7 @@ class BulkRecords:
         await self._save(run, {_STOP: b""})
 
     def has_shard(self, run: KeptRun) -> bool:
-        """Whether the shard that keeps it is still in the map."""
+        """Returns whether the shard that keeps it is still in the map."""
         return self._shards.get(run.shard) is not None
 
     def roomiest(self) -> str:
@@ -258,7 +258,7 @@ def _is_of(run: KeptRun, queues: Sequence[str] | None) -> bool:
 
 
 def _last_seen(run: KeptRun) -> KeptRun:
-    """As it is shown while its shard does not answer."""
+    """Returns the run as it is shown while its shard does not answer."""
     if not run.is_running:
         return run
     detail = f"shard {run.shard}, which keeps it, is unreachable: it was last seen like this"

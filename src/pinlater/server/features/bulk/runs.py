@@ -170,7 +170,7 @@ class BulkRuns:
         raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
-        """As `list_runs`, without a word of shards that could not be asked."""
+        """Returns the runs as `list_runs` does, without naming shards that could not be asked."""
         return (await self.list_runs(queues)).runs
 
     async def list_runs(self, queues: Sequence[str] | None = None) -> BulkRunsResponse:
@@ -209,8 +209,8 @@ class BulkRuns:
 
     # --- carrying out ---------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
-        """Continues runs that no server carries out, and ends those that are to stop. To be called every few seconds: it reads once a
-        minute while there is no run.
+        """Continues runs that no server executes, and ends those that are to stop. Call it every few seconds; it reads once a minute while
+        there is no run.
         """
         now_ms = self._clock.now_ms()
         if now_ms < self._looks_ms or self._is_closing:
@@ -242,7 +242,7 @@ class BulkRuns:
         task.add_done_callback(lambda _: self._under_way.pop(run.id, None))
 
     async def _carry_out(self, run: KeptRun) -> None:
-        """Until it has ended, another server carries it out, or this one stops."""
+        """Executes the run until it has ended, another server executes it, or this one stops."""
         steps = BulkSteps(run, self._server(), self._clock.now_ms())
         if run.stop:
             await self._finish(steps, BulkState.STOPPED, "")
@@ -263,7 +263,7 @@ class BulkRuns:
                 await self._end(steps, BulkState.FAILED, "internal error; the log of the server has it")
 
     async def _step(self, steps: BulkSteps) -> None:
-        """One page: compares its jobs, changes those that fit, and tells how far it is."""
+        """Processes one page: compares its jobs, changes those that match, and reports the progress."""
         if steps.progress.after == END:
             await self._scan_again(steps)
             return
@@ -348,7 +348,7 @@ class BulkRuns:
             steps.scan_again()
 
     async def _turn(self, steps: BulkSteps, turns: asyncio.Semaphore) -> bool:
-        """Takes one of the turns, and tells meanwhile how far it is; whether it goes on, and then has the turn."""
+        """Waits for one of the turns, and reports the progress meanwhile. Returns whether the run continues, and then has the turn."""
         while await self._goes_on(steps):
             try:
                 async with asyncio.timeout(_SLEEP_MAX_S):
@@ -359,7 +359,7 @@ class BulkRuns:
         return False
 
     async def _wait(self, steps: BulkSteps, seconds: float) -> bool:
-        """Pauses, and tells meanwhile how far it is; whether it goes on."""
+        """Pauses, and reports the progress meanwhile. Returns whether the run continues."""
         while seconds > 0:
             await self._sleep(min(seconds, _SLEEP_MAX_S))
             seconds -= _SLEEP_MAX_S
@@ -368,8 +368,8 @@ class BulkRuns:
         return steps.goes_on
 
     async def _goes_on(self, steps: BulkSteps, *, is_last: bool = False) -> bool:
-        """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out, or this one
-        stops. `is_last`: before its end, which must not be told over that of another server.
+        """Tells how far it is, if that is due, and whether it continues: unless it is to stop, or another server carries it out, or this
+        one stops. `is_last`: before its end, which must not be told over that of another server.
 
         Waits while its shard is unreachable: a request to stop it may be there.
         """
@@ -386,7 +386,7 @@ class BulkRuns:
         return steps.goes_on
 
     async def _compare(self, steps: BulkSteps) -> None:
-        """With what its shard has of the run. Raises `Unavailable`."""
+        """Compares the run with the record on its shard. Raises `Unavailable`."""
         kept = await self._records.read_again(steps.run)
         if kept is None:
             await self._end(steps, BulkState.FAILED, "its record is gone: with its shard, or after 30 days")
@@ -407,7 +407,7 @@ class BulkRuns:
             await self._end(steps, state, detail)
 
     async def _end(self, steps: BulkSteps, state: BulkState, detail: str) -> None:
-        """Ends the run, and then tells of it. If the end can't be kept, the next server that looks ends the run."""
+        """Ends the run, and then reports it. If the end can't be stored, the next server that looks ends the run."""
         steps.end(state, self._clock.now_ms(), detail)
         if not await self._keep_end(steps):
             return
@@ -435,7 +435,7 @@ class BulkRuns:
         )
 
     async def _keep_end(self, steps: BulkSteps) -> bool:
-        """Whether this server is the one that has ended the run. Tries again while the shard is unreachable."""
+        """Returns whether this server is the one that has ended the run. Tries again while the shard is unreachable."""
         for tries in range(_TELLS_MAX):
             try:
                 kept = await self._records.read_again(steps.run) if tries else None
@@ -481,7 +481,7 @@ class BulkRuns:
             await self._delete(steps, names)
 
     async def _delete(self, steps: BulkSteps, names: Sequence[str]) -> None:
-        """With copies."""
+        """Deletes jobs and keeps copies."""
         run, copies = steps.run, RunCopies(self._space, steps)
         try:
             await self._bulk.delete_with_copies(
@@ -493,7 +493,7 @@ class BulkRuns:
             ) from error
 
     async def _cancel_or_retry(self, order: BulkOrder, names: Sequence[str]) -> int:
-        """To how many of these it happened."""
+        """Returns how many of these jobs were changed."""
         if order.action is BulkAction.CANCEL:
             results = await self._claimed_jobs.cancel(order.queue, names, order.filter.state)
         else:
@@ -503,7 +503,7 @@ class BulkRuns:
 
 
 def _pause_s(order: BulkOrder, jobs: int) -> float:
-    """After that number of changes."""
+    """Returns the pause after that number of changes."""
     return 0.0 if order.jobs_per_second is None else jobs / order.jobs_per_second
 
 
@@ -512,7 +512,7 @@ def _shard_of(descriptor: str) -> str:
 
 
 def _passes(error: PinLaterError, failures: int) -> bool:
-    """Whether to try again."""
+    """Returns whether to try again."""
     if error.detail == "REGEX_TOO_COSTLY":
         return failures < _REGEX_FAILURES_MAX
     return isinstance(error, WorldError) or error.retryable

@@ -36,17 +36,17 @@ class BulkSteps:
         return self.progress.state is BulkState.RUNNING
 
     def has_news(self, now_ms: int) -> bool:
-        """Whether to tell how far it is: once a second, and after a page, so that a crash leaves few changes uncounted."""
+        """Returns whether to tell how far it is: once a second, and after a page, so that a crash leaves few changes uncounted."""
         now = self.progress
         return now_ms - now.news_ms >= _PROGRESS_MS or now.changed - self._told >= PAGE_JOBS
 
     def news(self, now_ms: int) -> RunProgress:
-        """What is told now."""
+        """Returns the progress to report now."""
         now = self.progress
         return now._replace(news_ms=now_ms, busy_ms=now.busy_ms + max(0, now_ms - self._told_ms))
 
     def told(self, progress: RunProgress) -> None:
-        """Notes what is kept now."""
+        """Notes the progress that is stored now."""
         self.progress, self._told, self._told_ms = progress, progress.changed, progress.news_ms
 
     @property
@@ -76,14 +76,16 @@ class BulkSteps:
         return None if most is None else max(0, most - self.progress.changed)
 
     def is_others(self, kept: KeptRun, now_ms: int) -> bool:
-        """Whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower name."""
+        """Returns whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower
+        name.
+        """
         other = kept.progress
         if other.term != self.progress.term:
             return other.term > self.progress.term
         return "" < other.server < self.server and now_ms - other.news_ms <= STALE_MS
 
     def is_own_end(self, kept: KeptRun) -> bool:
-        """Whether this server has ended the run, and only the answer was lost."""
+        """Returns whether this server has ended the run although the answer was lost."""
         return (kept.progress.server, kept.progress.ended_ms) == (self.server, self.progress.ended_ms)
 
     def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
@@ -92,14 +94,16 @@ class BulkSteps:
         return [job.descriptor for job in jobs if self._was_there(job) and fits(job)]
 
     def _was_there(self, job: JobInfo) -> bool:
-        """Whether it is a job from before the run; if the scan may come to jobs that were retried, whether it had failed before that."""
+        """Returns whether it is a job from before the run; if the scan may come to jobs that were retried, whether it had failed before
+        that.
+        """
         began_ms, order = self.run.started_ms, self.run.order
         if order.action is BulkAction.RETRY and self.progress.again and (job.finished_at_ms or 0) > began_ms:
             return False
         return job.created_at_ms <= began_ms
 
     def note(self, *, changed: int = 0, detail: str = "") -> None:
-        """Adds to what is told next."""
+        """Adds to the next report."""
         now = self.progress
         self.progress = now._replace(changed=now.changed + changed, detail=detail or now.detail)
 
@@ -130,7 +134,7 @@ class BulkSteps:
         self.note_copies(shard, -answer.freed_bytes)
 
     def to_place(self, after: str, *, unseen: bool = False) -> None:
-        """Of a run that restores."""
+        """Moves on to a place of a run that restores."""
         self.progress = self.progress._replace(after=after, unseen=self.progress.unseen or unseen)
 
     def note_in_page(self, passed: int) -> None:
@@ -138,7 +142,7 @@ class BulkSteps:
         self.progress = self.progress._replace(in_page=passed)
 
     def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
-        """Of waiting jobs those that are not due come first, then the others."""
+        """Goes to the next page. Waiting jobs that are not due come first, then the others."""
         now = self.progress
         now = now._replace(looked=now.looked + looked, passed=now.passed + looked, in_page=0)
         now = now._replace(after=after, unseen=now.unseen or unseen, detail="")
@@ -147,7 +151,7 @@ class BulkSteps:
         self.progress = now
 
     def scan_again(self) -> None:
-        """From the first job on. What could not be restored is told anew: it has kept its copy."""
+        """Begins again at the first job. Jobs that could not be restored are counted again, since their copies are still there."""
         now = self.progress
         restored = now.passed - now.key_taken - now.queue_gone  # since the look began, if it restores
         restores = self.run.order.action is BulkAction.RESTORE
@@ -157,7 +161,7 @@ class BulkSteps:
         self.progress = now._replace(key_taken=0, queue_gone=0, to_look_at=to_look_at, passed=0, in_page=0, busy_ms=0)
 
     def end(self, state: BulkState, now_ms: int, detail: str) -> None:
-        """What is told next is the end."""
+        """Makes the next report the final one."""
         if self.progress.uncounted:
             detail = f"{detail}; {_UNCOUNTED}" if detail else _UNCOUNTED
         self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
@@ -167,15 +171,15 @@ class BulkSteps:
         self.progress = self.progress._replace(server="")
 
     def leave(self) -> None:
-        """Another server carries it out: this one tells nothing more."""
+        """Stops reporting, since another server executes the run."""
         self.progress = self.progress._replace(state=BulkState.STOPPED)
 
 
 def _page_again(progress: RunProgress) -> RunProgress:
-    """Before the page is read again: most jobs of it that were passed are in another state now, and are not in it."""
+    """Prepares a second read of the page: most jobs of it that were passed are in another state now, and are not in it."""
     return progress._replace(passed=progress.passed + progress.in_page, in_page=0)
 
 
 def waits_for(error: PinLaterError) -> str:
-    """What a run tells meanwhile."""
+    """Returns what a run reports while it waits because of this error."""
     return f"waits: {error.message}"

@@ -25,7 +25,7 @@ _PASSED = "\0"  # a name with it comes behind the same name, and before all othe
 
 
 class CopySpace:
-    """What the copies take, of all runs, as of some seconds ago."""
+    """The space that the copies of all runs take, as of some seconds ago."""
 
     def __init__(self, records: BulkRecords, clock: Clock, bytes_max: int) -> None:
         self._records = records
@@ -35,7 +35,7 @@ class CopySpace:
         self._by_run: Mapping[str, Mapping[str, int]] = {}
 
     async def refresh(self) -> None:
-        """Reads anew what is ten seconds old. Runs on an unreachable shard count as they were seen last. Raises `Unavailable`."""
+        """Refreshes figures that are ten seconds old. Runs on an unreachable shard count as they were seen last. Raises `Unavailable`."""
         now_ms = self._clock.now_ms()
         if now_ms - self._read_ms >= _READ_MS:
             self._by_run = bytes_by_run((await self._records.shown())[0], now_ms)
@@ -47,7 +47,7 @@ class CopySpace:
 
 
 def bytes_by_run(runs: Iterable[KeptRun], now_ms: int) -> dict[str, dict[str, int]]:
-    """Bytes of the copies that there are, by the run that made them and by shard. Copies that are too old are gone."""
+    """Returns the bytes of the present copies, by the run that made them and by shard. Copies that are too old are gone."""
     ended = {run.id: run.progress.ended_ms for run in runs}
     found: dict[str, dict[str, int]] = {}
     for run in runs:
@@ -110,7 +110,7 @@ def order_to_undo(runs: Sequence[KeptRun], undone: KeptRun, order: BulkOrder, no
 
 
 def jobs_to_restore(runs: Sequence[KeptRun], undone: KeptRun) -> int | None:
-    """How many jobs an undo of that run finds: what it has deleted, without those that came back before. None if that is not known.
+    """Returns how many jobs an undo of that run finds: what it has deleted, without those that came back before. None if that is not known.
     `runs`: of its queue."""
     if undone.progress.uncounted:
         return None
@@ -126,7 +126,7 @@ class BulkRestore:
         self._bulk = bulk
 
     async def step(self, steps: BulkSteps) -> int:
-        """Brings back what the next call deleted; how many jobs. Its end is the position `END`. Raises `Unavailable`."""
+        """Brings back what the next call deleted. Returns how many jobs. Its end is the position `END`. Raises `Unavailable`."""
         place, after = _position(steps.progress.after)
         name = min((shard.name for shard in self._shards if shard.name >= after), default=None)
         shard = None if name is None else self._shards.get(name)
@@ -149,13 +149,13 @@ class BulkRestore:
 
 
 def _position(after: str) -> tuple[str, str]:
-    """The place of a run, and the name of its shard or of the place behind it."""
+    """Parses the place of a run. Returns the name of its shard and the position there."""
     place, _, name = ("", "", "") if after == START else after.partition(" ")
     return place, name
 
 
 def left_out(steps: BulkSteps, now_ms: int) -> str:
-    """What stood in the way, in words; '' for nothing."""
+    """Returns what stood in the way, in words; '' for nothing."""
     told, progress = list[str](), steps.progress
     if progress.key_taken:
         told.append(

@@ -1,1 +1,1 @@
-"""How many job slots the queues can use now, for what scales pools of workers."""
+"""How many job slots the queues can use now, for programs that scale pools of workers."""

@@ -77,12 +77,12 @@ class Demand:
                 self._sampled_s = sampled_s
 
     def slots(self) -> Mapping[str, int]:
-        """The slots that each queue wants, of all queues; none while they are not known."""
+        """Returns the slots that each queue can use; empty while they are not known."""
         is_fresh = self._clock.monotonic() - self._sampled_s <= self._kept_ms / 1000
         return self._slots if is_fresh and self._is_complete() else {}
 
     def _is_complete(self) -> bool:
-        """Whether each shard is in use and has said lately what it holds."""
+        """Returns whether each shard is in use and has recently reported its counts."""
         since_ms = self._clock.now_ms() - self._kept_ms
         said = [self._rates.jobs_of(shard.name) if shard.healthy else None for shard in self._shards]
         return all(jobs is not None and jobs.at_ms >= since_ms for jobs in said)
@@ -113,7 +113,7 @@ class Demand:
 
 
 class _Past(NamedTuple):
-    """What the history says of a queue: jobs enqueued a second, and the mean run time of a job in seconds, None if it is not known."""
+    """The past of a queue: jobs enqueued a second, and the mean run time of a job in seconds, None if it is not known."""
 
     enqueued: float = 0.0
     run_s: float | None = None

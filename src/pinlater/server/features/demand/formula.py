@@ -17,7 +17,7 @@ class QueueWork(NamedTuple):
     `in_hand`: jobs that workers have.
     `runnable`: jobs that are due, and behind no other job of their ordering key.
     `claimed`, `enqueued`: jobs a second.
-    `run_s`: the mean run time of a job; None if it is not known.
+    `run_s`: the mean run time of a job, or None if it is not known.
     `limit`: jobs that may be handed out a second; None for no limit.
     """
 

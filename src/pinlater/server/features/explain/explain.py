@@ -43,7 +43,9 @@ class Explain:
         self._status = service.of(Status)
 
     async def explain(self, queue_name: str, descriptor: str) -> JobExplanation:
-        """The facts. Raises `QueueNotFound`, and `DescriptorInvalid` if the name can't be read; a job that is missing is no error."""
+        """Returns the facts. Raises `QueueNotFound`, and `DescriptorInvalid` if the name can't be read; a job that is missing is not an
+        error.
+        """
         parts = await find_jobs(self._shards, queue_name, [descriptor], 1)
         queue = await self._queue_cache.require(queue_name)
         if not parts:
@@ -72,7 +74,7 @@ class Explain:
         return explained
 
     async def _before_in_key(self, job: JobInfo, part: OnShard) -> AheadInKey | None:
-        """The jobs that the job waits for under its ordering key; None if there are none, or the shard has just gone."""
+        """The jobs that the job waits for under its ordering key, or None if there are none, or the shard has just gone."""
         if job.ordering_key is None:
             return None
         [key] = part.keys
@@ -82,7 +84,7 @@ class Explain:
             return None
 
     async def _before_on_former(self, queue: Queue) -> int | None:
-        """Jobs with ordering keys on the former home of the queue; None if it can't be asked."""
+        """Jobs with ordering keys on the former home of the queue, or None if it can't be asked."""
         try:
             return await self._homes.before(queue, AHEAD_MAX)
         except PinLaterError:

@@ -52,7 +52,7 @@ def _add(service: Service) -> None:
     clock = service.clock
 
     async def prune(shard: ShardLanes, limit: int) -> int:
-        """Deletes groups that are too old, and counts of hours that are shown no more."""
+        """Deletes groups that are too old, and hourly counts that are no longer shown."""
         now_ms = clock.now_ms()
         command = PruneFailures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
         return await shard.store.submit(command)

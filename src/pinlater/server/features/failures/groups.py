@@ -79,7 +79,8 @@ class FailureQueries:
         return FailuresResponse(sorted(groups.values(), key=_rank), len(answers) < len(self._shards) or None)
 
     async def mute(self, queue: str, name: str, until_ms: int | None = None) -> None:
-        """Mutes a group until then, at most for 30 days and so long for None; a time that is past ends it. Its failures still count.
+        """Mutes a group until that time, at most for 30 days, which is also the span for None. A time in the past ends the mute. Its
+        failures still count.
 
         Raises `InvalidArgument`, also if a mute comes after a thousand changes in 30 days, and `QueueNotFound`.
         """
@@ -111,7 +112,7 @@ class FailureQueries:
 
 
 def _mutes(queues: Sequence[str], now_ms: int) -> SampleRange:
-    """Where the mutes of these queues are kept. Another server's clock may be a little ahead."""
+    """Returns where the mutes of these queues are kept. Another server's clock may be a little ahead."""
     limit = 2 * MUTES_MAX * len(queues)  # each mute and its end
     return SampleRange(MUTES_STEP_S, now_ms - LONGEST_MS, now_ms + HOUR_MS, queues, limit=limit)
 

@@ -43,12 +43,12 @@ def coarsened(fine: Iterable[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def flat(counts: Mapping[int, int]) -> tuple[int, ...]:
-    """As a sample keeps them."""
+    """Returns the buckets as a sample keeps them."""
     return tuple(number for entry in sorted(counts.items()) for number in entry)
 
 
 def percentiles(counts: Mapping[int, int]) -> Percentiles | None:
-    """None if nothing was counted."""
+    """Returns the percentiles, or None if nothing was counted."""
     total = sum(counts.values())
     if not total:
         return None

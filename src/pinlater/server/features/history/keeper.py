@@ -31,11 +31,11 @@ class HistoryKeeper:
         self._recorder.swept_by_others = self._rollup.swept_by_others = swept_by_others
 
     async def keep(self) -> float:
-        """The work of one minute; the seconds until the next."""
+        """Does the work of one minute. Returns the seconds until the next."""
         pause_s = await self._recorder.record()
         await self._rollup.run()
         return pause_s
 
     async def stop(self) -> None:
-        """Stores what is not stored."""
+        """Stores the batches that are not stored yet."""
         await self._recorder.stop()

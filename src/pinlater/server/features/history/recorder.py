@@ -68,7 +68,7 @@ class _MinuteBatch:
 
 
 class Recorder:
-    """Records for one server. `counts()`: what all shards said last of their jobs. `origin`: names this run of the server for ever."""
+    """Records for one server. `counts()`: the latest counts of all shards. `origin`: names this run of the server for ever."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Recorder:
         return self._clock.now_ms() // MINUTE_MS * MINUTE_MS
 
     async def record(self) -> float:
-        """Folds the minute that is over, if there is one, and stores what is not stored. Seconds until the next one."""
+        """Records the past minute, if it is over, and stores what is not stored yet. Returns the seconds until the next minute ends."""
         over_ms = self._minute_ms() - MINUTE_MS
         if over_ms > self._last_ms:
             self._last_ms = over_ms
@@ -138,7 +138,7 @@ class Recorder:
             self._waiting.append(_MinuteBatch(samples))
 
     async def _depths(self) -> Mapping[str, Depth]:
-        """Of queues with unfinished jobs now or a minute before, by name."""
+        """Returns the depths of queues with unfinished jobs now or a minute ago, by name."""
         depths: dict[str, Depth] = {}
         for number, (queue, counts) in enumerate(self._counts()):
             if number % _QUEUES_A_TURN == _QUEUES_A_TURN - 1:
@@ -168,7 +168,7 @@ class Recorder:
     # --- storing --------------------------------------------------------------------------------------------------------
 
     def _target(self) -> ShardLanes | None:
-        """Where new batches go: to the first shard in reach that takes enqueues, else to the first in reach."""
+        """Returns where new batches go: to the first reachable shard that takes enqueues, else to the first reachable one."""
         shards = sorted(self._shards.in_reach(), key=lambda shard: (not shard.takes_enqueues, shard.name))
         return shards[0] if shards else None
 
@@ -188,7 +188,7 @@ class Recorder:
             self._waiting.remove(batch)
 
     def _shard_of(self, batch: _MinuteBatch) -> ShardLanes | None:
-        """None while it has to wait."""
+        """Returns the shard for the batch, or None while it has to wait."""
         if batch.shard is None:
             return self._target()
         return next((shard for shard in self._shards.in_reach() if shard.name == batch.shard), None)
@@ -198,12 +198,12 @@ class Recorder:
 
 
 def is_active(reading: QueueReading) -> bool:
-    """Whether anything happened to jobs: workers that ask an empty queue are no activity."""
+    """Returns whether anything happened to jobs: workers that ask an empty queue are no activity."""
     return any(map(reading.count, _ACTIVITY))
 
 
 def sample_of(reading: QueueReading | None, depth: Depth | None, now_ms: int) -> QueueSample:
-    """What one queue's numbers of a minute say."""
+    """Returns what one queue's numbers of a minute say."""
     due = scheduled = running = oldest_ms = UNKNOWN
     if depth is not None:
         due, scheduled, running = depth.due, depth.scheduled, depth.running

@@ -1,7 +1,7 @@
 """Makes the coarser steps of the history of the finer ones, and forgets what is too old: on the shards that this server sweeps.
 
 A window is rolled up once it has been over for three minutes. Each server that does so writes the same rows, and then a row of no queue
-which says that the window is done. So two servers do no harm, and the next one goes on where the last one stopped.
+which says that the window is done. So two servers do no harm, and the next one continues where the last one stopped.
 
 Weakness: samples that come later than three minutes after their window are missing in the coarser steps.
 """
@@ -50,7 +50,7 @@ _LEVELS = (_Level(TEN_MINUTES_S, MINUTE_S), _Level(HOUR_S, TEN_MINUTES_S))
 
 
 class _Progress(NamedTuple):
-    """Of one shard and level: where the next window begins, and which later ones are done."""
+    """The progress on one shard and level: where the next window begins, and which later ones are done."""
 
     next_ms: int
     done: Set[int]
@@ -67,7 +67,7 @@ class Rollup:
         self.swept_by_others: Callable[[], Set[str]] = frozenset
 
     async def run(self) -> None:
-        """A bounded part. Raises the `Unavailable` of a shard that fails; the next turn goes on there."""
+        """Does a bounded part of the work. Raises the `Unavailable` of a shard that fails; the next turn continues there."""
         left = self.swept_by_others()
         now_ms = self._clock.now_ms()
         for shard in self._shards.in_reach():
@@ -81,7 +81,7 @@ class Rollup:
             await self._trim(shard, now_ms)
 
     async def _roll_up(self, shard: ShardLanes, level: _Level, until_ms: int, now_ms: int) -> int:
-        """Some of the windows that end by `until_ms`, the oldest first. Up to when all are done."""
+        """Rolls up some of the windows that end by `until_ms`, the oldest first. Returns up to when all are done."""
         key = (shard.name, level.step_s)
         progress = self._progress.get(key) or await self._begin(shard, level, now_ms)
         next_ms, done = progress
@@ -99,13 +99,13 @@ class Rollup:
         return next_ms
 
     async def _begin(self, shard: ShardLanes, level: _Level, now_ms: int) -> _Progress:
-        """As far as other servers, or an earlier run of this one, have come."""
+        """Begins where other servers, or an earlier run of this one, have stopped."""
         oldest_ms = -(-(now_ms - KEPT_MS[level.finer_s]) // level.span_ms) * level.span_ms
         done = await shard.store.submit(ListSamples([SampleRange(level.step_s, oldest_ms, now_ms, [""])]))
         return _Progress(oldest_ms, {row.at_ms for row in done})
 
     async def _next_window(self, shard: ShardLanes, level: _Level, from_ms: int, until_ms: int) -> int:
-        """Returns the begin of the first window from `from_ms` on that has samples; else the first that is not over by `until_ms`."""
+        """Returns the start of the first window from `from_ms` on that has samples, or of the first that is not over by `until_ms`."""
         rows = await shard.store.submit(ListSamples([SampleRange(level.finer_s, from_ms, until_ms, limit=1)]))
         return max(from_ms, min([row.at_ms for row in rows], default=until_ms) // level.span_ms * level.span_ms)
 

@@ -1,4 +1,4 @@
-"""What one server, or a roll-up of all, says of one queue and one step; packed for a store, and added up.
+"""The counts of one server, or of a roll-up of all, for one queue and one step, packed for a store and added up.
 
 Counts and buckets add up. Depths and ages, which are of the whole store, do not: of several the highest counts.
 """

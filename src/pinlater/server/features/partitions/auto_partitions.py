@@ -69,7 +69,7 @@ class AutoPartitions:
         self._load_of: LoadOf = lambda _shard, _queue: None
 
     def join(self, own_loads: Callable[[], Mapping[str, float]], load_of: LoadOf) -> None:
-        """Other servers can share the shards. `own_loads()`: how busy this one is, by shard."""
+        """Prepares for other servers that share the shards. `own_loads()`: how busy this one is, by shard."""
         self._own_loads, self._load_of = own_loads, load_of
 
     async def look(self) -> None:
@@ -92,7 +92,7 @@ class AutoPartitions:
             await self._make(step)
 
     async def _work(self) -> _JobsDone:
-        """Nothing at the first look. In pieces between which others get their turn: there may be thousands of queues."""
+        """Decides about all queues, but not at the first look. Works in pieces, since there may be thousands of queues."""
         before, now = self._before, dict[tuple[str, str], int]()
         for shard, rows in self._rates.of_shards().items():
             for start in range(0, len(rows), _ROWS_A_TURN):
@@ -123,7 +123,7 @@ class AutoPartitions:
         return found
 
     def _decides_on(self, queue: Queue) -> bool:
-        """Whether no operator has set a number, and this server owns the queue on its first partition."""
+        """Returns whether no operator has set a number, and this server owns the queue on its first partition."""
         order = self._shards.partitions.order(queue.name)
         return queue.config.partitions is None and len(order) > 1 and next(iter(order)).owns(queue.name)
 

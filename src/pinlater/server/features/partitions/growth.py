@@ -62,7 +62,7 @@ class PartitionLoad(NamedTuple):
 
     @property
     def is_full_of_queue(self) -> bool:
-        """Whether the owner is busy, and that with the queue."""
+        """Whether the owner is busy because of the queue."""
         return (self.lanes >= BUSY and self.of_lanes >= PART) or (self.loop >= BUSY and self.of_loop >= PART)
 
 
@@ -70,7 +70,7 @@ class WatchedQueue(NamedTuple):
     """One queue over the last seconds.
 
     `partitions`: how many it has.
-    `loads`: of all shards in its order, the partitions first; None where the load is not known.
+    `loads`: of all shards in its order, the partitions first, or None where the load is not known.
     `rate`: jobs a second.
     `changed_ms`: when its automatic number was changed last.
     """
@@ -134,7 +134,7 @@ class Growth:
         return min(steps, key=lambda step: (step.reason is not ChangeReason.NOT_FASTER, step.queue))
 
     def made(self, step: NumberChange, now_ms: int) -> None:
-        """The step has been made."""
+        """Notes that the step was made."""
         watched = self._watched[step.queue]
         watched.busy_ms = watched.quiet_ms = None
         watched.trial = (step, now_ms) if step.reason is ChangeReason.BUSY else None
@@ -175,7 +175,7 @@ def _half(number: int) -> int:
 
 
 def _is_busy(sample: WatchedQueue) -> bool:
-    """Whether the partitions are full, and the owners of the next shards are not busy."""
+    """Returns whether the partitions are full, and the owners of the next shards are not busy."""
     number = sample.partitions
     now, more = sample.loads[:number], sample.loads[number : 2 * number]
     full = all(load is not None and load.is_full_of_queue for load in now)
@@ -183,7 +183,7 @@ def _is_busy(sample: WatchedQueue) -> bool:
 
 
 def _is_quiet(sample: WatchedQueue) -> bool:
-    """Whether half of the partitions would do."""
+    """Returns whether half of the partitions would do."""
     number = sample.partitions
     loads = [load for load in sample.loads[:number] if load is not None]
     if number < 2 or len(loads) < number:

@@ -1,4 +1,4 @@
-"""What a server says of the servers of its shards, and of who owns what. Made of what the server knows already; no I/O."""
+"""Reports the servers of the shards and their slices, from what the server knows already. No I/O."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def status_of(
 
 
 def put_facts(server: ClusterServer, facts: ServerFacts) -> None:
-    """Adds what a server says of itself."""
+    """Adds the facts that a server reports about itself."""
     server.version = facts.version or None
     server.started_at_ms, server.connections, server.loop_lag_ms = facts[1:]
 
@@ -133,7 +133,7 @@ def _member(by_shard: Mapping[str, Member]) -> ClusterServer:
 
 
 def _server(address: str, name: str = "", slots: Mapping[str, int] = _NO_SLOTS) -> ClusterServer:
-    """A server of which nothing was heard."""
+    """Returns the status of a server that was never heard."""
     return ClusterServer(address, name or None, slots, False, False, None, False, 0, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Which servers own queues, for clients that send their calls there. Made of what the server knows already; no I/O."""
+"""Reports which servers own queues, for clients that send their calls there, from what the server knows already. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pinlater.wire.generated.structs import OwnedShard, OwningServer, QueueOwner
 
 
 class KnownServer(NamedTuple):
-    """A server that says how clients know it. `busy`: it has little time left."""
+    """A server that announces its address for clients. `busy`: it has little capacity left."""
 
     named: OwningServer
     busy: bool

@@ -33,7 +33,7 @@ class _Measured(NamedTuple):
 
 
 class ShardSizes:
-    """What the stores say of their sizes. Keeps one answer for each shard of the map."""
+    """The sizes that the stores report. Keeps one answer for each shard of the map."""
 
     def __init__(self, shards: Shards, clock: Clock) -> None:
         self._shards = shards
@@ -42,12 +42,12 @@ class ShardSizes:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, shard: str) -> ShardSize:
-        """As the shard said it last."""
+        """Returns the details as the shard reported them last."""
         known = self._known.get(shard)
         return ShardSize() if known is None else known.size
 
     async def look(self) -> None:
-        """Asks the shards whose sizes are old, and waits for those of which nothing is known."""
+        """Asks the shards whose sizes are old, and waits for those whose sizes are unknown."""
         now_s = self._clock.monotonic()
         names = {shard.name for shard in self._shards}
         self._known = {name: known for name, known in self._known.items() if name in names}
@@ -67,7 +67,7 @@ class ShardSizes:
                 self._note(name, replace(known.size, late=True))
 
     def _is_old(self, shard: str) -> bool:
-        """Whether its size is unknown, or from a look long ago, and the shard has not been late with the answer."""
+        """Returns whether its size is unknown, or from a look long ago, and the shard has not been late with the answer."""
         size = self.of(shard)
         return not size.late and (size.at_ms is None or self._clock.now_ms() - size.at_ms >= _OLD_MS)
 
@@ -94,7 +94,7 @@ class ShardSizes:
 
 
 class ShardReports:
-    """Describes shards. `jobs_of(shard)`: by state, as it said them last; `drain_of(shard)`: of one that takes no enqueues."""
+    """Describes shards. `jobs_of(shard)`: the latest counts by state; `drain_of(shard)`: of one that takes no enqueues."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class ShardReports:
         self.sizes = ShardSizes(shards, clock)
 
     async def close(self) -> None:
-        """Cancels what it has asked."""
+        """Cancels the calls under way."""
         await self.sizes.close()
 
     async def details(self) -> dict[str, ShardDetails]:
-        """All shards of the map by name, in pieces between which others get their turn."""
+        """Returns all shards of the map by name, in pieces between which others get their turn."""
         await self.sizes.look()
         found: dict[str, ShardDetails] = {}
         for index, shard in enumerate(list(self._shards)):
@@ -146,7 +146,7 @@ class ShardReports:
         )
 
     def _size_of(self, shard: ShardLanes) -> ShardSize:
-        """A shard out of use is not asked, so its size is old."""
+        """Returns the size of a shard. A shard out of use is not asked, so its size is old."""
         size = self.sizes.of(shard.name)
         return size if shard.healthy else replace(size, late=True)
 
@@ -155,7 +155,7 @@ class ShardReports:
 
 
 def _memory_of(shard: ShardLanes) -> ShardMemory | None:
-    """None if its store answers no claims from memory. Some remember no jobs, but that none is due."""
+    """Returns the figures, or None if its store answers no claims from memory. Some stores remember no jobs, only that none is due."""
     figures = shard.unguarded.figures()
     if "claims_from_memory" not in figures:
         return None

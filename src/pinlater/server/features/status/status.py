@@ -1,4 +1,4 @@
-"""What a server says of itself, of the servers and shards that it knows, and of who owns which queues."""
+"""Reports on a server itself, on the servers and shards that it knows, and on the owners of queues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Status:
         self._service = service
 
     async def cluster(self) -> ClusterStatus:
-        """Which servers share the shards, and which of them owns what, as this server knows it."""
+        """Returns which servers share the shards, and which of them owns what, as this server knows it."""
         details, status, facts = await self.shard_reports.details(), self.cluster_status(), self.facts()
         for server in status.servers:
             if server.answers:
@@ -58,7 +58,7 @@ class Status:
         return {name: PartitionNumber(*number) for name, number in most}
 
     async def owners(self) -> QueueOwners:
-        """Which servers own queues, for clients that send their calls there."""
+        """Returns which servers own queues, for clients that send their calls there."""
         return self.queue_owners()
 
     async def server_info(self) -> ServerInfo:

@@ -40,7 +40,7 @@ class HourCount:
         self._spans: dict[int, int] = {}
 
     def add(self, number: int, now_s: float) -> None:
-        """These happened now."""
+        """Counts these events now."""
         now = int(now_s) // _SPAN_S
         spans = self._spans
         spans[now] = spans.get(now, 0) + number
@@ -48,7 +48,7 @@ class HourCount:
             self._spans = {span: count for span, count in spans.items() if span > now - _SPANS}
 
     def total(self, now_s: float, spans: int = _SPANS) -> int:
-        """In the last hour, or in that number of spans; the present one counts, although it has just begun."""
+        """Returns the number in the last hour, or in that number of spans; the present one counts, although it has just begun."""
         after = int(now_s) // _SPAN_S - spans
         return sum(count for span, count in self._spans.items() if span > after)
 
@@ -191,18 +191,18 @@ class WorkerRegistry(ClaimEvents):
 
     # --- what is known ----------------------------------------------------------------------------------------------------
     def known(self) -> list[Known]:
-        """All entries, the newest event first, for `shown`. Those without an event in the last quarter of an hour end."""
+        """Returns all entries, the newest event first, for `shown`. Those without an event in the last quarter of an hour end."""
         self._end_old(self._monotonic())
         return list(reversed(self._entries.items()))
 
     def shown(self, entries: Sequence[Known]) -> list[WorkerStatus]:
-        """What is known of them. Takes up to 40 µs for each."""
+        """Returns what is known of them. Takes up to 40 µs for each."""
         now_s = self._monotonic()
         return [entry.shown(*key, now_s) for key, entry in entries]
 
     @property
     def forgotten(self) -> int:
-        """Entries that made way for others in the last hour."""
+        """Returns the number of entries that were dropped for others in the last hour."""
         return self._forgotten.total(self._monotonic())
 
     def _heard(self, caller: Caller) -> tuple[_Entry, float]:
@@ -244,7 +244,7 @@ class WorkerRegistry(ClaimEvents):
 
 
 def _bounded(info: WorkerInfo) -> WorkerInfo:
-    """What a process says is not checked when it comes, so that no claim fails for it."""
+    """Returns the reported values within their bounds. They are not checked on arrival, so that no claim fails because of them."""
     return WorkerInfo(
         info.library[:TEXT_CHARS_MAX],
         info.version[:TEXT_CHARS_MAX],

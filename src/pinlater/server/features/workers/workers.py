@@ -38,7 +38,7 @@ class Workers:
         return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
 
     async def known_workers(self, everywhere: bool) -> Sequence[ServerWorkers]:
-        """The workers that this server heard lately, and what became of their claims here; then the same of other servers that answer it.
+        """The workers that this server heard lately, and what happened to their claims here; then the same of other servers that answer it.
 
         An answer that would be too long has the first workers of each server.
         """

@@ -1,4 +1,4 @@
-"""One of several server processes: a server as any other, but for three things, or a front process of the one that has the store.
+"""One of several server processes: a server as any other, except for three things, or a front process of the one that has the store.
 
 It shares the Thrift port, answers no HTTP, and has a control channel to its supervisor, which sends it orders and requests for status.
 If the channel breaks, the supervisor is gone: the process drains and stops, and if its event loop hangs, a thread ends the process. So
@@ -52,7 +52,7 @@ FAILED, STUCK, WRONG_SETTINGS = 1, 70, 78
 
 
 def run(descriptor: int) -> int:
-    """Runs a server under the supervisor at the other end of that socket, until it says stop. Returns the exit status."""
+    """Runs a server under the supervisor at the other end of that socket, until it orders a stop. Returns the exit status."""
     os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=descriptor)
     try:
@@ -103,7 +103,7 @@ class _ServerProcess:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves until the supervisor says stop. Raises `Unavailable` or OSError if it can't start."""
+        """Serves until the supervisor orders a stop. Raises `Unavailable` or OSError if it can't start."""
         obeying = asyncio.create_task(self._obey(reader, writer))
 
         def started() -> None:

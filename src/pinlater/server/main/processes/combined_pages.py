@@ -130,7 +130,7 @@ class Joined:
         return Readiness(not silent, tuple(silent))
 
     async def readiness(self) -> Readiness:
-        """Ready if at least one is; the others with their reasons."""
+        """Returns ready if at least one process is, and the reasons of the others."""
         if self._state() != "ready":
             return Readiness(False, (self._state(),))
         answers = await self._ask("none")
@@ -160,7 +160,7 @@ def _unpacked(packed: Iterable[msgspec.Raw | None]) -> list[Numbers]:
 
 
 def _reasons(slots: Sequence[ServerSlot], answers: Sequence[StatusAnswer | None]) -> list[str]:
-    """Why which process is not as it should be; what all of them say is said once."""
+    """Returns why each process is not as it should be. A reason that all of them have appears once."""
     found: dict[str, list[int]] = {}
     for slot, answer in zip(slots, answers, strict=True):
         for reason in _why(slot, answer):

@@ -37,7 +37,7 @@ class ServerHello(msgspec.Struct, frozen=True, tag="Hello"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """Child to parent: the process can't start, or go on, for this reason."""
+    """Child to parent: the process can't start or continue, with the reason."""
 
     reason: str
 
@@ -75,7 +75,7 @@ class OtherVersion(Exception):
 
 
 def plan_frame(plan: ProcessPlan, version: str = __version__) -> bytes:
-    """The first frame. Settings are our own values with paths and secrets in them; pickled, they need no format of their own."""
+    """Returns the first frame. Settings are our own values with paths and secrets in them; pickled, they need no format of their own."""
     return framed(version.encode() + b"\n" + pickle.dumps(plan))
 
 

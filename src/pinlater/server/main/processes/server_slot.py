@@ -70,17 +70,17 @@ class ServerSlot(ProcessSlot[StatusAnswer]):
         self.latest = self.latest_numbers = None
 
     def _next_start(self, code: int, lived_s: float, crashes: int, spread: float) -> Next | None:
-        """Gives up if the first process never served: it finds what is wrong with all."""
+        """Gives up if the first process never served, since all others would fail in the same way."""
         if not self.served.is_set() and self.number == 0:
             return None
         return next_start(code, lived_s, crashes, True, spread)
 
     async def ask(self, numbers: Literal["none", "all", "last minute"] = "none") -> StatusAnswer | None:
-        """The state of the process; None if there is none or it doesn't answer in time."""
+        """The state of the process, or None if there is none or it doesn't answer in time."""
         return await self._ask(lambda number: StatusRequest(number, numbers))
 
     async def replace_if_stuck(self) -> None:
-        """Kills a process that has not answered for too long: it would go on getting its share of the connections."""
+        """Kills a process that has not answered for too long: it would continue getting its share of the connections."""
         process, asked_s = self._process, time.monotonic()
         if not self.serves or await self.ask() is not None or process is not self._process:
             self._silent_since_s = None

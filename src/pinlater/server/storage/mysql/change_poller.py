@@ -1,4 +1,4 @@
-"""Which queues other servers have changed since the last look."""
+"""Finds the queues that other servers have changed since the last look."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class MysqlChangePoller:
         return self._names(changed)
 
     def _names(self, changed: list[tuple[int, int]]) -> set[str]:
-        """Also notes the priorities that other servers used. A queue that is missing was deleted meanwhile."""
+        """Returns the names of the queues, and notes the priorities that other servers used. A queue that is missing was deleted
+        meanwhile.
+        """
         names = set()
         for queue_id, priority in changed:
             queue = self._queue_cache.by_id.get(queue_id)

@@ -73,7 +73,7 @@ class Claims(NamedTuple):
 
 
 async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> Claims:
-    """All orders at once."""
+    """Executes all orders at once."""
     results: list[Claimed | PinLaterError] = [QueueNotFound.of(order.queue) for order in orders]
     claims: list[tuple[int, _OpenOrder]] = []
     together = BytesTogether(orders)
@@ -97,7 +97,7 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
 
 
 async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: int) -> None:
-    """Locks rows and shares them out; again for orders that met expired jobs, in place of these."""
+    """Locks rows and divides them among the orders. Repeats this for orders that met expired jobs, to replace these."""
     unfilled = claims
     for _ in range(_ROUNDS_MAX):
         began = time.perf_counter()
@@ -155,7 +155,7 @@ async def _delete_placed(
 
 
 def _move(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:
-    """Rows that were shared out leave `ready` and enter `claims`. Those that are remembered may be gone, and then nothing happens."""
+    """Moves the divided rows from `ready` to `claims`. Does nothing if remembered rows are gone."""
     for one in claims:
         one.take()
     found = [key for one in claims if not one.remembers_all for key in one.taken]
@@ -194,7 +194,9 @@ async def _store(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms:
 
 
 def _find_nothing(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:
-    """Nothing is due, as far as this server knows: the database is not asked. A deleted queue is noticed at the next search."""
+    """Answers without asking the database, since nothing is due as far as this server knows. A deleted queue is noticed at the next
+    search.
+    """
     transaction.end_without_a_look()
     for one in claims:
         one.finish({}, {}, iter(()), 0.0)
@@ -211,7 +213,7 @@ def _reads(statement: Template, ids: Sequence[int], below: int) -> list[bytes]:
 
 
 class _SpecialJob(NamedTuple):
-    """A job with options or a past, but for its body: what `select_special` finds of it."""
+    """A job with options or a past, except for its body: what `select_special` finds of it."""
 
     attempts_allowed: int
     attempts_remaining: int
@@ -370,7 +372,7 @@ class _OpenOrder:
     def _take_special(
         self, share: _Share, priority: int, run_after_ms: int, job_id: int, ready_flags: int, about: _SpecialJob
     ) -> None:
-        """A job with options or a past, but for its body; and its claim. A key of scope PENDING ends with the first claim."""
+        """A job with options or a past, except for its body; and its claim. A key of scope PENDING ends with the first claim."""
         allowed, remaining, ended, created_ms, options, only_moved = about
         until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         self.special.append(job_id)
@@ -408,7 +410,7 @@ class _OpenOrder:
             share.moved = len(share.picked)
 
     def looks(self) -> list[bytes]:
-        """What else is to be asked: when the next job is due, if calls got too few."""
+        """Returns further queries: when the next job is due, if calls got too few jobs."""
         if self.remembers_all:
             return []
         if self._reads_follow:
@@ -428,7 +430,7 @@ class _OpenOrder:
         return not self._a_call_lacks_jobs or (self._through is not None and not self.met_expired)
 
     def _first_from(self, times_ms: Sequence[int]) -> list[bytes]:
-        """When the first row from these times on is due, for each priority."""
+        """Returns when the first row from these times on is due, for each priority."""
         return [
             _SELECT_FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=from_ms)
             for priority, from_ms in zip(self._priorities, times_ms, strict=True)
@@ -482,7 +484,7 @@ class _OpenOrder:
             self.queue.ready.search_found_enough({*self.plain, *self.special}, now_s)
 
     def _read_on(self, found: Iterator[Sequence[tuple[Any, ...]]], now_s: float) -> None:
-        """The rows that follow are remembered, unless the first of them is locked by another transaction."""
+        """Remembers the rows that follow, unless another transaction has locked the first of them."""
         ready = self.queue.ready
         rows = cast("Sequence[ReadyRow]", next(found))
         coming_ms = min(self._times(found).values(), default=None)
@@ -501,7 +503,7 @@ class _OpenOrder:
             ready.forget()
 
     def _is_beyond(self, priority: int) -> bool:
-        """Whether the claim takes no jobs of this priority."""
+        """Returns whether the claim takes no jobs of this priority."""
         return self._through is not None and priority > self._through
 
     def _times(self, found: Iterator[Sequence[tuple[Any, ...]]]) -> dict[int, int]:
@@ -514,7 +516,7 @@ class _OpenOrder:
         return None if next_ms == NEVER_MS else next_ms
 
     def _learn_of_others(self, found: Iterator[Sequence[tuple[Any, ...]]], now_s: float) -> None:
-        """When there will be more jobs, from the answers to `looks`; and whether all that are due now have been found."""
+        """Learns from the answers to `looks` when there will be more jobs, and whether all that are due now have been found."""
         now_ms, ready = self._now_ms, self.queue.ready
         due, coming = self._times(found), list(self._times(found).values())
         cut = (

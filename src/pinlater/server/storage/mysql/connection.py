@@ -1,7 +1,7 @@
 """One connection to one database: packets of statements, each under a time limit.
 
 Several statements travel in one packet and are answered one after the other; the first that fails ends its packet. A connection that
-was cut, or that took too long, is never used again: what it was doing may still go on in the database.
+was cut, or that took too long, is never used again: what it was doing may still continue in the database.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _SHOW_CLUSTER = f"SHOW SESSION VARIABLES WHERE Variable_name IN ({', '.join(map(
 
 
 class Result(NamedTuple):
-    """What one statement gave."""
+    """The result of one statement."""
 
     rows: Sequence[tuple[Any, ...]]
     affected: int
@@ -94,7 +94,7 @@ class MysqlConnection:
         self.unanswered = 0  # statements of the last `run` without an answer, or with an error for one
 
     def is_known(self, packet_bytes: int, node: str, clusters: Sequence[str]) -> None:
-        """Notes what the database has said of itself. Connections to another node are not used any longer."""
+        """Notes what the database has reported about itself. Connections to another node are no longer used."""
         self._packet_max = packet_bytes - _PACKET_SLACK_BYTES
         self.node = self._stats.node = node
         self.several_nodes = bool(clusters)
@@ -168,7 +168,7 @@ class MysqlConnection:
             limit.cancel()
 
     def _give_up(self) -> None:
-        """The time limit has passed: the call that waits for an answer is told that the connection is gone."""
+        """Ends the call that waits for an answer when the time limit has passed, as if the connection were gone."""
         self._too_slow = True
         self._abort()
 
@@ -214,8 +214,9 @@ async def connect(
     database: bool = True,
     stats: Stats | None = None,
 ) -> MysqlConnection:
-    """An open connection in READ COMMITTED. Raises `DatabaseConnectionLost`, `ShardConnectionFailed` if the database is not one for us, or
-    the driver's error if it said no."""
+    """An open connection in READ COMMITTED. Raises `DatabaseConnectionLost`, `ShardConnectionFailed` if the database is not one for us,
+    or the driver's error if the database refused.
+    """
     limit_s = settings.connect_timeout_ms / 1000
     try:
         async with asyncio.timeout(limit_s):
@@ -288,7 +289,7 @@ async def _catch_up(connection: MysqlConnection, wait: bytes, end: bytes) -> Non
 
 
 def code_of(error: BaseException | None) -> int:
-    """The database's number for an error; 0 for none."""
+    """The database's number for an error, or 0 for none."""
     if error is None:
         return 0
     return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
@@ -329,6 +330,6 @@ _LOST = {
 
 
 def is_lost(error: driver.MySQLError) -> bool:
-    """Whether the connection is of no use any more."""
+    """Returns whether the connection can no longer be used."""
     code = code_of(error)
     return code in _LOST or 2000 <= code < 3000 or isinstance(error, driver.InterfaceError)

@@ -40,7 +40,7 @@ class Counter:
             self.failed += count
 
     def correct(self, pending: int, future: int, in_progress: int, succeeded: int, failed: int) -> None:
-        """By how much the rows exceed the counters."""
+        """Adds the differences between the rows and the counters."""
         self.pending += pending
         self.future += future
         self.in_progress += in_progress
@@ -69,7 +69,7 @@ class Counters:
         return {queue_id for queue_id, _ in self._changed}
 
     def statement(self, writer: int) -> bytes | None:
-        """Adds them up in the database; None if nothing was counted. In the order of the key."""
+        """Adds them up in the database. Returns None if nothing was counted. In the order of the key."""
         if not self._changed:
             return None
         changed = [self._changed[key] for key in sorted(self._changed)]

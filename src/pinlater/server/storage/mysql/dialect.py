@@ -103,7 +103,7 @@ def _filled(look: BoundStatement) -> bytes:
 
 
 def _packed(value: object) -> object:
-    """Text as the bytes that columns hold."""
+    """Returns text as the bytes that columns hold."""
     if isinstance(value, list):
         return [_packed(each) for each in value]
     return value.encode() if isinstance(value, str) else value
@@ -162,14 +162,15 @@ class MysqlDialect:
         self._transaction.change(sql(name)(**values))
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
-        """In place of one that has ended."""
+        """Saves a key in place of one that has ended."""
         self.given_keys.add(job.id)
         self._transaction.change(_DELETE_UNIQUE_KEY(queue_id=queue_id, key=key))
         self._insert(_SAVE_UNIQUE_KEY, [(queue_id, key.encode(), scope, job.id, job.priority, None)])
 
     def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
-        """A server that is about to drop a partition copies its jobs without a look at locks, and leaves copies that there are. So a job
-        that is old enough for this is copied here."""
+        """Changes the priority, and copies a job that is old enough for its partition to be dropped: a server that drops one copies its
+        jobs without locks, and skips those that have a copy.
+        """
         packed = json_ids(sorted(ids))
         for table in (b"jobs", b"kept_jobs", b"done"):
             self._transaction.change(_MOVE_ROWS(table=Sql(table), priority=priority, ids=packed))
@@ -182,7 +183,7 @@ class MysqlDialect:
             self._insert(sql(name), rows)
 
     def _insert(self, statement: Template, rows: Sequence[Sequence[object]]) -> None:
-        """As many statements as the rows' length takes."""
+        """Inserts the rows, in as many statements as their length needs."""
         for part in in_statements([row(line) for line in rows], self._transaction.statement_bytes_max):
             self._transaction.change(statement(rows=part))
 
@@ -199,7 +200,7 @@ class MysqlDialect:
             self._transaction.change(delete_rows(table.encode(), ids))
 
     def enter_ready(self, jobs: Sequence[JobRecord]) -> None:
-        """In the order of the tables' keys, so that two servers lock rows in the same order."""
+        """Inserts into `ready` in the order of the tables' keys, so that two servers lock rows in the same order."""
         self.insert("insert_ready", sorted(_ready_row(job) for job in jobs))
         future = [
             (job.run_after_ms, job.id, job.queue_id, job.priority)
@@ -220,7 +221,7 @@ class MysqlDialect:
             self._transaction.after_commit.append(partial(cache.waits_elsewhere, queue_id, run_after_ms))
 
     def lock_keys(self, keys: Collection[OrderingKey]) -> None:
-        """In order, so that two servers do not wait for each other."""
+        """Locks the keys in order, so that two servers do not wait for each other."""
         wanted = sorted({*keys} - self._locked)
         self._insert(_LOCK_ORDERING_KEYS, wanted)
         self._locked.update(wanted)
@@ -276,7 +277,7 @@ class MysqlDialect:
             self._transaction.after_commit.append(partial(cache.came_first, queue.name, due_ms))
 
     def jobs_deleted(self) -> None:
-        """The highest id is asked for anew with each lease of a slot."""
+        """Does nothing: the highest id is read again with each lease of a slot."""
 
     def count_lost(self, jobs: int) -> None:
         transaction = self._transaction

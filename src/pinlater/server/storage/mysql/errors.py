@@ -42,7 +42,7 @@ FAILED_BEFORE = DEADLOCKS | QUEUE_GONE | RIGHTS_MISSING | {DUPLICATE, NOT_NULL, 
 
 
 class BodyTooLong(CallerError):
-    """The database takes no statement that is long enough for this job. The limit says what of it is left for one job."""
+    """The job is too long for a statement of the database. The limit says how many bytes one job may take."""
 
     def __init__(self, endpoint: MysqlEndpoint, index: int, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class BodyTooLong(CallerError):
 
 
 def lacks_changes(endpoint: MysqlEndpoint) -> DatabaseConnectionLost:
-    """For a connection to a database that must not be asked."""
+    """Returns the error for a connection to a database that must not be used."""
     return DatabaseConnectionLost(
         f"{endpoint} lacks changes that were answered as stored; is it a replica that has not applied all of them?"
     )
@@ -111,7 +111,7 @@ def _translate(error: Exception, endpoint: MysqlEndpoint, tries: int) -> Unavail
 
 
 def is_ours(error: Exception) -> bool:
-    """Whether the error comes from the database, and not from a defect of this program."""
+    """Returns whether the error comes from the database, and not from a defect of this program."""
     if isinstance(error, driver.ProgrammingError):
         return code_of(error) == NO_TABLE  # dropped, or the database is an empty one under the old one's address
     return isinstance(error, DatabaseConnectionLost | driver.MySQLError)

@@ -40,7 +40,7 @@ async def finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) 
 
 
 def _suppose_plain(transaction: Transaction, acks: Sequence[JobAck]) -> bool:
-    """Whether the call sends plain acks without a look. After one that was refused, calls look first for a while."""
+    """Returns whether the call sends plain acks without a look. After one that was refused, calls look first for a while."""
     queue_cache = transaction.queue_cache
     if transaction.careful:
         queue_cache.careful_acks_left = _CAREFUL_ACKS
@@ -52,7 +52,7 @@ def _suppose_plain(transaction: Transaction, acks: Sequence[JobAck]) -> bool:
 
 
 async def _finish_supposed(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
-    """One round trip: the claims end if all are as they should be, or nothing happens at all."""
+    """Ends the claims in one round trip if all are as expected; otherwise changes nothing."""
     queues = transaction.queue_cache.queues
     plain: list[tuple[int, int, int, str | None]] = []
     others: list[int] = []
@@ -82,8 +82,9 @@ def end_claims(plain: Sequence[tuple[int, int, int, str | None]]) -> bytes:
 
 
 async def _finish_looking(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
-    """Two round trips: a look at the claims, then what is to be done. One more for jobs with ordering keys, and one for the next ones of
-    these keys."""
+    """Finishes jobs in two round trips: one to look at the claims, one to change them. Jobs with ordering keys take one more, and so do
+    the next jobs of these keys.
+    """
     if not acks:
         return []
     [found] = await transaction.select(_LOCK_CLAIMS(ids=sorted({ack.key.id for ack in acks})))
@@ -127,7 +128,7 @@ async def _finish_others(
 async def checkpoint(
     transaction: Transaction, checkpoints: Sequence[JobCheckpoint], now_ms: int
 ) -> list[Acked | PinLaterError]:
-    """Progress of claimed jobs. A body that the database takes in no statement is refused."""
+    """Saves the progress of claimed jobs. Refuses a body that is too long for a statement of the database."""
     fitting: list[JobCheckpoint] = []
     answers: list[Acked | PinLaterError] = []
     most = transaction.row_bytes_max

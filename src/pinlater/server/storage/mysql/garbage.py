@@ -51,7 +51,7 @@ class GarbageMemory:
         self._from_the_start_at_ms = LOWEST_MS
 
     def starting_places(self, now_ms: int) -> dict[Kind, int]:
-        """Where the last collections of each kind ended; now and then none, for finishes that were written down late."""
+        """Returns where the last collections of each kind ended; sometimes none, to find finished jobs that were recorded late."""
         return {} if now_ms >= self._from_the_start_at_ms else dict(self.collected_to)
 
     def learn(
@@ -66,7 +66,7 @@ class GarbageMemory:
 def collect_wanted(
     memory: GarbageMemory, snapshot: MaintenanceSnapshot, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
 ) -> bool:
-    """Whether there can be garbage. The shortest time to live decides about all queues: a look in vain costs little."""
+    """Returns whether there can be garbage. The shortest time to live decides about all queues: a look in vain costs little."""
     if snapshot.dropped_queues or keys_have_ended(snapshot, now_ms) or mark != memory.finished_mark:
         return True
     shortest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=0)
@@ -81,7 +81,7 @@ async def collect_garbage(
     now_ms: int,
     limit: int,
 ) -> list[Swept]:
-    """At most about `limit` rows. Where there is nothing, nothing is changed: each change makes all servers look again."""
+    """Collects at most about `limit` rows. Where there is nothing, nothing is changed: each change makes all servers look again."""
     counts = SweepCounts()
     collection = _Collection(transaction, memory, now_ms, limit, counts)
     await collection.run({ttl.queue: ttl for ttl in ttls})
@@ -94,7 +94,7 @@ async def collect_garbage(
 
 
 class _Collection:
-    """Finished jobs past their time to live. Finishes only get later, so the oldest one of each kind is remembered."""
+    """A collection of finished jobs past their time to live. Finishes only get later, so the oldest one of each kind is remembered."""
 
     def __init__(
         self, transaction: Transaction, memory: GarbageMemory, now_ms: int, limit: int, counts: SweepCounts
@@ -157,7 +157,7 @@ class _Collection:
 
 
 async def _free_dropped(transaction: Transaction, limit: int) -> int:
-    """Deletes rows of deleted queues, at most `limit`; how many. A queue is forgotten once it has no rows.
+    """Deletes rows of deleted queues, at most `limit`. Returns how many. A queue is forgotten once it has no rows.
 
     Its claims go with the sweep of overdue claims.
     """

@@ -232,7 +232,7 @@ class _Batch:
         return answer
 
     def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, KeyHolder]:
-        """Which of the jobs are there already under their keys, in the shard or earlier in the same request."""
+        """Returns which of the jobs are there already under their keys, in the shard or earlier in the same request."""
         existing: dict[int, KeyHolder] = {}
         taken: dict[str, KeyHolder] = {}
         for index, job in enumerate(jobs):

@@ -98,7 +98,7 @@ class Membership(LeasedSlot):
         return slot, first
 
     async def _take_writers(self, transaction: Transaction, slot: int) -> int:
-        """Returns the first of their new numbers: what the server that had the slot before sends is refused from now on."""
+        """Returns the first of the new numbers: calls of the former holder of the slot are refused from now on."""
         own = range(slot * self._writers, (slot + 1) * self._writers)
         [numbers] = await transaction.select(_LOCK_WRITERS(first=own[0], last=own[-1]))
         first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS

@@ -32,7 +32,7 @@ class Migration(NamedTuple):
 
 
 def migrations() -> list[Migration]:
-    """All that this program knows, in order."""
+    """Returns all that this program knows, in order."""
     found = []
     for file in sorted(FOLDER.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
@@ -48,7 +48,7 @@ def newest_version() -> int:
 
 
 async def version_of(connection: MysqlConnection) -> int:
-    """The database's schema; 0 for none."""
+    """The database's schema, or 0 for none."""
     try:
         [found] = await connection.run([sql("load_meta")(name="schema")])
     except driver.MySQLError as error:
@@ -68,7 +68,7 @@ async def _run(connection: MysqlConnection, statement: str) -> None:
 
 
 async def create_database(connection: MysqlConnection, name: str) -> None:
-    """Makes it if it does not exist. If this user may not, the next step says what to do."""
+    """Creates the database if it does not exist. If this user may not, the next step says what to do."""
     try:
         await connection.run(
             [f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin".encode()]
@@ -79,7 +79,7 @@ async def create_database(connection: MysqlConnection, name: str) -> None:
 
 
 async def migrate(connection: MysqlConnection, database: str) -> list[str]:
-    """Takes the database forward; the names of what was run. `connection` uses the database, with autocommit."""
+    """Migrates the database. Returns the names of the migrations that were run. `connection` uses the database, with autocommit."""
     version = await version_of(connection)
     check_version(database, version, newest_version())
     if version >= migrations()[-1].number:

@@ -1,4 +1,4 @@
-"""Work on a shard without serving it: taking its schema forward by hand, a look at how it is, and keys given up. Takes no slot and changes
+"""Works on a shard without serving it: migrates its schema by hand, looks at its state, and gives up keys. Takes no slot and changes
 no job."""
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _KEYS_A_PIECE = 10_000
 
 
 async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, _name: str) -> tuple[int, int, Sequence[str]]:
-    """Takes the database to this program's schema, making it if there is none: (version before, version after, what was run).
+    """Migrates the database to this program's schema, and creates it if it does not exist. Returns (version before, version after, what was
+    run).
 
     Raises `Unavailable` if that can't be done, or if the database is not for this program.
     """
@@ -41,7 +42,7 @@ async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, _name:
 
 
 async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, _name: str, now_ms: int) -> Look:
-    """Schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
+    """Returns schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
     try:
         async with _connection(endpoint, settings) as connection:
             schema = await migration.version_of(connection)
@@ -60,7 +61,7 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, _name:
 
 
 async def live_jobs(endpoint: MysqlEndpoint, settings: MysqlSettings, name: str, now_ms: int, limit: int) -> LiveJobs:
-    """Some of the jobs that wait or run. Raises `Unavailable`."""
+    """Returns some of the jobs that wait or run. Raises `Unavailable`."""
     async with _connection(endpoint, settings) as connection:
         counts, _ = await reading.all_counts(connection)
         reader = MysqlReader(connection, name)
@@ -69,7 +70,7 @@ async def live_jobs(endpoint: MysqlEndpoint, settings: MysqlSettings, name: str,
 
 
 async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, _name: str, now_ms: int) -> int:
-    """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
+    """Deletes the unique keys that only time would free. Returns how many there were. Raises `Unavailable`."""
     forgotten = 0
     async with _connection(endpoint, settings) as connection:
         while True:
@@ -81,14 +82,14 @@ async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, _n
 
 
 class _NotThere(Exception):
-    """There is no such database."""
+    """The database does not exist."""
 
 
 @asynccontextmanager
 async def _connection(
     endpoint: MysqlEndpoint, settings: MysqlSettings, *, database: bool = True
 ) -> AsyncIterator[MysqlConnection]:
-    """Translates what the database says, also to the work in it."""
+    """Opens a connection. Translates the errors of the database, also those of the work in the block."""
     try:
         connection = await connect(endpoint, settings, autocommit=True, database=database)
         try:

@@ -1,4 +1,4 @@
-"""When a shard's partitions are looked after: each minute, and less often while nothing changes or after a failure."""
+"""Schedules the maintenance of a shard's partitions: each minute, and less often while nothing changes or after a failure."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ class PartitionSchedule:
         self._kept_in: Hashable | None = None  # the state of the shard when they were looked after
 
     async def keep_if_due(self, now_ms: int, state: Hashable | None) -> None:
-        """`state` stays equal while the shard does not change; None if that can't be said."""
+        """`state` stays equal while the shard does not change, or None if that can't be said."""
         unchanged = state is not None and state == self._kept_in
         if now_ms >= self._next_ms + (_UNCHANGED_MS if unchanged else 0):
             self._kept_in = state
             await self.keep(now_ms)
 
     async def begin(self, now_ms: int) -> None:
-        """At the opening of the shard, by the time of a server that may not have agreed with the others upon one: then drops nothing, and
-        plans nothing. The first sweep does both."""
+        """Begins at the opening of the shard, by the time of a server that may not have agreed with the others upon one: then drops
+        nothing, and plans nothing. The first sweep does both.
+        """
         await self._succeeds(self._make_ahead(now_ms))
 
     async def keep(self, now_ms: int) -> None:
-        """Now. Frees space only, so a failure is logged, and the next run tries again."""
+        """Maintains the partitions now. Only frees space, so a failure is logged, and the next run tries again."""
         self._next_ms = now_ms + _EVERY_MS
         if not await self._succeeds(self._keep(now_ms)):
             self._next_ms = now_ms + _AFTER_FAILURE_MS

@@ -47,7 +47,7 @@ _KEEP_JOBS = sql("keep_jobs")
 
 
 class Partition(NamedTuple):
-    """A partition with the lowest id that it can't hold; None for the last one, which holds what comes later."""
+    """A partition with the lowest id that it can't hold, or None for the last one, which holds what comes later."""
 
     name: str
     below_id: int | None
@@ -63,7 +63,7 @@ class Partitions:
         self._waits_until_ms: dict[str, int] = {}  # partitions with too many survivors, and when to look again
 
     async def keep(self, now_ms: int) -> list[str]:
-        """Makes partitions for the time to come and drops those that hold no jobs any more; the names of what was dropped."""
+        """Creates partitions for the time to come and drops those that no longer hold jobs. Returns the names of the dropped ones."""
         async with self._alone() as connection:
             if connection is None:
                 return []
@@ -88,7 +88,7 @@ class Partitions:
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[MysqlConnection | None]:
-        """A connection for what one server does at a time; None while another one does it."""
+        """A connection for what one server does at a time, or None while another one does it."""
         connection = await self._connect()
         try:
             lock = lock_name("partitions", self._database)
@@ -136,7 +136,7 @@ class Partitions:
         return dropped
 
     async def _is_over(self, connection: MysqlConnection, from_id: int, to_id: int) -> bool:
-        """Whether all its jobs are gone or kept elsewhere now."""
+        """Returns whether all its jobs are gone or kept elsewhere now."""
         [finished] = await connection.run([_COUNT_DONE_BETWEEN(from_id=from_id, to_id=to_id, limit=_SURVIVORS_MAX + 1)])
         if finished.rows[0][0] > _SURVIVORS_MAX:
             return False
@@ -153,7 +153,7 @@ class Partitions:
         return True
 
     async def _forget_kept(self, connection: MysqlConnection) -> None:
-        """What was kept and is gone since."""
+        """Forgets kept jobs that are gone since."""
         gone = [job_id async for job_id, _, alive in _walk(connection, b"kept_jobs", 0, I64_MAX) if not alive]
         for start in range(0, len(gone), _LOOK_MAX):
             await connection.run([delete_rows(b"kept_jobs", gone[start : start + _LOOK_MAX])])
@@ -161,7 +161,7 @@ class Partitions:
     # --- the table alone --------------------------------------------------------------------------------------------------------
 
     async def _alter(self, connection: MysqlConnection, statement: str) -> bool:
-        """False if another transaction had the table for too long."""
+        """Alters the table. Returns False if another transaction held it for too long."""
         altering = asyncio.ensure_future(connection.run([statement.encode()]))
         try:
             done, _ = await asyncio.wait([altering], timeout=_LOCK_WAIT_MS / 1000)
@@ -212,7 +212,7 @@ async def _partitions(connection: MysqlConnection) -> list[Partition]:
 async def _walk(
     connection: MysqlConnection, table: bytes, from_id: int, to_id: int
 ) -> AsyncIterator[tuple[int, int, int]]:
-    """(id, body bytes, is a job still) of each row, a short look at a time."""
+    """Yields (id, body bytes, is a job still) of each row, reading a bounded number at a time."""
     while True:
         [found] = await connection.run(
             [_SELECT_STATES_AFTER(table=Sql(table), from_id=from_id, to_id=to_id, limit=_LOOK_MAX)]
@@ -230,5 +230,5 @@ def kept_before(now_ms: int) -> int:
 
 
 def _name_of(below_id: int) -> str:
-    """`until_` and the milliseconds at which its time ends."""
+    """Returns the name of a partition: `until_` and the milliseconds at which its time ends."""
     return f"until_{made_at_ms(below_id)}"

@@ -35,7 +35,7 @@ async def prepare(endpoint: MysqlEndpoint, settings: MysqlSettings, stats: Stats
 
 
 async def _note_name(connection: MysqlConnection, endpoint: MysqlEndpoint, shard: str) -> None:
-    """The shard's name is in every descriptor, so a database under two names answers to none of the other's."""
+    """Notes the name of the shard in its database. The name is in every descriptor, so a database must not have two."""
     noted = [sql("make_meta")(name="shard", value=shard), sql("load_meta")(name="shard")]
     [*_, found] = await connection.run(noted)
     if found.rows[0][0] != shard:

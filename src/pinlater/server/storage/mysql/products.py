@@ -16,7 +16,7 @@ _REFUSED = {
 
 
 def refusal_of(banner: str) -> str | None:
-    """Returns why the server with this version or comment can't be used; None for one that can."""
+    """Returns why the server with this version or comment can't be used, or None for one that can."""
     said = banner.lower()
     reason = next((reason for word, reason in _REFUSED.items() if word in said), None)
     return None if reason is None else f"it is {reason}; use MySQL or MariaDB"

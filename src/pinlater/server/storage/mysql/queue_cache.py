@@ -57,7 +57,7 @@ class QueueEntry:
         self._before: dict[int, int] = {}  # the floors that hold where the claim under way comes to nothing
 
     def renew_floors(self, now: float) -> None:
-        """Before a claim."""
+        """Renews the floors before a claim."""
         if now - self.floors_since >= _FLOOR_KEPT_S:
             self.floors = {priority: run_after_ms - _LOOK_BACK_MS for priority, run_after_ms in self.floors.items()}
             self.floors_since = now
@@ -68,13 +68,13 @@ class QueueEntry:
             self._from_the_start = True
 
     def took(self, seconds: float) -> None:
-        """How long the claim's look was."""
+        """Notes how long the look of the claim was."""
         if self._from_the_start:
             self._from_the_start = False
             self.look_every_s = min(_LOOK_EVERY_MAX_S, max(_FLOOR_KEPT_S, seconds / _LOOKING_PART))
 
     def came_to_nothing(self) -> None:
-        """What the claim under way took waits again. A look from the start that didn't end is not made again at once."""
+        """Handles a claim that was rolled back: what it took waits again. A look from the start that didn't end is not repeated at once."""
         self.ready.forget()
         self.floors = dict(self._before)
         if self._from_the_start:
@@ -112,7 +112,7 @@ class MysqlQueueCache:
         self._look_taken = 0
 
     def begin_look(self) -> int:
-        """Before the queues are read, for `replace`."""
+        """Begins a look before the queues are read, for `replace`."""
         self._looks_begun += 1
         return self._looks_begun
 
@@ -138,7 +138,7 @@ class MysqlQueueCache:
             old[queue_id].ready.close()
 
     def learn(self, queue_id: int, queue: Queue) -> QueueEntry:
-        """A queue that the database has. Ids grow: of two queues with one name that with the lower id is gone."""
+        """Adds a queue that the database has. Ids grow, so of two queues with one name, the one with the lower id is gone."""
         known = self.by_id.get(queue_id)
         if known is not None:
             return known
@@ -154,7 +154,7 @@ class MysqlQueueCache:
         return entry
 
     def floors(self, queue: QueueEntry) -> dict[int, int]:
-        """From which run-after on each priority has to be looked at.
+        """Returns the run-after from which a search has to begin, for each priority.
 
         Deleted rows stay in the index until the database purges them, and a claim that began at the very first place would read
         all of them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too. While
@@ -165,12 +165,12 @@ class MysqlQueueCache:
         return queue.floors
 
     def forget_floors(self) -> None:
-        """A transaction was rolled back: what it took waits again."""
+        """Forgets the floors after a rollback, since what the transaction took waits again."""
         for queue in self.queues.values():
             queue.came_to_nothing()
 
     def now_s(self) -> float:
-        """Monotonic."""
+        """Returns the monotonic time in seconds."""
         return self._monotonic()
 
     def close(self) -> None:
@@ -179,13 +179,13 @@ class MysqlQueueCache:
             queue.ready.close()
 
     def forget_ready(self, queue_id: int) -> None:
-        """A job that waited is gone, and the transaction has ended."""
+        """Notes that a waiting job is gone, after the transaction has ended."""
         queue = self.by_id.get(queue_id)
         if queue is not None:
             queue.ready.forget()
 
     def waits_elsewhere(self, queue_id: int, run_after_ms: int) -> None:
-        """A job was put back, and the transaction has ended."""
+        """Notes that a job was put back, after the transaction has ended."""
         queue = self.by_id.get(queue_id)
         if queue is not None:
             queue.ready.waits_elsewhere(run_after_ms)

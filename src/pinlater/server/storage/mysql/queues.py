@@ -34,9 +34,8 @@ class MysqlQueueTable:
         return QueueLook(queue_of(name, config, bool(paused)), _first(deleted.rows))
 
     async def write_merged(self, given: Queue, looked: QueueLook, now_ms: int) -> Queue:
-        """The row is made before the look for a deletion, and a deletion does it the other way round: one of the two sees the other.
-
-        Only where there was no row: a refused insert would use a number up, too.
+        """Writes the merged queue. Inserts the row before the look for a deletion, while a deletion does the reverse, so that one of the
+        two sees the other. Inserts only if there was no row, since a refused insert would use up a number.
         """
         insert = sql("insert_queue")(name=given.name.encode(), now_ms=now_ms)
         made = looked.queue is None and await self._transaction.change_now(insert) == 1

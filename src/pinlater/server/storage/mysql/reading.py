@@ -31,7 +31,7 @@ _SELECT_SIZE = sql("select_size")
 async def peek(
     reader: MysqlReader, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[HandedOutJob] | PinLaterError:
-    """What a claim would give to one call."""
+    """Returns what a claim would give to one call."""
     queue_id = await queue_id_of(reader, queue)
     if queue_id is None:
         return QueueNotFound.of(queue)
@@ -52,7 +52,7 @@ async def peek(
 
 
 async def _peeked(reader: MysqlReader, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:
-    """The job as a claim would hand it out; None for one that has expired or is gone."""
+    """The job as a claim would hand it out, or None for one that has expired or is gone."""
     priority, run_after_ms, job_id, flags, _ = due
     if flags & (CHANGED | OPTIONS):
         about = await reader.select_jobs(_SELECT_SPECIAL, [job_id])
@@ -81,7 +81,7 @@ async def all_counts(connection: MysqlConnection) -> tuple[list[QueueCounts], li
 
 
 async def maintenance_snapshot(connection: MysqlConnection, own_first: int, own_last: int) -> MaintenanceSnapshot:
-    """What sweeps have to know. `own_first`, `own_last`: this server's writers, whose changes count for no other server's."""
+    """Returns what sweeps have to know. `own_first`, `own_last`: this server's writers, whose changes count for no other server's."""
     [found] = await connection.run([sql("maintenance_snapshot")(own_first=own_first, own_last=own_last)])
     future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
         NEVER_MS if value is None else value for value in found.rows[0]
@@ -90,7 +90,7 @@ async def maintenance_snapshot(connection: MysqlConnection, own_first: int, own_
 
 
 async def highest_id(connection: MysqlConnection) -> int:
-    """The highest job id in the database; 0 for none."""
+    """The highest job id in the database, or 0 for none."""
     [found] = await connection.run([sql("select_highest_id")()])
     return int(found.rows[0][0])
 

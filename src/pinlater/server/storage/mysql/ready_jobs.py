@@ -49,7 +49,7 @@ class JobContent(NamedTuple):
 
     @property
     def bytes_here(self) -> int:
-        """What it takes here."""
+        """The bytes that the job takes here."""
         headers = (self.options.headers or {}) if self.options is not None else {}
         return len(self.body) + sum([HEADER_BYTES + len(name) + len(value) for name, value in headers.items()])
 
@@ -72,7 +72,7 @@ class ReadyBytes:
 
     @property
     def bytes_left(self) -> int:
-        """0 or less: it is full. The last job that is kept may take more bytes than were left."""
+        """The bytes that are left; 0 or less means full. The last job that is kept may exceed them."""
         return self.most - self.used
 
     @property
@@ -104,7 +104,7 @@ class ReadyMemory:
         self.space.used += size_bytes
 
     def figures(self) -> Mapping[str, float]:
-        """By the names of `storage.values.FIGURES`."""
+        """Returns the figures by the names of `storage.values.FIGURES`."""
         return {
             "remembered_jobs": self.jobs,
             "remembered_bytes": self.used,
@@ -114,7 +114,7 @@ class ReadyMemory:
 
 
 class ReadyJobs:
-    """Remembers the next due jobs of one queue. Times in milliseconds of the shard's clock but for `now_s`, which is monotonic."""
+    """Remembers the next due jobs of one queue. Times in milliseconds of the shard's clock except for `now_s`, which is monotonic."""
 
     __slots__ = (
         "_before",
@@ -157,14 +157,14 @@ class ReadyJobs:
         return len(self._ids)
 
     def tracks(self, now_s: float) -> bool:
-        """Whether jobs that are stored now are to be added."""
+        """Returns whether jobs that are stored now are to be added."""
         if self._tracks and now_s - self._search_began_s > _UNUSED_S:
             self.forget()
         return self._tracks
 
     def has_next(self, count: int, now_ms: int, now_s: float, through: int | None = None) -> bool:
-        """Whether the next jobs are here, that many or all that are due, as far as this server knows: those up to the priority `through`,
-        or all for None."""
+        """Returns whether the next jobs are here, that many or all that are due, as far as this server knows: those up to the priority
+        `through`, or all for None."""
         return (
             now_ms < self.elsewhere_ms
             and now_s - self._searched_s < TRUSTED_S
@@ -177,13 +177,13 @@ class ReadyJobs:
         )
 
     def _number(self, through: int | None) -> int:
-        """How many jobs are here, up to that priority."""
+        """Returns how many jobs are here, up to that priority."""
         if through is None:
             return len(self._ids)
         return sum([len(rows) for priority, rows in self._rows.items() if priority <= through])
 
     def heads(self) -> Sequence[tuple[int, int]]:
-        """Priority and run-after of the first job of each priority; if none is here, of the place behind which there may be some."""
+        """Returns priority and run-after of the first job of each priority; if none is here, of the place after which there may be some."""
         heads = [rows[0][:2] for rows in self._rows.values() if rows]
         return heads or ([] if self._frontier is None else [self._frontier[:2]])
 
@@ -212,7 +212,7 @@ class ReadyJobs:
         self.add_all([(row, content)])
 
     def add_all(self, jobs: Iterable[tuple[ReadyRow, JobContent | None]]) -> None:
-        """As `add`, for several jobs."""
+        """Adds several jobs, as `add` does."""
         if not self._tracks:
             return
         ids, before, used, space_bytes = self._ids, len(self._ids), 0, self._memory.space.bytes_left
@@ -264,7 +264,7 @@ class ReadyJobs:
     # --- searches -----------------------------------------------------------------------------------------------------------
 
     def search_begins(self, count: int, now_ms: int, now_s: float, through: int | None = None) -> None:
-        """It wants that many jobs up to that priority. What is stored from now on may not be found."""
+        """Begins a search for that many jobs up to that priority. It may not find what is stored from now on."""
         self._search_began_s = now_s
         self._before = set(self._ids)
         self.rows_wanted = min(ROWS_MAX, max(ROWS_MIN, 2 * self._taken))
@@ -280,12 +280,13 @@ class ReadyJobs:
         self._tracks = True
 
     def wants_rows(self, now_s: float) -> bool:
-        """Whether the search under way is to read the rows that follow, if it finds enough."""
+        """Returns whether the search under way is to read the rows that follow, if it finds enough."""
         return not self._is_check and now_s >= self._rows_useless_until_s
 
     def search_found_all(self, taken: Collection[int], next_due_ms: int | None, now_s: float) -> None:
-        """It took these jobs, and there were no more that are due. `next_due_ms`: when the next row that it did not take becomes due, if
-        there is one. Jobs that were stored meanwhile may be among those that it found."""
+        """Ends a search that took these jobs and found no other due ones. `next_due_ms`: when the next row that it did not take becomes
+        due, if there is one. Jobs that were stored meanwhile may be among those that it found.
+        """
         self._remove_found(taken)
         self._frontier = None
         if next_due_ms is not None:
@@ -293,7 +294,9 @@ class ReadyJobs:
         self._searched_s = self._looked_through_s = now_s
 
     def search_found_enough(self, taken: Collection[int], now_s: float) -> None:
-        """It took these jobs, and did not look further. If they are the first ones here, no other job goes before those that are here."""
+        """Ends a search that took these jobs and did not look further. If they are the first ones here, no other job goes before those
+        that are here.
+        """
         if self._is_check and self._ids.issuperset(taken):
             self._before = ()
             self._remove(taken)
@@ -304,8 +307,9 @@ class ReadyJobs:
     def search_read_on(
         self, taken: Collection[int], rows: Sequence[ReadyRow], limit: int, next_due_ms: int | None, now_s: float
     ) -> None:
-        """It took these jobs, and read these rows, which follow: at most `limit`. `next_due_ms`: when the next row becomes due that is not
-        due now."""
+        """Ends a search that took these jobs and read these rows, which follow: at most `limit`. `next_due_ms`: when the next row
+        becomes due that is not due now.
+        """
         self._remove_found(taken)
         usable = next((place for place, (_, _, _, flags, _) in enumerate(rows) if flags), len(rows))
         if usable < ROWS_MIN <= len(rows):
@@ -335,7 +339,7 @@ class ReadyJobs:
             self._drop(gone)
 
     def forget(self) -> None:
-        """It is unknown which jobs are due: there are too many, or a transaction failed."""
+        """Forgets which jobs are due: there are too many, or a transaction failed."""
         self._rows = {}
         self._drop(list(self._ids))
         self._before = ()
@@ -344,6 +348,6 @@ class ReadyJobs:
         self.elsewhere_ms = _UNKNOWN_MS
 
     def close(self) -> None:
-        """Neither its queue nor a search that is still under way keeps anything from now on."""
+        """Stops: neither the queue nor a search that is still under way keeps anything from now on."""
         self.forget()
         self._memory = ReadyMemory(ReadyBytes(0))

@@ -14,7 +14,7 @@ _DELETE_SAMPLES = sql("delete_samples")
 
 
 async def save(connection: MysqlConnection, samples: Sequence[StoredSample]) -> None:
-    """Each in the place of one with the same key, in key order, so that two servers lock in the same order."""
+    """Saves samples, each in the place of one with the same key, in key order, so that two servers lock in the same order."""
     rows = [
         row((step_s, at_ms, queue.encode(), origin.encode(), data))
         for step_s, at_ms, queue, origin, data in sorted(samples)
@@ -23,6 +23,6 @@ async def save(connection: MysqlConnection, samples: Sequence[StoredSample]) -> 
 
 
 async def trim(connection: MysqlConnection, step_s: int, before_ms: int, limit: int) -> int:
-    """Deletes the oldest; how many."""
+    """Deletes the oldest. Returns how many."""
     [found] = await connection.run([_DELETE_SAMPLES(step_s=step_s, before_ms=before_ms, limit=limit)])
     return found.affected

@@ -43,14 +43,14 @@ async def check_server(connection: MysqlConnection, endpoint: MysqlEndpoint) -> 
 
 
 async def verdict_on(connection: MysqlConnection) -> Verdict:
-    """Asks the server, and judges what it says."""
+    """Asks the server for its settings, and judges them."""
     found = await connection.run([_LOAD_SERVER_SETTINGS(), _LOAD_REPLICATION_STATUS()])
     return judge({_text(name).lower(): _text(value) for result in found for name, value in result.rows})
 
 
 def judge(variables: Mapping[str, str]) -> Verdict:
-    """What the server's global variables and status variables say, by their names in small letters. One that it doesn't have counts as
-    good."""
+    """Returns what the server's global variables and status variables say, by their names in small letters. One that it doesn't have counts
+    as good."""
     version = variables.get("version", "")
     refused = refusal_of(f"{version} {variables.get('version_comment', '')}")
     if refused is not None:

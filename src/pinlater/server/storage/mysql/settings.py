@@ -25,7 +25,7 @@ _DATABASES_MAX = 1_000
 class MysqlEndpoint:
     """Where a shard's database is, and the user to log in as. `tls` None: as the settings say.
 
-    Never shown with its password; therefore it is no tuple: printing a list of tuples prints every part.
+    Never shown with its password; therefore it is not a tuple: printing a list of tuples prints every part.
     """
 
     host: str
@@ -46,7 +46,9 @@ class MysqlEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class MysqlSettings:
-    """Of the MySQL and MariaDB store: who logs in, how shards and databases are named, connections and time limits for each shard."""
+    """The settings of the MySQL and MariaDB store: who logs in, how shards and databases are named, connections and time limits for each
+    shard.
+    """
 
     user: str = "pinlater"
     """The user who logs in, where the URL or the shard file names none."""
@@ -87,22 +89,22 @@ class MysqlSettings:
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.database_prefix):
             raise InvalidSettings(
-                "database_prefix must be 1 to 40 letters, digits and the signs _ $ - (it begins each database's name)",
+                "database_prefix must be 1 to 40 letters, digits and the characters _ $ - (it begins each database's name)",
                 "database_prefix",
             )
         if not self.user:
             raise InvalidSettings("user is empty", "user")
         if self.tls_key is not None and self.tls_cert is None:
-            raise InvalidSettings("tls_key needs tls_cert beside it", "tls_key", "tls_cert")
+            raise InvalidSettings("tls_key needs tls_cert too", "tls_key", "tls_cert")
 
     @property
     def lock_wait_s(self) -> int:
-        """As the database wants it."""
+        """The longest wait for a lock, in the unit of the database."""
         return -(-self.lock_wait_ms // 1000)
 
     @property
     def idle_writer_s(self) -> int:
-        """How long the database lets a writer's connection lie idle, in a transaction or not: less than its slot is sure to be its own."""
+        """How long the database keeps an idle connection of a writer, in a transaction or not: shorter than the lease of the slot."""
         return max(1, self.lease_ms // 2_000)
 
     def database_of(self, shard: str) -> str:

@@ -184,7 +184,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         return self.slot * WRITERS, (self.slot + 1) * WRITERS - 1
 
     async def _change(self, work: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs relational code as one transaction of the writer for everything but the hot paths."""
+        """Runs relational code as one transaction of the writer, for everything except the hot paths."""
         return await self._opened.other.carry_out(lambda t: work(MysqlDialect(t), *args, **kwargs))
 
     async def _look_up(self, work: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -204,7 +204,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         )
 
     def _committed(self) -> Mapping[int, int]:
-        """What is known to be committed by each writer of the slot, once there is one."""
+        """Returns what is known to be committed by each writer of the slot, once there is one."""
         return {writer.number: writer.committed for writer in self._connections.writers if writer.committed}
 
     async def _connect(self, settings: MysqlSettings, *, autocommit: bool) -> MysqlConnection:
@@ -229,12 +229,12 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         return connection
 
     async def _connect_hasty(self) -> MysqlConnection:
-        """For changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
+        """Connects for changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
         settings = replace(self._settings, statement_timeout_ms=ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
         return await self._connect(settings, autocommit=True)
 
     async def _refresh(self) -> None:
-        """Reads the queue cache anew."""
+        """Refreshes the queue cache."""
         look = self._queue_cache.begin_look()
         found, used = await self._connections.readers.read(
             lambda c: c.run([sql("list_queues")(), sql("list_priorities")()])
@@ -378,7 +378,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
         return swept
 
     async def keep_partitions(self, now_ms: int) -> list[str]:
-        """Makes partitions for what comes and drops those that are over; the names of the dropped."""
+        """Creates partitions for what comes and drops those that are over. Returns the names of the dropped ones."""
         return await self._change_partitions(self._partitions.keep(now_ms))
 
     async def _make_partitions_ahead(self, now_ms: int) -> None:

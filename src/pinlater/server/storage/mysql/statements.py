@@ -20,7 +20,7 @@ from pinlater.server.storage.relational.statements import Statement, read_statem
 
 
 def _in_mysql(shared: Statement) -> Statement:
-    """With upserts in its own words; rows are one parameter."""
+    """Returns the statement in MySQL's syntax for upserts; rows are one parameter."""
     text = shared.text.replace("INSERT OR IGNORE", "INSERT IGNORE")
     text = re.sub(r"ON CONFLICT \([^)]*\) DO UPDATE SET", "ON DUPLICATE KEY UPDATE", text)
     text = re.sub(r"\bexcluded\.(\w+)", r"VALUES(\1)", text)
@@ -86,12 +86,12 @@ def literal(value: object) -> bytes:
 
 
 def union(statements: Sequence[bytes]) -> Sql:
-    """All rows of these statements as those of one, in no order."""
+    """Returns all rows of these statements as those of one, in no order."""
     return Sql(b" UNION ALL ".join([b"(" + statement + b")" for statement in statements]))
 
 
 def escaped(data: bytes) -> bytes:
-    """What may stand between single quotes."""
+    """Returns what may stand between single quotes."""
     if b"\\" in data:
         data = data.replace(b"\\", b"\\\\")
     if b"'" in data:
@@ -109,12 +109,12 @@ _LITERALS: dict[type, Callable[[Any], bytes]] = {
 
 
 def row(values: Sequence[object]) -> bytes:
-    """One row of a VALUES list or one pair of an IN list."""
+    """Returns one row of a VALUES list or one pair of an IN list."""
     return b"(" + b",".join([literal(value) for value in values]) + b")"
 
 
 def rows(values: Iterable[Sequence[object]]) -> Sql:
-    """Several of them."""
+    """Returns several rows as one literal."""
     return Sql(b",".join([row(one) for one in values]))
 
 
@@ -175,7 +175,9 @@ KEPT_JOBS = Sql(b"kept_jobs AS jobs FORCE INDEX (PRIMARY)")
 
 
 def lock_name(purpose: str, database: str) -> Sql:
-    """What a server-wide lock for one database is called, as a literal. MySQL takes names of up to 64 letters, as many as a database's."""
+    """Returns what a server-wide lock for one database is called, as a literal. MySQL takes names of up to 64 letters, as many as a
+    database's.
+    """
     name = f"pinlater-{purpose}-{database}"
     if len(name) > _LOCK_NAME_MAX:
         name = f"pinlater-{purpose}-{sha256(database.encode()).hexdigest()[:32]}"
@@ -203,7 +205,9 @@ def delete_ready(keys: Sequence[tuple[int, ...]]) -> bytes:
 
 
 def delete_remembered(keys: Iterable[tuple[int, int, int, int]]) -> bytes:
-    """As `delete_ready`, but only rows of jobs that were never claimed; and it fails if one of them is locked, on MySQL after a second."""
+    """Deletes rows as `delete_ready` does, but only those of jobs that were never claimed, and fails if one of them is locked, on MySQL
+    after a second.
+    """
     return _NO_LOCK_WAIT + sql("delete_remembered")(which=in_ranges(keys))
 
 

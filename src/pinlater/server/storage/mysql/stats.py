@@ -1,4 +1,4 @@
-"""What a MySQL shard counts beside what all shards on database servers do."""
+"""The figures of a MySQL shard, in addition to those of all shards on database servers."""
 
 from __future__ import annotations
 

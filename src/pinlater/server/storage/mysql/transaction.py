@@ -131,7 +131,7 @@ class Transaction:
         return found
 
     async def queues_of(self, ids: Iterable[int]) -> dict[int, QueueEntry]:
-        """The queues with these ids; what is missing is in the database neither. It is asked for those that are not remembered."""
+        """Returns the queues with these ids, from memory or else from the database. A missing one does not exist."""
         known = self.queue_cache.by_id
         wanted = set(ids)
         found = {queue_id: known[queue_id] for queue_id in wanted if queue_id in known}
@@ -164,12 +164,12 @@ class Transaction:
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
 
     async def change_now(self, statement: bytes) -> int:
-        """Carries out a change at once; the number of rows that it affected."""
+        """Executes a change at once. Returns the number of rows that it affected."""
         self.change(statement)
         return (await self._flush([]))[-1].affected
 
     async def select(self, *statements: bytes) -> list[Result]:
-        """The answers of these, after all changes so far."""
+        """Returns the answers of these statements, after all changes so far."""
         return (await self._flush(list(statements)))[-len(statements) :]
 
     async def select_jobs(self, statement: Template, ids: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -185,12 +185,14 @@ class Transaction:
         return [*found.rows, *kept.rows]
 
     def end_without_a_look(self) -> None:
-        """Nothing was changed: the queues that were taken from memory need no look. A transaction that asked something is committed."""
+        """Ends a transaction that changed nothing: the queues that were taken from memory need no look. A transaction that asked something
+        is committed.
+        """
         self._relied_on.clear()
         self.ended = not self._used
 
     async def commit(self, *last: bytes) -> list[Result]:
-        """Everything that waits, `last` (selects), and the COMMIT, in one round trip; the answers of `last`."""
+        """Sends everything that waits, `last` (selects), and the COMMIT in one round trip. Returns the answers of `last`."""
         self.ended = True
         counted = self.counters.statement(self._writer.number)
         if counted is not None:
@@ -220,7 +222,7 @@ class Transaction:
         return answers[len(answers) - len(last) :]
 
     def _leaves_open(self, error: Exception) -> bool:
-        """Whether the transaction may have been carried out all the same."""
+        """Returns whether the transaction may have been executed in spite of the error."""
         if isinstance(error, DatabaseConnectionLost):
             return code_of(error.__cause__) not in ROLLED_BACK
         return code_of(error) not in (ROLLED_BACK if self._connection.unanswered == 1 else FAILED_BEFORE)
@@ -266,7 +268,7 @@ class Writer(OneConnection[MysqlConnection]):
         self.number = 0
 
     async def become(self, number: int, first: int) -> None:
-        """Another writer from the next transaction on, with numbers from `first` on."""
+        """Becomes another writer from the next transaction on, with numbers from `first` on."""
         async with self._turn:
             self.number = number
             self._newest = self.committed = first
@@ -304,7 +306,7 @@ class Writer(OneConnection[MysqlConnection]):
         self._open = self._newest
 
     def end_commit(self, *, committed: bool) -> None:
-        """It is known whether that transaction was committed."""
+        """Notes that the outcome of that transaction is known."""
         if committed and self._open is not None:
             self.committed = self._open
         self._open = None
@@ -359,7 +361,7 @@ class Writer(OneConnection[MysqlConnection]):
         return result
 
     def _misjudged(self, transaction: Transaction, code: int) -> bool:
-        """Whether what the transaction supposed was wrong, as far as an error with this code tells."""
+        """Returns whether an error with this code means that an assumption of the transaction was wrong."""
         if (code == NOT_NULL and transaction.supposed) or (code == LOCK_WAIT and transaction.remembered):
             self._queue_cache.ready_memory.stale_claims += len(transaction.remembered)
             for queue in transaction.remembered:
@@ -370,7 +372,7 @@ class Writer(OneConnection[MysqlConnection]):
     # --- connections ------------------------------------------------------------------------------------------------------------
 
     async def _usable_connection(self) -> MysqlConnection:
-        """The connection, or a new one if it was lost, or lay idle for so long that the database is about to end it."""
+        """Returns the connection, or a new one if it was lost or has been idle for so long that the database is about to end it."""
         old = self._connection
         if old is not None and old.usable:
             return old
@@ -414,7 +416,7 @@ class Writer(OneConnection[MysqlConnection]):
         await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
 
     async def settle(self, cause: Exception, node: str, *, had_long_been_open: bool) -> None:
-        """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
+        """Settles a COMMIT without an answer, or with an ambiguous error: returns if it was carried out, raises
         `DatabaseConnectionLost`, or that error, if it was not. `node`: where it was sent. `had_long_been_open`: a new connection may well
         be one to another server.
 
@@ -483,8 +485,9 @@ class Writer(OneConnection[MysqlConnection]):
         return newest
 
     async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
-        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` if that can't be asked for as long as
-        `settle` asks."""
+        """Returns the answers of a transaction that was executed. Raises `OutcomeUnknown` if the database can't be asked within the time
+        of `settle`.
+        """
         give_up_at = self._settle_until()
         for attempt in count():
             try:
@@ -532,7 +535,7 @@ class Writer(OneConnection[MysqlConnection]):
         return True
 
     def _leave_replica(self) -> bool:
-        """After a failover an old connection is one to a replica, a new one may be to the new primary."""
+        """Closes a connection to a replica: after a failover, a new one may lead to the new primary."""
         connection = self._connection
         if connection is None:
             return False

@@ -42,14 +42,14 @@ class Looking(Protocol):
 
 
 class ReadAccess(NamedTuple):
-    """For looks of a program that serves no shard. `queues`: all, as they were read."""
+    """Read access for a program that serves no shard. `queues`: all, as they were read."""
 
     shard: str
     readers: Readers
     queues: Mapping[str, bytes]
 
     def ids_of(self, names: Iterable[str]) -> Queues:
-        """Returns the named queues that there are, with their ids."""
+        """Returns the named queues that exist, with their ids."""
         return _named(self.queues, names)
 
 
@@ -65,11 +65,11 @@ class Access(NamedTuple):
     refresh: Callable[[], Awaitable[None]]  # reads the queue cache anew
 
     def ids_of(self, names: Iterable[str]) -> Queues:
-        """The named queues that there are, with their ids: what scripts are to check."""
+        """Returns the named queues that exist, with their ids, which scripts check."""
         return _named(self.queues, names)
 
     async def names_of(self, ids: Iterable[bytes]) -> dict[bytes, str]:
-        """The names of these queues; what is missing is in Redis neither. It is asked if one is not remembered."""
+        """Returns the names of these queues, from memory or else from Redis. A missing one does not exist."""
         wanted = set(ids)
         if not wanted <= self.queue_cache.names.keys():
             await self.refresh()
@@ -79,7 +79,9 @@ class Access(NamedTuple):
     async def change(
         self, refs: Sequence[bytes], now_ms: int, decide: Callable[[Changes], T], names: Sequence[str]
     ) -> T:
-        """Loads the jobs, decides, writes; anew if one of them has changed in between. `names`: queues that must still be so."""
+        """Loads the jobs, decides and writes, and repeats that if one of them has changed meanwhile. `names`: queues that must not have
+        changed.
+        """
         queues = self.ids_of(names)
         for _ in range(TRIES):
             changes = Changes(now_ms)
@@ -90,7 +92,7 @@ class Access(NamedTuple):
         raise conflict()
 
     async def write(self, changes: Changes, now_ms: int, queues: Queues, plain: object = False) -> Any:
-        """What `change_jobs.lua` answers; {0} without asking if there is nothing to write. `queues` must still be so."""
+        """Returns what `change_jobs.lua` answers; {0} without asking if there is nothing to write. `queues` must still be so."""
         request = changes.request(queues, plain)
         if not changes.moves() and not plain and not changes.restores and not changes.writing.commands():
             return [0]

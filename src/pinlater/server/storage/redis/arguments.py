@@ -15,7 +15,7 @@ _LENGTH = Struct(">I")
 
 
 def encode(value: object) -> bytes:
-    """One value: lists and tuples of lists, tuples, strings, integers and booleans."""
+    """Encodes one value: lists and tuples of lists, tuples, strings, integers and booleans."""
     parts: list[bytes] = []
     _add(parts, value)
     return b"".join(parts)

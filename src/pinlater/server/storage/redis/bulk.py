@@ -33,7 +33,9 @@ _READ_LEAST = 250  # also for a smaller limit, once it has passed over a job
 
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
-    """Oldest finish first. The position is the number of jobs at the start of the index that were looked at and left there."""
+    """Requeues jobs, the oldest finish first. The position is the number of jobs at the start of the index that were looked at and left
+    there.
+    """
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
@@ -52,7 +54,7 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> Requeued | Pin
 
 
 async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
-    """Waiting jobs become due, failed ones go back to the queue unless another job has their key."""
+    """Makes waiting jobs due, and returns failed ones to the queue unless another job has their key."""
     queues = access.ids_of([order.key.queue for order in orders])
     ids = dict(queues)
     refs = [
@@ -99,7 +101,7 @@ async def lift_barrier(access: Access, queue: str, after: str, limit: int, now_m
 async def _requeue_some(
     access: Access, order: Requeue, queue: bytes, passed: int, most: int, now_ms: int
 ) -> tuple[int, int]:
-    """Puts back at most `most` jobs behind the first `passed`. How many it looked at, and how many of them it put back."""
+    """Puts back at most `most` jobs after the first `passed`. Returns how many it looked at, and how many of them it put back."""
     line = line_of(queue, order.priority)
     limit = max(_READ_LEAST if passed else 0, min(most, _READ_MAX))
     for _ in range(TRIES):
@@ -148,7 +150,7 @@ async def _away(access: Access, changes: Changes, failed: Sequence[JobRecord]) -
 
 
 def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
-    """Takes an UNFINISHED key again; False if another job has it."""
+    """Takes an UNFINISHED key again. Returns False if another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True
@@ -163,7 +165,7 @@ def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
 
 
 async def purge(access: Access, order: Purge) -> int | PinLaterError:
-    """Oldest first, by the time that orders the state."""
+    """Deletes jobs, oldest first, by the time that orders the state."""
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
@@ -183,7 +185,7 @@ async def purge(access: Access, order: Purge) -> int | PinLaterError:
 
 
 async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-    """Deletes the jobs that are there, and in that state if one is named; how many."""
+    """Deletes the jobs that are there, and in that state if one is named. Returns how many."""
     queues = access.queues
     refs = list(
         dict.fromkeys(
@@ -223,7 +225,7 @@ async def _delete(
     *,
     indexed: bool = False,
 ) -> int:
-    """How many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
+    """Returns how many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
 
     def decide(changes: Changes) -> int:
         chosen = [job for job in changes.jobs() if state is None or job.state is state]

@@ -1,4 +1,4 @@
-"""Which queues other servers have changed since the last look."""
+"""Finds the queues that other servers have changed since the last look."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class RedisChangePoller:
         self.seen = b""
 
     def note(self, changed: Iterable[bytes], seen: bytes) -> None:
-        """What a look told."""
+        """Notes the result of a look."""
         self._changed.update(changed)
         self.seen = seen
 
     async def changed(self, own_slot: int) -> set[str]:
-        """The names of the queues, once; none for a queue that was deleted meanwhile."""
+        """Returns the names of the queues, once; none for a queue that was deleted meanwhile."""
         if any(place[:QUEUE_BYTES] not in self._queue_cache.names for place in self._changed):
             await self._refresh()
         places, self._changed = self._changed, set()

@@ -1,4 +1,4 @@
-"""Loads the jobs of a call and makes the commands that write what became of them.
+"""Loads the jobs of a call and makes the commands that write what happened to them.
 
 The script that writes compares the jobs with what the call has loaded. If one has changed since, it writes nothing, and the call
 decides again.
@@ -129,7 +129,7 @@ class Changes(changes.Changes):
         return [self.loaded[ref].record for ref in wanted if ref in self.loaded]
 
     def found(self, job: JobRecord) -> LoadedJob:
-        """What was loaded of a job."""
+        """Returns what was loaded of a job."""
         return self.loaded[self._refs[job.id]]
 
     async def find_behind(self, readers: Readers) -> None:
@@ -149,7 +149,7 @@ class Changes(changes.Changes):
     # --- writing --------------------------------------------------------------------------------------------------------------
 
     def request(self, queues: Sequence[tuple[str, bytes]], plain: object = False) -> bytes:
-        """What `change_jobs.lua` is to do."""
+        """Returns what `change_jobs.lua` is to do."""
         for before, after in self.moves():
             self._write(self.found(before), after)
         self._write_places()
@@ -189,7 +189,7 @@ class Changes(changes.Changes):
             self._enter_finished(found, job)
 
     def _save(self, found: LoadedJob, job: JobRecord) -> None:
-        """The past; and the job itself if it has a new body, or has to say that there is a past."""
+        """Saves the past of the job, and the job itself if it has a new body or must be marked as one with a past."""
         if job.changed:
             self.writing.enter("HSET", b"p", found.ref, pack_past(job))
         flags = bytes((found.front[0] | HAS_PAST,))
@@ -199,7 +199,7 @@ class Changes(changes.Changes):
             self.writing.single("SETRANGE", b"j" + found.ref, 0, flags)
 
     def _leave(self, found: LoadedJob) -> None:
-        """Out of the indexes of its state as loaded."""
+        """Removes the job from the indexes of its state as loaded."""
         leave = self.writing.leave
         state = found.record.state
         leave("ZREM", INDEX_OF[state] + found.line, packed_id(found.record.id))
@@ -223,7 +223,7 @@ class Changes(changes.Changes):
         enter("READY", found.queue)
 
     def _move(self, found: LoadedJob, job: JobRecord) -> None:
-        """Under the name that its priority gives it. Its record stays, but for the flag that there is a past."""
+        """Stores the job under the name that its priority gives it. Its record stays, except for the flag that there is a past."""
         enter, single, ref = self.writing.enter, self.writing.single, ref_of(found.queue, job.priority, job.id)
         unique = job.options.unique
         self._leave(found)
@@ -293,7 +293,7 @@ class Changes(changes.Changes):
         self.writing.single("ENTER", queue, place, job.options.ordering_key or "", job.run_after_ms)
 
     def _write_places(self) -> None:
-        """Among those of ordering keys: behind all else, as a job whose time has come is put among the waiting ones."""
+        """Writes the places among those of ordering keys: behind all else, as a job whose time has come is put among the waiting ones."""
         for before, job in self.decided():
             if before.finished and not job.finished and job.options.ordering_key is not None:
                 self.enter_key(self.found(job).queue, job)
@@ -303,7 +303,7 @@ class Changes(changes.Changes):
             self.writing.single("END", queue, *places)
 
     def _write_totals(self) -> None:
-        """How many jobs are in each state is never counted: the indexes know."""
+        """Does not count the jobs in each state: the indexes have these numbers."""
         for (queue_id, priority), totals in self.totals.items():
             line = line_of(queue_id.to_bytes(QUEUE_BYTES, "big"), priority)
             for field, count in ((b"s", totals.succeeded), (b"f", totals.failed), (b"r", totals.retried)):
@@ -324,7 +324,7 @@ class Changes(changes.Changes):
     # --- deleting -------------------------------------------------------------------------------------------------------------
 
     def delete(self, job: JobRecord) -> None:
-        """With everything that belongs to it."""
+        """Deletes the job with everything that belongs to it."""
         found = self.found(job)
         leave = self.writing.leave
         self._leave(found)
@@ -341,7 +341,7 @@ class Changes(changes.Changes):
         self._deleted_waiting[found.line] = self._deleted_waiting.get(found.line, 0) + 1
 
     def delete_missing(self) -> None:
-        """Index entries of jobs whose records are gone."""
+        """Deletes index entries of jobs whose records are gone."""
         leave = self.writing.leave
         for ref, claim_bytes in self.missing.items():
             claim, line, job_id = read_claim(claim_bytes), ref[:LINE_BYTES], ref[LINE_BYTES:]

@@ -1,4 +1,4 @@
-"""Handing out due jobs: one script for all orders of a call. Jobs that it met past their expiry are ended right after."""
+"""Hands out due jobs: one script for all orders of a call. Jobs that it met past their expiry are ended right after."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FoundJobs(NamedTuple):
 async def claim(
     access: Access, orders: Sequence[ClaimOrder], now_ms: int, unknown_claims: list[tuple[bytes, str]]
 ) -> list[FoundJobs | PinLaterError]:
-    """All orders at once. `unknown_claims` gets the claims (ref, token) that were made although the call failed."""
+    """Executes all orders at once. `unknown_claims` gets the claims (ref, token) that were made although the call failed."""
     queues = access.queues
     known = [order for order in orders if order.queue in queues]
     answers: list[Any] = []
@@ -133,7 +133,7 @@ def _special(priority: int, job_id: int, record: bytes, past: bytes, now_ms: int
 def handed_out(
     priority: int, job_id: int, record: bytes, past_bytes: bytes, until_ms: int, now_ms: int | None = None
 ) -> HandedOutJob:
-    """A job as a claim gives it; with `now_ms` its own claim timeout counts."""
+    """Returns a job as a claim gives it. With `now_ms`, the deadline uses the job's own claim timeout."""
     stored = read_job(record)
     options = options_of(stored.options)
     allowed = stored.attempts_allowed
@@ -155,7 +155,7 @@ def handed_out(
 
 
 async def _expire(access: Access, refs: bytes, now_ms: int) -> int:
-    """How many became FAILED. The claim was made, so trouble here is left to the sweep."""
+    """Returns how many became FAILED. The claim was made, so a failure here is left to the sweep."""
     expired = [refs[at : at + REF_BYTES] for at in range(0, len(refs), REF_BYTES)]
 
     def decide(changes: Changes) -> int:
@@ -169,7 +169,7 @@ async def _expire(access: Access, refs: bytes, now_ms: int) -> int:
 
 
 def _head(found: bytes) -> tuple[int, int] | None:
-    """Of a byte for the priority and a score."""
+    """Returns the head from a byte for the priority and a score."""
     return (found[0], time_of(found[1:])) if found else None
 
 
@@ -178,7 +178,7 @@ def _time(score: bytes) -> int | None:
 
 
 def time_of(score: bytes) -> int:
-    """A score as a time; beyond what a double says exactly it is one near by, and may not fit into 63 bits."""
+    """Returns a score as a time. Beyond the exact range of a double it is approximate, and may not fit into 63 bits."""
     try:
         return int(score)
     except ValueError:

@@ -54,7 +54,7 @@ class Connection:
         return self.open and reader is not None and not reader.at_eof() and reader.exception() is None
 
     async def run(self, script: Script, *arguments: bytes | int | str) -> Any:
-        """What the script answers. Raises as `command` does, and `ScriptFailed` if it failed in the middle."""
+        """Returns what the script answers. Raises as `command` does, and `ScriptFailed` if it failed in the middle."""
         try:
             return await self.command(b"EVALSHA", script.sha, 1, self._front, *arguments)
         except Refused as refused:
@@ -63,10 +63,8 @@ class Connection:
         return await self.command(b"EVAL", script.text, 1, self._front, *arguments)
 
     async def command(self, *words: bytes | int | str) -> Any:
-        """One command's answer.
-
-        Raises `Refused`, or `DatabaseConnectionLost` if the connection went, the time limit passed, or a proxy answered with an error of
-        its own: Redis may then carry the command out, also later.
+        """Returns the answer to one command. Raises `Refused`, or `DatabaseConnectionLost` if the connection went, the time limit passed,
+        or a proxy answered with an error of its own: Redis may then carry the command out, also later.
         """
         if not self.open:
             raise NoConnection(f"{self.endpoint}: not connected")
@@ -108,7 +106,7 @@ class Connection:
 
 
 async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings, stats: Stats) -> Connection:
-    """An open connection. Raises `NoConnection`, or `Refused` if Redis refuses the login."""
+    """Opens a connection. Raises `NoConnection`, or `Refused` if Redis refuses the login."""
     limit_s = settings.connect_timeout_ms / 1000
     raw: Any = None
     try:
@@ -160,7 +158,7 @@ def _raw_connection(endpoint: RedisEndpoint, settings: RedisSettings, host: str,
 
 
 async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Address:
-    """Where to go: as it is written, or where the Sentinels say that the master is.
+    """Returns where to connect: as it is written, or where the Sentinels say that the master is.
 
     They are asked at once. Of the first answers, those of more than half of them if that many answer in time, the one with the latest
     configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NoConnection` if none
@@ -189,7 +187,9 @@ async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Ad
 
 
 async def _ask_sentinel(endpoint: RedisEndpoint, settings: RedisSettings, host: str, port: int) -> tuple[int, Address]:
-    """Its configuration's epoch, 0 if its login may not see that, and the master's address. Raises `LookupError` if it knows none."""
+    """Returns the epoch of the configuration (0 if the login may not see it) and the address of the master. Raises `LookupError` if it
+    knows none.
+    """
     place = RedisEndpoint(host, port, settings.sentinel_user, settings.sentinel_password or "", tls=endpoint.tls)
     raw = _raw_connection(place, settings, host, port)
     try:

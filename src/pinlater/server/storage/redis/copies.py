@@ -151,7 +151,7 @@ def _is_free(changes: Changes, queue: bytes, unique: UniqueKey | None) -> bool:
 
 
 def _replace(changes: Changes, of: CopiesOf, place: str, left: bytes) -> None:
-    """The copies of those that come back go."""
+    """Deletes the copies of restored jobs."""
     changes.marks.append((_key(of), place, 1))
     if left:
         changes.writing.enter("HSET", _key(of), place, left)
@@ -161,7 +161,7 @@ def _replace(changes: Changes, of: CopiesOf, place: str, left: bytes) -> None:
 
 
 def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
-    """As the job was, except that a body of a checkpoint is now the job's own."""
+    """Stores the job as it was, except that a body of a checkpoint is now the job's own."""
     enter, job = changes.writing.enter, copy.job
     line, ref = line_of(queue, job.priority), ref_of(queue, job.priority, job.id)
     new_job = NewJob(job.id, job.body or b"", job.priority, job.run_after_ms, job.attempts_allowed, job.options)

@@ -12,7 +12,7 @@ from pinlater.server.storage.redis.settings import RedisEndpoint
 
 
 class NoConnection(DatabaseConnectionLost):
-    """There was no connection, so nothing was sent either."""
+    """There was no connection, so nothing was sent."""
 
 
 class Refused(Exception):
@@ -29,7 +29,7 @@ class ScriptFailed(Refused):
 
 
 class StaleQueues(Exception):
-    """A queue has another id than the queue cache says, or the slot is another server's: the call decides again."""
+    """A queue has another id than in the queue cache, or another server has the slot: the call decides again."""
 
 
 ELSEWHERE = frozenset({"READONLY", "MASTERDOWN"})
@@ -61,7 +61,7 @@ _NOT_BEGUN = _BEFORE_FIRST_WRITE | frozenset(
 
 
 def refusal_of(error: Exception) -> Refused | None:
-    """Returns what Redis itself, or a script, refused the call with. None: the call may be carried out, now or later."""
+    """Returns what Redis itself, or a script, refused the call with. None: the call may be executed, now or later."""
     code, text = _code_of(error)
     if "@user_script" in str(error):  # said by Redis of each error within a script, not of those that a script returns
         return Refused(code, text) if code in _BEFORE_FIRST_WRITE else ScriptFailed(code, text)

@@ -49,13 +49,13 @@ class MasterWatch:
             self._asking = asyncio.create_task(self._ask())
 
     async def close(self) -> None:
-        """Asks no more."""
+        """Stops asking."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait([self._asking])
 
     async def _ask(self) -> None:
-        """Without an answer connections stay where they are: the master is not wrong because the Sentinels are away."""
+        """Asks the Sentinels. Without an answer, connections stay: the master is not wrong because the Sentinels are unreachable."""
         with contextlib.suppress(DatabaseConnectionLost, Refused):
             address = await master_address(self._endpoint, self._settings)
             if left := self._leave(address):

@@ -1,4 +1,4 @@
-"""Failed attempts in groups: one hash for each queue. `change_jobs.lua` counts them where it writes what became of the jobs.
+"""Failed attempts in groups: one hash for each queue. `change_jobs.lua` counts them where it writes what happened to the jobs.
 
 a<group>         about it: when it failed first, and its task, type and pattern, as a JSON list
 n<group>         how many attempts
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(_About).decode
 
 
 def values_of(failure: FailureKind, counted: CountedFailure, now_ms: int) -> list[bytes | int | str]:
-    """What `change_jobs.lua` is told of the failures of one group."""
+    """Returns the arguments of `change_jobs.lua` for the failures of one group."""
     job = counted.job
     newest = f"{now_ms} {job.priority} {job.id}"
     about = _encode((now_ms, *failure))
@@ -72,7 +72,9 @@ def _groups(queue: str, fields: Sequence[bytes], from_hour: int) -> list[StoredF
 async def prune(
     writer: Writer, readers: Readers, queues: Sequence[bytes], before_ms: int, before_hour: int, limit: int
 ) -> int:
-    """Looks first: a change makes all servers look at the shard anew. Reads one queue at a time, which Redis does in some milliseconds."""
+    """Deletes old groups. Looks first, because a change makes all servers refresh the shard. Reads one queue at a time, which Redis does in
+    some milliseconds.
+    """
     deleted = 0
     for start in range(0, len(queues), _QUEUES_A_LOOK):
         for queue in await readers.run("failing_queues", encode(queues[start : start + _QUEUES_A_LOOK])):

@@ -42,7 +42,7 @@ class _Plain:
 
 
 async def finish(access: Access, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
-    """Plain acks in a script; the others are decided here and written together with the plain ones."""
+    """Finishes plain acks in a script; the others are decided here and written together with the plain ones."""
     results = [SUCCEEDED] * len(acks)
     known_odd: set[int] = set()
     if len({ack.key for ack in acks}) != len(acks):
@@ -96,24 +96,24 @@ async def checkpoint(access: Access, checkpoints: Sequence[JobCheckpoint], now_m
 
 
 async def extend(access: Access, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Heartbeats."""
+    """Renews claims, for heartbeats."""
     return await _decide(access, claims, [claim.key for claim in claims], now_ms, outcomes.extend)
 
 
 async def release(access: Access, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Claims given back."""
+    """Releases claims."""
     return await _decide(access, claims, [claim.key for claim in claims], now_ms, outcomes.release)
 
 
 async def cancel(
     access: Access, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
 ) -> list[Acked]:
-    """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
+    """Cancels jobs that wait, are claimed, or both. The holder of a claim is not asked."""
     return await _decide(access, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state))
 
 
 async def release_claims(access: Access, claims: Sequence[tuple[bytes, str]], now_ms: int) -> set[str]:
-    """Gives back claims (ref, token) of which no worker knows; the names of their queues."""
+    """Gives back claims (ref, token) that no worker knows. Returns the names of their queues."""
     tokens = dict(claims)
     names = await access.names_of(ref[:QUEUE_BYTES] for ref in tokens)
 

@@ -90,7 +90,7 @@ class OldestFinished:
         return left
 
     def _must_walk(self, ttls: Sequence[TimeToLive], now_ms: int, state: Hashable | None) -> bool:
-        """Whether a job that finished since the last walk, in an index that had none, could be due."""
+        """Returns whether a job that finished since the last walk, in an index that had none, could be due."""
         if self._walked_ms is None or now_ms < self._walked_ms:
             return True
         if state is not None and state == self._walked_in:
@@ -114,7 +114,7 @@ class OldestFinished:
         bytes_over: int | str,
         counts: SweepCounts,
     ) -> tuple[int, int]:
-        """How many went, and how many bytes they had."""
+        """Returns how many went, and how many bytes they had."""
         packed = encode([(*index, until) for index, until in orders])
         *answers, came = await access.writer.run("collect_finished", packed, limit, bytes_over)
         access.tell_came_first(came)

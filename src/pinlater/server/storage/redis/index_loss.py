@@ -15,13 +15,13 @@ _PRIORITY, _WAITING, _TOTALS, _QUEUE = 1, 2, 7, 9
 
 
 class WaitingCounts:
-    """What the last look at all lines found."""
+    """The result of the last look at all lines."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def missed(self, rows: Sequence[Any]) -> int:
-        """How many jobs have gone since the look before this one, at least. `rows`: all that `count_jobs.lua` says."""
+        """Returns how many jobs have gone since the look before this one, at least. `rows`: all that `count_jobs.lua` says."""
         missed = 0
         now: dict[tuple[bytes, int], tuple[int, int]] = {}
         for row in rows:

@@ -3,7 +3,7 @@
 The next look for the sweeps (`snapshots`) detects losses that would stop whole queues (claims by deadline, priorities, names of queues);
 the next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds. An
 endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a half. Once it
-finds something, it goes on fast to the end of its round. After a round in which nothing has changed it pauses for half an hour, or until
+finds something, it continues fast to the end of its round. After a round in which nothing has changed it pauses for half an hour, or until
 something changes.
 """
 
@@ -62,7 +62,7 @@ class IndexRepair:
             self._is_missing_jobs = True
 
     async def repair(self, access: Access, gone: str) -> None:
-        """Some steps towards having again what `maintenance_snapshot.lua` says is gone, and what was missed in counts."""
+        """Takes some steps to rebuild what `maintenance_snapshot.lua` reports as gone, and what counts have missed."""
         if not self._urgent and gone:
             logger.error("keys are gone from Redis (%s); they are made anew", gone)
             await self._plan(access, gone)
@@ -82,7 +82,7 @@ class IndexRepair:
                 self._urgent.appendleft((script, (arguments[0], answer[0], arguments[2])))
 
     async def _plan(self, access: Access, gone: str) -> None:
-        """For the first thing that is gone; the others are seen again after it."""
+        """Plans the repair of the first thing that is gone; the others are found again after it."""
         await access.refresh()
         plan = self._urgent
         if "q" in gone:
@@ -144,7 +144,7 @@ class IndexRepair:
             logger.error("jobs are gone from Redis: %d that had left something", lost)
 
     async def _free_unknown(self, access: Access, queues: list[bytes]) -> None:
-        """What belongs to queues of which not even the name is left."""
+        """Frees what belongs to queues whose names are lost."""
         if all(queue in access.queue_cache.names for queue in queues):
             return
         await access.refresh()

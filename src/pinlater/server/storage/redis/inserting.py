@@ -1,4 +1,4 @@
-"""Storing new jobs: one script for all requests of a call, which checks keys and bounds by itself.
+"""Stores new jobs: one script for all requests of a call, which checks keys and bounds by itself.
 
 What the script is given for a plain request goes into Redis' commands as it is, without a step of Lua for each job.
 """
@@ -99,7 +99,9 @@ class _Batch:
         self._top = 0
 
     def add(self, request: InsertRequest, *, unique: bool, in_order: bool) -> int:
-        """Where its answer will be. `unique`, `in_order`: what `have_unique_keys` and `has_order` say of its jobs."""
+        """Adds a request. Returns where its answer will be. `unique`, `in_order`: what `have_unique_keys` and `has_order` say of its
+        jobs.
+        """
         name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job.id for job in jobs]))
@@ -116,9 +118,8 @@ class _Batch:
         return len(self._requests) - 1
 
     async def store(self) -> list[Any]:
-        """The answers; none if there is nothing to be said.
-
-        A call that ends well says that none before it can be carried out any more, also if it has nothing to send.
+        """Sends the requests. Returns the answers. A call that succeeds, even without anything to send, proves that no earlier call can
+        still be executed.
         """
         if not self._requests:
             await self._access.writer.settle()
@@ -186,7 +187,7 @@ def _plain(
 
 
 def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) -> list[tuple[Any, ...]]:
-    """Some have unique keys: each job for itself."""
+    """Adds jobs one by one, since some have unique keys."""
     packed = []
     for job in jobs:
         options = job.options or NONE
@@ -233,7 +234,7 @@ def _answer(shard: str, request: InsertRequest, answer: Any) -> Inserted | PinLa
 
 
 def repeated(ids: bytes, existing: Sequence[Any]) -> Inserted:
-    """What a keyed request was answered before."""
+    """Returns what a keyed request was answered before."""
     found = array("q", ids)
     found.byteswap()
     existing_jobs = existing_of(existing)

@@ -28,17 +28,17 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     a        ZSET   changes that made jobs ready, by their number: queue and writer, the newest of each
     an       STRING the number of the newest of these
     au       ZSET   entries of the trail, all with score 0: id, '|' and content
-    g<moment> HASH  samples of all queues of a moment, which is a step (4 bytes) and a time (8): queue -> its samples by origin
+    g<moment> HASH samples of all queues of a moment, which is a step (4 bytes) and a time (8): queue -> its samples by origin
     y<step>  ZSET   moments with samples of a step, by time: moment
     b<run>   HASH   copies of the jobs that a run deleted, by the place of the call that did
     l<run>   ZSET   these places, all with score 0
     cr       ZSET   runs with copies, by when the newest was made: run
     d<queue> ZSET   live jobs with ordering keys, all with score 0: a key's length, key, number, priority, id
-    dn<queue> HASH  priority and id -> number, when the job is due by itself, whether it goes, is behind others or stops its key, the key
+    dn<queue> HASH priority and id -> number, when the job is due by itself, whether it goes, is behind others or stops its key, the key
     v<queue> HASH   its failures in groups, see `failures.py`
     fb       STRING bytes of finished jobs
     top      STRING the highest id that was stored (8 bytes)
-    servers  HASH   slot -> who has it
+    servers HASH   slot -> who has it
     w<writer> STRING lease, number and answer of the writer's newest call
     x        never there
 """
@@ -65,12 +65,12 @@ LINE_BYTES = 5
 
 
 def front_of(tag: str) -> bytes:
-    """What all keys of a shard begin with."""
+    """Returns what all keys of a shard begin with."""
     return tag.encode() + b":"
 
 
 def packed_id(job_id: int) -> bytes:
-    """As ids stand in indexes."""
+    """Returns the id as it stands in indexes."""
     return _ID.pack(job_id)
 
 
@@ -88,7 +88,7 @@ def ref_of(queue: bytes, priority: int, job_id: int) -> bytes:
 
 
 def parts_of(ref: bytes) -> tuple[bytes, int, int]:
-    """Queue, priority and id."""
+    """Returns queue, priority and id."""
     queue, priority, job_id = _REF.unpack(ref)
     return queue, priority, job_id
 
@@ -97,5 +97,5 @@ PRIORITY_MAX = 255  # a byte of a line's name
 
 
 def may_exist(key: JobKey) -> bool:
-    """Whether any job could have this name; others can't even be packed."""
+    """Returns whether any job could have this name; others can't even be packed."""
     return 0 <= key.priority <= PRIORITY_MAX and 0 <= key.id < 2**63

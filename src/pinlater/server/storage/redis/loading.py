@@ -30,8 +30,9 @@ async def load_jobs(
     keys: Sequence[tuple[bytes, str]] = (),
     queues: Sequence[tuple[str, bytes]] = (),
 ) -> tuple[list[Any], list[bytes]]:
-    """For each job record (without its body, unless `bodies`), size, claim and past, one after the other; and what is stored under
-    the unique keys (queue, key). Raises `StaleQueues` if one of the `queues` has another id now."""
+    """Loads, for each job, the record (without its body, unless `bodies`), size, claim and past, one after the other, and what is stored
+    under the unique keys (queue, key). Raises `StaleQueues` if one of the `queues` has another id now.
+    """
     request = encode((refs, int(bodies), keys, [name for name, _ in queues], [queue for _, queue in queues]))
     found, held = await readers.run("load_jobs", request)
     if _ODD in found[2::4]:

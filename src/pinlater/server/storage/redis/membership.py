@@ -83,7 +83,7 @@ class Membership(LeasedSlot):
         return secret.decode()
 
     async def renew(self, run: Run, time_ms: Callable[[], int] | None = None) -> bool:
-        """Renews the lease; whether it still holds. `time_ms` gives the server's time, to compare Redis' clock with it."""
+        """Renews the lease. Returns whether it still holds. `time_ms` gives the server's time, to compare Redis' clock with it."""
         asked_ms = 0 if time_ms is None else time_ms()
         redis_ms, about = await run("renew", self.lease, self.slot, "")
         if time_ms is not None and redis_ms:
@@ -127,7 +127,7 @@ class _LiveServer(NamedTuple):
 
 
 async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_LiveServer]]:
-    """Redis' time, and the servers."""
+    """Returns Redis' time, and the servers."""
     now_ms, *rows = await run("list_members")
     found = []
     for slot, packed in zip(rows[::2], rows[1::2], strict=True):

@@ -22,7 +22,7 @@ class MigrationStep(NamedTuple):
 
 
 async def _first(readers: Readers) -> None:
-    """There is nothing to be done but what `set_schema.lua` does."""
+    """Does nothing beyond what `set_schema.lua` does."""
 
 
 STEPS: Sequence[MigrationStep] = (MigrationStep(1, "0001_first", _first),)
@@ -35,12 +35,12 @@ NEWEST = max(ORDERED, AT_ONCE)
 
 
 async def version_of(readers: Readers) -> int:
-    """The shard's schema; 0 if there is nothing of ours yet."""
+    """The shard's schema, or 0 if there is nothing of ours yet."""
     return int(await readers.run("find_schema") or 0)
 
 
 async def migrate(readers: Readers, steps: Sequence[MigrationStep] = STEPS) -> list[str]:
-    """Takes the shard forward; the names of what was done. Raises `SchemaRefused` if its schema is too new."""
+    """Migrates the shard. Returns the names of the migrations that were run. Raises `SchemaRefused` if its schema is too new."""
     version = await version_of(readers)
     check_version(readers.endpoint, version, max(NEWEST, steps[-1].number))
     done = []

@@ -14,7 +14,7 @@ from pinlater.server.storage.values import Acked, JobKey
 
 
 async def move(access: Access, keys: Sequence[JobKey], priority: int, now_ms: int) -> list[Acked]:
-    """Waiting and failed ones."""
+    """Moves waiting and failed jobs to another priority."""
     queues = access.ids_of([key.queue for key in keys])
     ids = dict(queues)
     refs = [

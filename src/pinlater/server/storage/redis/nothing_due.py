@@ -39,9 +39,10 @@ class _Found(NamedTuple):
 
 
 class NothingDue:
-    """By name of the queue. Times in milliseconds of the shard's clock but for `now_s`, which is monotonic, in seconds.
+    """Remembers, by the name of the queue, that nothing is due. Times in milliseconds of the shard's clock except for `now_s`, which is
+    monotonic, in seconds.
 
-    `others()`: another value after another server has changed something on the shard; None while that is not known.
+    `others()`: another value after another server has changed something on the shard, or None while that is not known.
     `claims`: of one queue each, for any number of calls, that were answered without a call of Redis.
     """
 
@@ -57,7 +58,7 @@ class NothingDue:
         self.claims = 0
 
     def answer(self, order: ClaimOrder, now_ms: int, now_s: float) -> Claimed | None:
-        """What a claim would get: no jobs. None if Redis has to be asked."""
+        """Returns what a claim would get: no jobs. None if Redis has to be asked."""
         found = self._found.get(order.queue)
         if found is None or not order.from_memory:
             return None
@@ -76,7 +77,7 @@ class NothingDue:
         return age_s < TRUSTED_UNCHANGED_S and search.others is not None and search.others == self._changed_by(now_s)
 
     def _changed_by(self, now_s: float) -> Hashable | None:
-        """What others have changed, as of a moment ago: that takes longer to ask than the rest of a poll."""
+        """Returns what others have changed, as of a moment ago, because to ask takes longer than the rest of a poll."""
         if now_s - self._asked_s >= _OTHERS_KEPT_S:
             self._known, self._asked_s = self._others(), now_s
         return self._known
@@ -104,7 +105,7 @@ class NothingDue:
 
     @contextmanager
     def change(self, queues: Sequence[str]) -> Iterator[None]:
-        """Around work after which jobs of these queues may be due; of any queue if none is named."""
+        """Surrounds work after which jobs of these queues, or of any queue if none is named, may be due."""
         self.changed(queues)
         try:
             yield
@@ -112,7 +113,7 @@ class NothingDue:
             self.changed(queues)
 
     def changed(self, queues: Sequence[str]) -> None:
-        """Jobs of these queues may be due now; of any queue if none is named."""
+        """Notes that jobs of these queues, or of any queue if none is named, may be due now."""
         if not self._found and not self._searches:
             return
         for queue in queues or [*self._found, *self._searches]:

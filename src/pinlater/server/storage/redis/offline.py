@@ -1,4 +1,4 @@
-"""Work on a shard without serving it: its schema made by hand, a look at how it is, and keys given up. Takes no slot and changes no
+"""Works on a shard without serving it: creates its schema by hand, looks at its state, and gives up keys. Takes no slot and changes no
 job."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEYS_A_PIECE = 1_000
 
 
 async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> tuple[int, int, Sequence[str]]:
-    """Takes the shard to this program's schema: (version before, version after, what was done).
+    """Migrates the shard to this program's schema. Returns (version before, version after, what was done).
 
     Raises `Unavailable` if that can't be done, or if the shard is not for this program.
     """
@@ -41,7 +41,7 @@ async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
 
 
 async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str, now_ms: int) -> Look:
-    """Schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
+    """Returns schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         schema = await migration.version_of(readers)
         if not schema:
@@ -59,7 +59,7 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
 
 
 async def live_jobs(endpoint: RedisEndpoint, settings: RedisSettings, name: str, now_ms: int, limit: int) -> LiveJobs:
-    """Some of the jobs that wait or run; none if queues change meanwhile. Raises `Unavailable`."""
+    """Returns some of the jobs that wait or run; none if queues change meanwhile. Raises `Unavailable`."""
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         queues = await reading.list_queues(readers)
         access = ReadAccess(name, readers, {queue.name: number for number, queue in queues})
@@ -72,7 +72,7 @@ async def live_jobs(endpoint: RedisEndpoint, settings: RedisSettings, name: str,
 
 
 async def forget_timed_keys(endpoint: RedisEndpoint, settings: RedisSettings, name: str, _now_ms: int) -> int:
-    """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
+    """Deletes the unique keys that only time would free. Returns how many there were. Raises `Unavailable`."""
     forgotten = 0
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         while done := int(await readers.run("forget_timed_keys", _KEYS_A_PIECE)):

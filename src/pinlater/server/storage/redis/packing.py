@@ -35,7 +35,7 @@ I64 = Struct(">q")
 
 
 class UnpackedJob(NamedTuple):
-    """A job's record but for its body; `front` is the record up to the body."""
+    """A job's record except for its body; `front` is the record up to the body."""
 
     flags: int
     attempts_allowed: int
@@ -103,7 +103,7 @@ def read_job(record: bytes) -> UnpackedJob:
 
 
 def is_simple(job: UnpackedJob) -> bool:
-    """Whether a plain success needs no look at this job, but at the place that it has under its ordering key."""
+    """Returns whether a plain success needs no look at this job, but at the place that it has under its ordering key."""
     if job.flags & HAS_PAST:
         return False
     if not job.flags & HAS_OPTIONS:
@@ -141,7 +141,7 @@ def pack_finished(state: JobState, size: int, finished_at_ms: int, holder: str |
 
 
 def read_claim(packed: bytes) -> UnpackedClaim | None:
-    """None for a job that waits."""
+    """Returns the claim, or None for a job that waits."""
     if not packed:
         return None
     state = _STATES[packed[0]]
@@ -170,10 +170,10 @@ _decode = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, str, str, str, 
 
 
 def pack_past(job: JobRecord) -> bytes:
-    """What the first change of a job adds."""
+    """Returns what the first change of a job adds."""
     return _encode(progress_of(job))
 
 
 def read_past(packed: bytes) -> tuple[int, int, int, int, int, str, str, str, str] | None:
-    """The values of `progress_of`; None for a job that never changed."""
+    """The values of `progress_of`, or None for a job that never changed."""
     return _decode(packed) if packed else None

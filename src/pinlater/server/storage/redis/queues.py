@@ -1,4 +1,4 @@
-"""Queues: made, deleted, configured. Decided here from what Redis has, and decided anew if that has changed meanwhile."""
+"""Creates, deletes and configures queues. Decides here from what Redis has, and decides again if that has changed meanwhile."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def _merge(writer: Writer, readers: Readers, shard: str, queues: Sequence[
 
 
 def _merged(shard: str, given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str | int, ...] | None]:
-    """What becomes of a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
+    """Returns what happens to a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
     known, kept, deleted_ms = state
     if known:
         before = unpacked(given.name, kept)
@@ -99,7 +99,7 @@ async def configure(
 
 
 async def takes_order(readers: Readers, shard: str, name: str) -> bool:
-    """Whether the shard takes the jobs with ordering keys of a queue."""
+    """Returns whether the shard takes the jobs with ordering keys of a queue."""
     answer = await readers.run("find_settings", name)
     return bool(answer) and unpacked(name, answer[0]).home.is_at(shard)
 
@@ -122,7 +122,7 @@ async def move_home(
 
 
 def is_ordered(queue: bytes) -> bool:
-    """Whether the queue of this number was made as one that is ordered as a whole."""
+    """Returns whether the queue of this number was made as one that is ordered as a whole."""
     return int.from_bytes(queue, "big") >= _ORDERED
 
 
@@ -136,7 +136,7 @@ def _packed(queue: Queue, shard: str) -> bytes:
 
 
 def _settings(queue: Queue, shard: str) -> bytes:
-    """At its home they also say `order`: scripts do not know the name of the shard."""
+    """Returns the packed settings. At its home they also say `order`: scripts do not know the name of the shard."""
     text = settings_text(queue)
     if queue.home.is_at(shard):
         text = f'{text[:-1]}, "order": "{"waits" if queue.home.waits else "takes"}"}}'

@@ -1,4 +1,4 @@
-"""Looking: lookups, scans, counts, and what a claim would give. On readers' connections; long looks are several scripts."""
+"""Reads: lookups, scans, counts, and what a claim would give. On readers' connections; long looks are several scripts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _EXACT_MAX = 2**53  # a score is a float
 
 
 async def lookup(access: Looking, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
-    """All that is known of each; the whole name must match."""
+    """Returns all that is known of each job; the whole name must match."""
     queues = access.queues
     refs = {
         key: ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)
@@ -78,7 +78,7 @@ async def lookup(access: Looking, keys: Sequence[JobKey], bodies: bool) -> list[
 
 
 async def _jobs(access: Looking, refs: Sequence[bytes], queues: Queues, bodies: bool) -> dict[bytes, JobRecord]:
-    """The jobs that are there. All `refs` are of these queues."""
+    """Returns the jobs that exist. All `refs` are of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
     found = {}
     for at, ref in enumerate(refs):
@@ -146,7 +146,7 @@ async def _moved(
 
 
 async def _check(access: Looking, queues: Queues) -> None:
-    """Before an empty answer: raises `StaleQueues` if a queue was deleted or made anew since it was read."""
+    """Checks an empty answer: raises `StaleQueues` if a queue was deleted or recreated since it was read."""
     await load_jobs(access.readers, (), queues=queues)
 
 
@@ -158,7 +158,7 @@ def _exactly(sort_ms: int, job: JobRecord) -> int:
 async def _order(
     readers: Readers, page: Page, lines: Sequence[bytes], after: tuple[int, int] | None, limit: int
 ) -> list[tuple[int, bytes]]:
-    """(time, reference) of the first jobs in the order of the page, of these queues and priorities together."""
+    """Returns (time, reference) of the first jobs in the order of the page, of these queues and priorities together."""
     by: int | str = ""
     behind: int | str = ""
     if page.state is JobState.PENDING and page.future:
@@ -179,7 +179,7 @@ async def _order(
 async def peek(
     access: Access, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[HandedOutJob] | PinLaterError:
-    """What a claim would give to one call."""
+    """Returns what a claim would give to one call."""
     number = access.queues.get(queue)
     if number is None:
         return QueueNotFound.of(queue)
@@ -204,7 +204,7 @@ async def peek(
 
 
 async def count_ahead(access: Access, place: Place) -> int | PinLaterError:
-    """By the sizes of parts of the indexes; no job is read."""
+    """Counts by the sizes of parts of the indexes; no job is read."""
     queue = access.queues.get(place.queue)
     if queue is None:
         return QueueNotFound.of(place.queue)
@@ -218,7 +218,7 @@ async def count_ahead(access: Access, place: Place) -> int | PinLaterError:
 
 
 async def find_ahead_in_key(access: Access, key: JobKey, limit: int) -> AheadInKey | None:
-    """By the size of a part of the index."""
+    """Counts by the size of a part of the index."""
     queue = access.queues.get(key.queue)
     if queue is None or not may_exist(key):
         return None
@@ -238,14 +238,14 @@ async def count_ordered(readers: Readers, queue: str, limit: int) -> int:
 
 
 async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
-    """What `count_jobs.lua` says of these queues, or of all."""
+    """Returns what `count_jobs.lua` says of these queues, or of all."""
     names = list(await walking.queues(readers)) if queues is None else queues
     pieces = walking.walk(readers, "count_jobs", names, due_by_ms, BEHIND_MS, at_once=walking.MORE_QUEUES_A_PIECE)
     return [row async for piece in pieces for row in piece]
 
 
 def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
-    """From the sizes of the indexes; the part that isn't due as of the last look."""
+    """Returns the counts from the sizes of the indexes. The part that isn't due is as of the last look."""
     rows = []
     for name, priority, waiting, future, in_progress, succeeded, failed, totals, first, _, behind in found:
         oldest_ms = time_of(first) if first else None
@@ -274,7 +274,7 @@ def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
 
 
 async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
-    """All queues with their ids, by name."""
+    """Returns all queues with their ids, by name."""
     queues = []
     for name, (queue, settings) in (await walking.queues(readers)).items():
         queues.append((queue, queue_rows.unpacked(name.decode(), settings)))
@@ -284,7 +284,7 @@ async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
 async def find_requests(
     readers: Readers, requests: Sequence[RequestRef], now_ms: int
 ) -> list[Inserted | PinLaterError | None]:
-    """What each was answered before, if it was."""
+    """Returns what each was answered before, if it was."""
     kept = await readers.run("find_keys", encode([("k", ref.queue, ref.request_key) for ref in requests]))
     found: list[Inserted | PinLaterError | None] = []
     for ref, answer in zip(requests, kept, strict=True):
@@ -304,7 +304,7 @@ async def find_unique(readers: Readers, keys: Sequence[UniqueRef], now_ms: int) 
 
 
 def is_held(held: bytes, now_ms: int) -> bool:
-    """Whether a unique key is taken now."""
+    """Returns whether a unique key is taken now."""
     return bool(held) and (len(held) == 10 or int(held[10:]) > now_ms)
 
 
@@ -317,6 +317,6 @@ async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
 
 
 async def timed_keys(readers: Readers, now_ms: int) -> TimedKeys:
-    """Unique keys that time alone will free."""
+    """Returns the unique keys that only time will free."""
     count, until = await readers.run("count_timed_keys", now_ms)
     return TimedKeys(min(count, TIMED_KEYS_COUNTED), int(float(until)) if until else None)

@@ -21,7 +21,7 @@ _SAMPLES_A_SCRIPT = 250
 
 
 async def save(readers: Readers, samples: Sequence[StoredSample]) -> None:
-    """Each in the place of one with the same key."""
+    """Saves samples, each in the place of one with the same key."""
     for start in range(0, len(samples), _SAMPLES_A_SCRIPT):
         flat: list[bytes | int | str] = []
         for step_s, at_ms, queue, origin, data in samples[start : start + _SAMPLES_A_SCRIPT]:
@@ -66,5 +66,5 @@ def _unpacked(rows: Sequence[bytes]) -> Iterator[StoredSample]:
 
 
 async def trim(readers: Readers, step_s: int, before_ms: int, limit: int) -> int:
-    """Deletes the oldest; how many."""
+    """Deletes the oldest. Returns how many."""
     return int(await readers.run("trim_samples", _STEP.pack(step_s), before_ms, limit))

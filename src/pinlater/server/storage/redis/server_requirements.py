@@ -32,7 +32,7 @@ async def check_server(readers: Readers, endpoint: RedisEndpoint) -> None:
 
 
 def refusal_of(info: Mapping[str, str]) -> str | None:
-    """Why the server can't be used; None if it can."""
+    """Returns why the server can't be used, or None if it can."""
     version = info.get("redis_version", "")
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is not None and (int(numbers[1]), int(numbers[2])) < _LEAST:
@@ -46,7 +46,7 @@ def refusal_of(info: Mapping[str, str]) -> str | None:
 
 
 def warnings_of(info: Mapping[str, str]) -> list[str]:
-    """What of a promise the server doesn't keep."""
+    """Returns what of a promise the server doesn't keep."""
     warnings = []
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not policy.startswith("volatile-"):
@@ -83,7 +83,9 @@ class Memory:
         return f"Redis uses {self._used} of {self._max} bytes of its maxmemory, more than {self._percent_max} %"
 
     async def is_full(self, readers: Readers) -> bool:
-        """Full is as of now, not full as of at most a second ago. A look that fails counts as not full: Redis itself refuses in the end."""
+        """Returns whether Redis is full, as of now; not full is as of at most a second ago. A look that fails counts as not full, since
+        Redis itself refuses in the end.
+        """
         now = self._monotonic()
         if self._is_over or self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now

@@ -35,7 +35,7 @@ class RedisEndpoint:
 
     def __post_init__(self) -> None:
         if self.sentinels and not self.master:
-            raise ValueError("sentinels need the master's name beside them")
+            raise ValueError("sentinels need the name of the master too")
 
     def __str__(self) -> str:
         if self.sentinels:
@@ -48,7 +48,9 @@ class RedisEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """Of the Redis and Valkey store: who logs in, how keys are named, connections, limits of time and memory for each shard."""
+    """The settings of the Redis and Valkey store: who logs in, how keys are named, connections, limits of time and memory for each
+    shard.
+    """
 
     user: str = ""
     """The user who logs in, where the URL or the shard file names none. Empty: Redis' default user."""
@@ -89,14 +91,14 @@ class RedisSettings:
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.key_prefix):
             raise InvalidSettings(
-                "key_prefix must be at most 40 letters, digits and the signs _ . : $ - (it begins each key)",
+                "key_prefix must be at most 40 letters, digits and the characters _ . : $ - (it begins each key)",
                 "key_prefix",
             )
         if self.tls_key is not None and self.tls_cert is None:
-            raise InvalidSettings("tls_key needs tls_cert beside it", "tls_key", "tls_cert")
+            raise InvalidSettings("tls_key needs tls_cert too", "tls_key", "tls_cert")
 
     def tag_of(self, shard: str) -> str:
-        """What all keys of a shard begin with, its hash tag in it."""
+        """Returns what all keys of a shard begin with, its hash tag in it."""
         if not _SHARD.fullmatch(shard):
             raise ValueError(f"not a shard's name: {shard!r}")
         return f"{self.key_prefix}{{{shard}}}"

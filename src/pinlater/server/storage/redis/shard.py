@@ -247,7 +247,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         return await self._with_queues(self._opened.other, names, work)
 
     async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
-        """Reads the queue cache anew if a name is not in it, or if a queue in it has another id now."""
+        """Refreshes the queue cache if a name is not in it, or if a queue in it has another id now."""
         for _ in range(_STALE_CACHE_TRIES):
             queues = await self._queues_named(names)
             try:
@@ -424,7 +424,7 @@ class RedisShard(LeasedShard[Readers, Writer, Run]):
         return MaintenanceSnapshot(NEVER_MS, deadline, expiry, seen, until, int(found[4]), changes, int(found[5]), gone)
 
     async def _advance_due(self, now_ms: int, limit: int) -> int:
-        """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
+        """Sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
         self._check_open()  # nothing here needs a connection
         self._due_by_ms = now_ms
         return 0

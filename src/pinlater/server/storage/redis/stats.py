@@ -1,4 +1,4 @@
-"""What a Redis shard counts beside what all shards on database servers do."""
+"""The figures of a Redis shard, in addition to those of all shards on database servers."""
 
 from __future__ import annotations
 

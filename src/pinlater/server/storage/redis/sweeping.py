@@ -47,7 +47,7 @@ async def _sweep(access: Access, index: bytes, happening: TimeOut | Expire, now_
 async def _sweep_some(
     access: Access, index: bytes, happening: TimeOut | Expire, now_ms: int, limit: int, counts: SweepCounts
 ) -> tuple[int, int]:
-    """How many entries were looked at, and to how many of their jobs it happened."""
+    """Returns how many entries were looked at, and to how many of their jobs it happened."""
     of_claims = isinstance(happening, TimeOut)
     for _ in range(TRIES):
         refs = await access.readers.run("select_first", index, f"({now_ms}", limit)
@@ -96,8 +96,9 @@ async def collect_garbage(
     bytes_max: int | None,
     state: Hashable | None,
 ) -> list[Swept]:
-    """Finished jobs past their time to live, or beyond the bytes that they may take; then keys that time has freed, and what deleted
-    queues left."""
+    """Deletes finished jobs past their time to live, or beyond the bytes that they may take, then keys that time has freed, and the rest
+    of deleted queues.
+    """
     counts = SweepCounts()
     left = await finished.collect_old(access, ttls, now_ms, limit, counts, state)
     if bytes_max is not None and snapshot.finished_bytes > bytes_max:

@@ -1,4 +1,4 @@
-"""The TLS that the settings ask for. Made anew for each connection, so that renewed certificates are taken up. Imports no driver."""
+"""The TLS that the settings ask for. Built for each connection, so that renewed certificates are used. Imports no driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pinlater.tls.trust import UNWANTED, WANTED
 
 
 def tls_arguments(settings: RedisSettings) -> dict[str, Any]:
-    """As the driver's encrypted connections want them."""
+    """Returns the arguments that the driver's encrypted connections take."""
     return {
         "ssl_ca_certs": None if settings.tls_ca is None else str(settings.tls_ca),
         "ssl_certfile": None if settings.tls_cert is None else str(settings.tls_cert),

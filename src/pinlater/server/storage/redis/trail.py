@@ -17,7 +17,7 @@ async def add(writer: Writer, records: Sequence[TrailEntry], records_max: int) -
 
 
 async def prune(writer: Writer, readers: Readers, before: str, limit: int) -> int:
-    """Looks first: a change makes all servers look at the shard anew."""
+    """Deletes old entries. Looks first, because a change makes all servers refresh the shard."""
     oldest = await readers.run("list_trail", "", before, 1)
     if not oldest:
         return 0

@@ -17,7 +17,7 @@ MORE_QUEUES_A_PIECE = 2_500
 
 
 async def queues(readers: Readers) -> dict[bytes, tuple[bytes, bytes]]:
-    """All queues by name, with their ids and packed settings."""
+    """Returns all queues by name, with their ids and packed settings."""
     found: dict[bytes, tuple[bytes, bytes]] = {}
     cursor = b"0"
     while True:

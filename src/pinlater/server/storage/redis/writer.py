@@ -79,7 +79,7 @@ class Writer(OneConnection[Connection]):
         under_any_slot: bool = True,
         has_changed: Callable[[Any], bool] = _always,
     ) -> Any:
-        """What the script answers.
+        """Returns what the script answers.
 
         `has_changed(answer)`: whether it changed anything, for `Stats.changes`.
         `if_answered` is called with it if it turns out later that an unknown outcome was a success. `under_any_slot`: the same
@@ -229,7 +229,7 @@ class Writer(OneConnection[Connection]):
         return self._connection
 
     async def _settle(self, connection: Connection) -> None:
-        """Whether the call before, whose outcome was unknown, was carried out."""
+        """Finds out whether the previous call, whose outcome was unknown, was executed."""
         if self._unsettled is None:
             return
         number, if_answered = self._unsettled
@@ -244,7 +244,7 @@ class Writer(OneConnection[Connection]):
                 if_answered(answered)
 
     async def _was_carried_out(self, connection: Connection, number: int) -> Any:
-        """The call's answer; None if it wasn't carried out, and then it never will be, as its number is too low from now on.
+        """Returns the answer of the call, or None if it wasn't executed; then it never will be, because its number is too low from now on.
 
         Raises `OutcomeUnknown` if the number is gone, since another server has the slot.
         """

@@ -25,7 +25,7 @@ FIRST: Position = (-I64_MAX - 1, -1)
 
 
 async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
-    """Oldest finish first."""
+    """Requeues jobs, the oldest finish first."""
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
@@ -67,7 +67,7 @@ async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list
 
 
 async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
-    """Takes an UNFINISHED key again; False if another job has it."""
+    """Takes an UNFINISHED key again. Returns False if another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True
@@ -78,7 +78,7 @@ async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
 
 
 async def key_is_held(dialect: Dialect, queue_id: int, key: str, now_ms: int) -> bool:
-    """Whether a job has the unique key: for a time, or as long as the job is unfinished and there."""
+    """Returns whether a job has the unique key: for a time, or as long as the job is unfinished and there."""
     held = await dialect.select("find_unique_key", queue_id=queue_id, key=key)
     if not held:
         return False
@@ -100,7 +100,7 @@ async def unblock(dialect: Dialect, queue: str, ordering_key: str, now_ms: int) 
 
 
 async def lift_barrier(dialect: Dialect, queue: str, after: str, limit: int, now_ms: int) -> str | PinLaterError | None:
-    """A seek in an index for each key, however many jobs it has."""
+    """Lifts the barrier, with one seek in an index for each key, however many jobs it has."""
     found = (await dialect.queues_named([queue])).get(queue)
     if found is None:
         return QueueNotFound.of(queue)
@@ -113,7 +113,7 @@ async def lift_barrier(dialect: Dialect, queue: str, after: str, limit: int, now
 
 
 async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
-    """Oldest first, by the time that orders the state."""
+    """Deletes jobs, oldest first, by the time that orders the state."""
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
@@ -145,7 +145,7 @@ async def finished(
     after: Position = FIRST,
     until_ms: int = I64_MAX,
 ) -> list[tuple[int, int]]:
-    """(finish, id) of the jobs of that state that finished first, behind `after` and up to `until_ms`."""
+    """Returns (finish, id) of the jobs of that state that finished first, after `after` and up to `until_ms`."""
     rows = await dialect.select(
         "oldest_done",
         queue_id=queue_id,
@@ -160,7 +160,7 @@ async def finished(
 
 
 async def delete_named(dialect: Dialect, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-    """How many of them existed, in that state if one is named."""
+    """Returns how many of them existed, in that state if one is named."""
     queues = await dialect.queues_named([key.queue for key in keys])
     wanted = {(queues[key.queue].queue_id, key.priority, key.id) for key in keys if key.queue in queues}
     return len(await delete_ids(dialect, [job_id for _, _, job_id in wanted], wanted=wanted, state=state))
@@ -173,7 +173,7 @@ async def delete_ids(
     wanted: set[tuple[int, int, int]] | None = None,
     state: JobState | None = None,
 ) -> list[StateRow]:
-    """Deletes jobs with everything that belongs to them; the rows of those that were in a state.
+    """Deletes jobs with everything that belongs to them. Returns the rows of those that were in a state.
 
     `wanted`: only jobs of these queues, priorities and ids; `state`: only jobs in it. A claimed or finished job whose own row is gone is
     deleted, too.
@@ -191,7 +191,7 @@ async def delete_waiting(dialect: Dialect, queue_id: int, rows: Sequence[Row]) -
 
 
 async def delete_lost(dialect: Dialect, ids: Sequence[int]) -> list[StateRow]:
-    """Deletes the claims and finishes of jobs whose own row is gone, among these. Returns what they said."""
+    """Deletes the claims and finishes of those of these jobs whose own row is gone. Returns their content."""
     _, missing = await _look(dialect, ids)
     return await _delete(dialect, [], await _rows_left(dialect, missing))
 
@@ -207,7 +207,7 @@ async def clear_lost(dialect: Dialect, ids: Sequence[int]) -> None:
 
 
 def _waiting(queue_id: int, rows: Sequence[Row]) -> dict[int, StateRow]:
-    """What rows of `ready` say of their jobs. A row: id, priority, run-after, whether the job counts as future."""
+    """Returns what rows of `ready` say of their jobs. A row: id, priority, run-after, whether the job counts as future."""
     return {
         job_id: StateRow(job_id, queue_id, priority, run_after_ms, None, 1, future, None, None)
         for job_id, priority, run_after_ms, future in rows
@@ -215,7 +215,7 @@ def _waiting(queue_id: int, rows: Sequence[Row]) -> dict[int, StateRow]:
 
 
 async def _look(dialect: Dialect, ids: Sequence[int]) -> tuple[list[StateRow], list[int]]:
-    """Where the jobs are, locked, and the ids of those that are not in the table of jobs."""
+    """Locks the jobs. Returns where they are, and the ids of those that are not in the table of jobs."""
     wanted = sorted(set(ids))
     rows = [StateRow._make(row) for row in await dialect.select_jobs("load_states", wanted)]
     there = {row.id for row in rows}
@@ -223,7 +223,7 @@ async def _look(dialect: Dialect, ids: Sequence[int]) -> tuple[list[StateRow], l
 
 
 async def _rows_left(dialect: Dialect, missing: Sequence[int]) -> list[StateRow]:
-    """What claims and finishes say of jobs whose own row is gone."""
+    """Returns what claims and finishes say of jobs whose own row is gone."""
     if not missing:
         return []
     claims = [
@@ -273,8 +273,9 @@ async def _delete(
 async def _leave_keys(
     dialect: Dialect, ended: Sequence[ordering.EndedJob], others: Sequence[int], now_ms: int = 0
 ) -> None:
-    """The next jobs go in the place of deleted ones. `others`: ids of jobs that may have a place, too. A deletion knows no time: on MySQL
-    they count as not yet due until the next sweep."""
+    """Lets the next jobs go in the place of deleted ones. `others`: ids of jobs that may have a place, too. A deletion knows no time: on
+    MySQL they count as not yet due until the next sweep.
+    """
     changes = Changes(now_ms)
     await ordering.leave(dialect, changes, ended)
     await ordering.leave_places(dialect, changes, others)
@@ -282,7 +283,7 @@ async def _leave_keys(
 
 
 async def leave_places(dialect: Dialect, ids: Sequence[int], now_ms: int = 0) -> None:
-    """The next jobs go in the place of those of these that have one among the jobs of their keys."""
+    """Lets the next jobs go in the place of these jobs, as far as they have one among the jobs of their keys."""
     await _leave_keys(dialect, [], ids, now_ms)
 
 

@@ -1,4 +1,4 @@
-"""Writes what became of the loaded jobs of a call: a few statements a call, however many jobs it has.
+"""Writes what happened to the loaded jobs of a call: a few statements a call, however many jobs it has.
 
 A row leaves the table of the job's old state and one enters the table of its new state. A job that waits on moves too: its place in
 `ready` depends on its run-after.
@@ -18,7 +18,7 @@ from pinlater.server.storage.relational.rows import done_row, key_of_job, progre
 
 
 async def write(dialect: Dialect, changes: Changes) -> None:
-    """All that the call changed."""
+    """Writes all that the call changed."""
     moves = changes.moves()
     if not moves:
         return
@@ -67,7 +67,7 @@ def _save_progress(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
 
 
 def _leave(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
-    """Rows out of the tables of their states as loaded."""
+    """Deletes rows from the tables of their states as loaded."""
     waiting = [job for job in jobs if job.state is PENDING]
     dialect.for_each("delete_ready", [(job.queue_id, job.priority, job.run_after_ms, job.id) for job in waiting])
     dialect.delete("claims", [job.id for job in jobs if job.state is IN_PROGRESS])
@@ -75,7 +75,7 @@ def _leave(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
 
 
 def _renew(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
-    """The deadline of claims that go on; a changed job's ack is not plain any more."""
+    """Writes the deadline of claims that continue. The ack of a changed job is no longer plain."""
     rows = [(job.id, job.deadline_ms or 0, job.flags | HAS_PROGRESS if job.changed else job.flags) for job in jobs]
     dialect.for_each("renew_claims", rows)
 

@@ -63,7 +63,7 @@ async def delete(
 
 
 async def _chosen(dialect: Dialect, keys: Sequence[JobKey], state: JobState) -> list[tuple[int, JobRecord]]:
-    """The jobs that there are, in that state, each once, with the places of their keys."""
+    """Returns the jobs that exist in that state, each once, with the places of their keys."""
     queues = await dialect.queues_named([key.queue for key in keys])
     wanted: dict[tuple[int, int, int], int] = {}
     for place, key in enumerate(keys):
@@ -106,7 +106,7 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
 
 
 async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | None:
-    """The time and the place of the first copies behind a place; None if there are no more."""
+    """The time and the place of the first copies behind a place, or None if there are no more."""
     at_ms: int | None = int(after.partition(".")[0]) if after else -1
     behind = after + _BEHIND if after else ""
     while at_ms is not None:
@@ -133,7 +133,7 @@ async def _decide(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> t
 
 
 async def _take_key(dialect: Dialect, copy: JobCopy, now_ms: int) -> bool:
-    """False if another job has it."""
+    """Takes the key again. Returns False if another job has it."""
     job, unique = copy.job, copy.key_to_take
     if unique is None:
         return True
@@ -144,7 +144,7 @@ async def _take_key(dialect: Dialect, copy: JobCopy, now_ms: int) -> bool:
 
 
 async def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
-    """As the jobs were, except that a body of a checkpoint is now the job's own. Not counted as enqueued."""
+    """Stores the jobs as they were, except that a body of a checkpoint is now the job's own. Not counted as enqueued."""
     jobs = [job for job, _ in copies if job.finished]
     jobs += await ordering.placed(dialect, [job for job, _ in copies if not job.finished], now_ms)
     dialect.insert("insert_jobs", [_job_row(job) for job in jobs])
@@ -172,6 +172,6 @@ def _save(dialect: Dialect, at_ms: int, run: str, place: str, packed: bytes) -> 
 
 
 async def _rows(dialect: Dialect, step_s: int, at_ms: int, run: str, place: str) -> bytes | None:
-    """What the rows of a place hold together; None if there are none. They are locked."""
+    """Returns what the rows of a place hold together, or None if there are none. They are locked."""
     found = await dialect.select("load_copies", step_s=step_s, at_ms=at_ms, run=run, first=place, last=place + _BEHIND)
     return b"".join(bytes(data) for (data,) in found) if found else None

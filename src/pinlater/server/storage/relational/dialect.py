@@ -1,4 +1,4 @@
-"""What the relational code asks of a database within one transaction.
+"""The interface between the relational code and a database, within one transaction.
 
 Statements have the same names, parameters and columns in both dialects' `queries/`. SQLite answers at once: its writer runs each
 coroutine to its end without an event loop (`sqlite/dialect.py`).
@@ -94,7 +94,7 @@ class QueueTable(Protocol):
         ...
 
     async def write_merged(self, given: Queue, looked: QueueLook, now_ms: int) -> Queue:
-        """Stores what `merged` gives; the queue as it is from then on. Looks again where another server may have come between."""
+        """Stores what `merged` gives. Returns the queue as it is from then on. Looks again where another server may have come between."""
         ...
 
     async def lock(self, name: str) -> QueueRow | None:
@@ -110,7 +110,7 @@ class QueueTable(Protocol):
         ...
 
     def hold_deletion(self, name: str) -> None:
-        """Before `lock`, where a deletion is to be remembered: of a merge and a deletion at the same time one sees the other."""
+        """Holds a deletion that is to be remembered, before `lock`: of a merge and a deletion at the same time one sees the other."""
         ...
 
     def remember_deletion(self, name: str, deleted_ms: int) -> None:
@@ -146,7 +146,7 @@ class Dialect(Protocol):
         ...
 
     def counter(self, queue_id: int, priority: int) -> Counter:
-        """The counters to change: made if the priority was never used."""
+        """Returns the counters to change. Creates them if the priority was never used."""
         ...
 
     async def load_jobs(self, ids: Sequence[int]) -> Sequence[JobRecord]:
@@ -166,7 +166,7 @@ class Dialect(Protocol):
         ...
 
     async def change_now(self, name: str, /, **values: object) -> int:
-        """Carries out an UPDATE or DELETE, after all changes so far; how many rows it changed."""
+        """Carries out an UPDATE or DELETE, after all changes so far. Returns how many rows it changed."""
         ...
 
     def change(self, name: str, /, **values: object) -> None:
@@ -178,7 +178,7 @@ class Dialect(Protocol):
         ...
 
     def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
-        """In the rows of these jobs that hold for all states, and in those of finished ones."""
+        """Sets the priority in the rows of these jobs that hold for all states, and in those of finished ones."""
         ...
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
@@ -198,11 +198,11 @@ class Dialect(Protocol):
         ...
 
     def lock_keys(self, keys: Collection[OrderingKey]) -> None:
-        """Of two transactions with one of these ordering keys, the second waits here until the first has ended."""
+        """Locks these ordering keys: a second transaction with one of them waits here until the first has ended."""
         ...
 
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
-        """No job has these ordering keys, which are locked."""
+        """Forgets these ordering keys, which are locked and have no jobs."""
         ...
 
     async def last_numbers(self, keys: Collection[OrderingKey]) -> tuple[dict[OrderingKey, int], Mapping[int, Queue]]:
@@ -211,7 +211,7 @@ class Dialect(Protocol):
         ...
 
     def insert_ordered(self, rows: Sequence[OrderedRow]) -> None:
-        """Jobs take places."""
+        """Gives jobs their places."""
         ...
 
     def delete_ordered(self, ids: Sequence[int]) -> None:
@@ -228,7 +228,7 @@ class Dialect(Protocol):
         ...
 
     async def stored_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
-        """These queues by id, without their names, with the settings and homes that the store has; a deleted one has none."""
+        """Returns these queues by id, without their names, with the settings and homes that the store has; a deleted one has none."""
         ...
 
     async def held_queues(self, queue_ids: Collection[int]) -> Mapping[int, Queue]:
@@ -236,11 +236,11 @@ class Dialect(Protocol):
         ...
 
     def came_first(self, queue_id: int, due_ms: int) -> None:
-        """A job that waited behind others is ready, from then on."""
+        """Makes a job that waited behind others ready from that time on."""
         ...
 
     def jobs_deleted(self) -> None:
-        """Called when jobs are about to be deleted."""
+        """Prepares the deletion of jobs."""
         ...
 
     def count_lost(self, jobs: int) -> None:

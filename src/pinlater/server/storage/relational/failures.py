@@ -50,7 +50,7 @@ async def count(dialect: Dialect, changes: Changes) -> None:
 
 
 async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int, looked: set[int]) -> bool:
-    """Whether the group is there, or may be made. `looked`: the queues whose groups this call has read."""
+    """Returns whether the group is there, or may be made. `looked`: the queues whose groups this call has read."""
     known = queue.known_failures
     if name not in known.names and queue.queue_id not in looked and known.may_have_changed(now_ms):
         looked.add(queue.queue_id)
@@ -65,7 +65,7 @@ async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int, 
 
 
 async def move(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
-    """Groups that show one of these jobs show it under its priority. The look locks no group: other transactions count in them."""
+    """Updates groups that show one of these jobs to its new priority. The look locks no group, since other transactions count in them."""
     priorities = {job.id: job.priority for job in jobs}
     for queue_id in sorted({job.queue_id for job in jobs}):
         shown = {job_id for (job_id,) in await dialect.select("failure_jobs", queue_id=queue_id)}
@@ -92,13 +92,13 @@ async def read(reader: Reader, queues: Sequence[str], from_hour: int) -> list[St
 
 
 async def any_before(reader: Reader, before_ms: int, before_hour: int) -> bool:
-    """Whether there is anything to prune."""
+    """Returns whether there is anything to prune."""
     if await reader.select("old_failures", before_ms=before_ms, limit=1):
         return True
     return bool(await reader.select("old_failure_hours", before_hour=before_hour, limit=1))
 
 
 async def prune(dialect: Dialect, before_ms: int, before_hour: int, limit: int) -> int:
-    """Deletes old groups and old hours; how many rows."""
+    """Deletes old groups and old hours. Returns how many rows."""
     deleted = await dialect.change_now("delete_old_failures", before_ms=before_ms, limit=limit)
     return deleted + await dialect.change_now("delete_old_failure_hours", before_hour=before_hour, limit=limit)

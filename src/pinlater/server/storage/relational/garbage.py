@@ -1,4 +1,4 @@
-"""What is garbage, and how keys and deleted queues go. How a store finds out that there may be garbage is its own."""
+"""Defines what is garbage, and how keys and deleted queues are removed. Each store finds out by itself whether there may be garbage."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class FirstKeys(Protocol):
 
     @property
     def first_request_key_ms(self) -> int:
-        """When the first request key was seen."""
+        """Returns when the first request key was seen."""
         ...
 
     @property
     def first_key_until_ms(self) -> int:
-        """When the first unique key ends by time."""
+        """Returns when the first unique key ends by time."""
         ...
 
 
@@ -54,7 +54,7 @@ def _unique_keys_have_ended(first: FirstKeys, now_ms: int) -> bool:
 
 
 async def delete_ended_keys(dialect: Dialect, first: FirstKeys, now_ms: int, limit: int) -> int:
-    """Keys that have ended by time; how many."""
+    """Keys that have ended by time. Returns how many."""
     deleted = 0
     if limit > 0 and _request_keys_have_ended(first, now_ms):
         deleted += await dialect.change_now(

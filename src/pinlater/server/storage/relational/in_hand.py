@@ -36,7 +36,7 @@ async def checkpoint(
 
 
 async def extend(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Heartbeats. A claim's deadline is all that its holder's heartbeat changes: only for refusals are jobs loaded."""
+    """Renews claims, for heartbeats. A claim's deadline is all that its holder's heartbeat changes: only for refusals are jobs loaded."""
     rows = await dialect.select_of("load_claims", sorted({claim.key.id for claim in claims}))
     found = {row[0]: ClaimRow._make(row) for row in rows}
     queues = await dialect.queues_of({row.queue_id for row in found.values()})
@@ -63,21 +63,21 @@ async def extend(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> l
 
 
 async def release(dialect: Dialect, claims: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Claims given back."""
+    """Releases claims."""
     return await _decide(dialect, claims, [claim.key for claim in claims], now_ms, outcomes.release)
 
 
 async def cancel(
     dialect: Dialect, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
 ) -> list[Acked]:
-    """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
+    """Cancels jobs that wait, are claimed, or both. The holder of a claim is not asked."""
     return await _decide(
         dialect, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state)
     )
 
 
 async def release_tokens(dialect: Dialect, tokens: Collection[str], now_ms: int) -> set[str]:
-    """Gives back the claims with these tokens, of which no worker knows; the names of their queues."""
+    """Gives back the claims with these tokens, which no worker knows. Returns the names of their queues."""
     found = await dialect.select("claims_of_tokens", tokens=sorted(tokens))
     changes = Changes(now_ms)
     jobs, _ = await load(dialect, changes, [job_id for (job_id,) in found])

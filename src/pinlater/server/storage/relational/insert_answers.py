@@ -1,4 +1,4 @@
-"""What an enqueue request is answered, once the store knows which of its jobs exist already."""
+"""Makes the answer to an enqueue request, once the store knows which of its jobs exist already."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def answer_of(jobs: Sequence[NewJob], existing: Existing) -> Inserted:
 
 
 def unique_until_ms(unique: UniqueKey, now_ms: int) -> int | None:
-    """When time frees the key of a job that is stored now; None for a key that time doesn't free."""
+    """Returns when time frees the key of a job that is stored now, or None for a key that time doesn't free."""
     return later(now_ms, unique.for_ms) if unique.scope is UniqueScope.TIME else None

@@ -17,7 +17,7 @@ class KnownGroups:
         self.looked_ms: int | None = None
 
     def may_have_changed(self, now_ms: int) -> bool:
-        """Whether a look may find others: only a full set is not looked at each time."""
+        """Returns whether a look may find others: only a full set is not looked at each time."""
         if self.looked_ms is None or len(self.names) < GROUPS_MAX:
             return True
         return now_ms - self.looked_ms >= _LOOK_MS

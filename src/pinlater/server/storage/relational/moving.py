@@ -15,7 +15,7 @@ from pinlater.server.storage.values import Acked, JobKey
 
 
 async def move(dialect: Dialect, keys: Sequence[JobKey], priority: int, now_ms: int) -> list[Acked]:
-    """Waiting and failed ones."""
+    """Moves waiting and failed jobs to another priority."""
     changes = Changes(now_ms)
     await load(dialect, changes, [key.id for key in keys])
     answers = outcomes.move(changes, keys, priority)
@@ -42,7 +42,7 @@ async def _write(dialect: Dialect, moves: Sequence[Move], priority: int, now_ms:
 
 
 def _count(dialect: Dialect, moves: Sequence[Move], now_ms: int) -> None:
-    """Of what waits and what has failed. Totals say what happened under a priority, and stay."""
+    """Moves the counts of waiting and failed jobs. Totals say what happened under a priority, and stay."""
     for before, after in moves:
         left, entered = (dialect.counter(job.queue_id, job.priority) for job in (before, after))
         if before.state is PENDING:

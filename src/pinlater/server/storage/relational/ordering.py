@@ -127,7 +127,7 @@ async def enter(dialect: Dialect, jobs: Sequence[EnteringJob]) -> dict[int, int]
 
 
 def _most_in_hand(keys: Iterable[OrderingKey], queues: Mapping[int, Queue], shard: str) -> dict[OrderingKey, int]:
-    """How many jobs of each key may be in hand at a time: none while those on the former home come first."""
+    """Returns how many jobs of each key may be in hand at a time: none while those on the former home come first."""
     most = {
         queue_id: 0 if queue.home.waits and queue.home.is_at(shard) else queue.config.max_in_hand_per_key or 1
         for queue_id, queue in queues.items()
@@ -138,7 +138,7 @@ def _most_in_hand(keys: Iterable[OrderingKey], queues: Mapping[int, Queue], shar
 async def _free_places(
     dialect: Dialect, most: Mapping[OrderingKey, int], last: Collection[OrderingKey]
 ) -> dict[OrderingKey, int]:
-    """How many more jobs of each key may go at once. `last`: the keys that have jobs.
+    """Returns how many more jobs of each key may go at once. `last`: the keys that have jobs.
 
     None while a job waits, since a later one must not go before it. The first one of a key does not, but may have stopped the key.
     """
@@ -154,8 +154,8 @@ async def _free_places(
 
 
 async def arrange(dialect: Dialect, changes: Changes) -> None:
-    """What the changes of a call mean for the keys of its jobs: those that wait again after their end take the last places, and the next
-    ones go in the place of those that have ended. To be called before the rows of the jobs are written."""
+    """Applies the changes of a call to the keys of its jobs: those that wait again after their end take the last places, and the next
+    ones go in the place of those that have ended. Call it before the rows of the jobs are written."""
     moves = [(before, after) for before, after in changes.decided() if after.options.ordering_key is not None]
     stopping, back = await _failed(dialect, changes, [after for _, after in moves])
     revived = [after for before, after in moves if before.finished and not after.finished]
@@ -217,7 +217,7 @@ async def placed(dialect: Dialect, jobs: Sequence[JobRecord], now_ms: int) -> li
 async def leave(
     dialect: Dialect, changes: Changes, ended: Sequence[EndedJob], keys: Sequence[OrderingKey] = ()
 ) -> None:
-    """Adds to the changes that the next jobs of the keys of these go. `keys`: others of which jobs may go."""
+    """Adds to the changes that the next jobs of the keys of these jobs go. `keys`: further keys whose jobs may go."""
     dialect.delete_ordered(sorted([job.id for job in ended]))
     await let_go(dialect, changes, {*keys, *(job.key for job in ended if not job.behind)})
 
@@ -311,7 +311,7 @@ def stopping_of(rows: Iterable[StateRow]) -> list[int]:
 
 
 def ended_of(rows: Iterable[StateRow]) -> list[EndedJob]:
-    """Deleted jobs that have a key, and had not ended before."""
+    """Returns deleted jobs that have a key, and had not ended before."""
     ended: list[EndedJob] = []
     for row in rows:
         if row.options is not None and row.done_state is None:
@@ -323,6 +323,6 @@ def ended_of(rows: Iterable[StateRow]) -> list[EndedJob]:
 
 
 async def own_due_ms(dialect: Dialect, jobs: Sequence[JobRecord]) -> dict[int, int]:
-    """When those of these jobs are due that wait behind others, once they are first, by id."""
+    """Returns, by id, the own due times of those of these jobs that wait behind others."""
     behind = sorted([job.id for job in jobs if is_behind(job.options, job.run_after_ms)])
     return {job_id: due_ms for job_id, _, _, due_ms in await dialect.select_of("load_ordered", behind)}

@@ -1,4 +1,4 @@
-"""Queues: made, dropped, configured. Deleting one deletes its row; the garbage collection frees its jobs piece by piece."""
+"""Creates, drops and configures queues. Deleting one deletes its row; the garbage collection frees its jobs piece by piece."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORGOTTEN_MAX = 1_000
 
 
 def merged(shard: str, given: Queue, looked: QueueLook) -> Queue:
-    """What becomes of a queue on a shard when another shard's view of it is merged; one whose life is over does not exist."""
+    """Returns what happens to a queue on a shard when another shard's view of it is merged; one whose life is over does not exist."""
     return given.made_after(looked.deleted_ms) if looked.queue is None else looked.queue.row_of(shard, given)
 
 
@@ -59,7 +59,7 @@ async def delete(dialect: Dialect, names: Sequence[str], deleted_ms: int = 0, no
 async def configure(
     dialect: Dialect, name: str, config: QueueConfig | None, paused: bool | None, version: str, by: str
 ) -> bool:
-    """False if there is no such queue."""
+    """Changes the queue. Returns False if it does not exist."""
     table = dialect.queue_table()
     found = await table.lock(name)
     if found is None:

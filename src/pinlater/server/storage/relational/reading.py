@@ -71,7 +71,7 @@ async def queue_id_of(reader: Reader, name: str) -> int | None:
 async def find_requests(
     reader: Reader, requests: Sequence[RequestRef], now_ms: int
 ) -> list[Inserted | PinLaterError | None]:
-    """The answer that each keyed request got before; None if there is none."""
+    """The answer that each keyed request got before, or None if there is none."""
     found: list[Inserted | PinLaterError | None] = []
     for ref in requests:
         row = await _of_queue(reader, "find_request_key", ref.queue, ref.request_key)
@@ -95,7 +95,7 @@ async def find_unique(reader: Reader, keys: Sequence[UniqueRef], now_ms: int) ->
 
 
 async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[Any, ...] | None:
-    """The row of a key; None also if there is no such queue."""
+    """Returns the row of a key, or None if there is none or the queue does not exist."""
     queue_id = await queue_id_of(reader, queue)
     rows = [] if queue_id is None else await reader.select(name, queue_id=queue_id, key=key)
     return rows[0] if rows else None
@@ -112,7 +112,7 @@ async def timed_keys(reader: Reader, now_ms: int) -> TimedKeys:
 
 
 async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
-    """From the highest priority on, entries of the index up to the limit."""
+    """Counts entries of the index from the highest priority on, up to the limit."""
     queue_id = await queue_id_of(reader, place.queue)
     if queue_id is None:
         return QueueNotFound.of(place.queue)
@@ -129,7 +129,7 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
 
 
 async def find_ahead_in_key(reader: Reader, key: JobKey, limit: int) -> AheadInKey | None:
-    """What comes before a job under its ordering key."""
+    """Returns what comes before a job under its ordering key."""
     rows = await reader.select("find_place_in_key", id=key.id)
     if not rows:
         return None
@@ -144,13 +144,13 @@ async def find_ahead_in_key(reader: Reader, key: JobKey, limit: int) -> AheadInK
 
 
 async def count_ordered(reader: Reader, queue: str, limit: int) -> int:
-    """Entries of an index, no more than `limit`."""
+    """Counts entries of an index, at most `limit`."""
     [(jobs,)] = await reader.select("count_ordered", queue=queue, limit=limit)
     return int(jobs)
 
 
 async def lookup(reader: Reader, keys: Sequence[JobKey], bodies: bool) -> list[JobInfo | None]:
-    """All that is known of each; None where queue, priority or id is of no job."""
+    """Returns all that is known of each job, or None if no job has this queue, priority and id."""
     ids = sorted({key.id for key in keys})
     jobs = reader.jobs(ids, bodies=bodies, at_once=_JOBS_A_LOOK)
     found = {key: job_info(job, key.on(reader.shard)) async for key, job in jobs}
@@ -199,7 +199,9 @@ async def _page_rows(reader: Reader, order: Sequence[tuple[int, int]], page: Pag
 
 
 async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | PinLaterError:
-    """(time, id) of the rows of a page, in its order, by one statement. Whether there is such a queue is asked only if it is empty."""
+    """Returns (time, id) of the rows of a page, in its order, with one statement. Checks whether the queue exists only if the page is
+    empty.
+    """
     after_ms, after_id = page.after or NEWEST
     if page.state is JobState.PENDING and not page.future:  # one bound, so that a later page begins where it should
         after_ms, after_id = min((after_ms, after_id), (page.due_by_ms + 1, -1))
@@ -226,12 +228,12 @@ async def counts(reader: Reader, queues: Sequence[str]) -> list[QueueCounts]:
 
 
 def counted(rows: Iterable[Row]) -> list[QueueCounts]:
-    """From the rows of `count_jobs`."""
+    """Returns the counts from the rows of `count_jobs`."""
     return [QueueCounts(text_of(queue), PriorityCounts._make(counts)) for queue, *counts in rows]
 
 
 async def queues_with_ids(reader: Reader) -> list[tuple[int, Queue]]:
-    """All queues, by name."""
+    """Returns all queues, by name."""
     rows = await reader.select("list_queues")
     return [(queue_id, queue_of(text_of(name), config, bool(paused))) for queue_id, name, paused, config in rows]
 

@@ -40,7 +40,7 @@ class StateRow(NamedTuple):
 
 
 def state_of(row: StateRow) -> JobState | None:
-    """None for what remains of a deleted job."""
+    """Returns the state of the job, or None for the rest of a deleted one."""
     if row.claim_id is not None:
         return IN_PROGRESS
     if row.done_state is not None:

@@ -13,7 +13,7 @@ _BEGIN = (-(2**63), "", "")
 
 
 async def find(reader: Reader, ranges: Sequence[SampleRange]) -> list[StoredSample]:
-    """One range after the other, each of a step of its own, and each in the order of time, queue and origin."""
+    """Finds the samples of one range after the other, each with a step of its own, in the order of time, queue and origin."""
     looks = [_look(wanted) for wanted in ranges if wanted.queues is None or wanted.queues]
     by_step: dict[int, list[StoredSample]] = {wanted.step_s: [] for wanted in ranges}
     for step_s, at_ms, queue, origin, data in await reader.select_union(looks) if looks else ():
@@ -22,12 +22,12 @@ async def find(reader: Reader, ranges: Sequence[SampleRange]) -> list[StoredSamp
 
 
 async def save(dialect: Dialect, samples: Sequence[StoredSample]) -> None:
-    """Each in the place of one with the same key."""
+    """Saves samples, each in the place of one with the same key."""
     dialect.insert("save_samples", samples)
 
 
 async def trim(dialect: Dialect, step_s: int, before_ms: int, limit: int) -> int:
-    """Deletes the oldest; how many."""
+    """Deletes the oldest. Returns how many."""
     return await dialect.change_now("delete_samples", step_s=step_s, before_ms=before_ms, limit=limit)
 
 

@@ -1,4 +1,4 @@
-"""The commands of a shard that relational code carries out alone, and what each works with. How it gets that is the store's."""
+"""The commands of a shard that only relational code executes. The store decides what each works with."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def walks(work: Read[P, T]) -> Operation[P, T]:
 
 
 class RelationalShard(CommandTable, ABC):
-    """What SQLite and MySQL do alike. A store has others in place of the operations that it does in a way of its own."""
+    """The operations that SQLite and MySQL share. A store replaces those that it implements in its own way."""
 
     @abstractmethod
     async def _change(self, work: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -72,13 +72,13 @@ class RelationalShard(CommandTable, ABC):
             raise QueueNotFound.of(name)
 
     async def _prune_trail(self, before: str, limit: int) -> int:
-        """Looks first: a change makes other servers look at the shard anew."""
+        """Deletes what is old. Looks first, because a change makes other servers refresh the shard."""
         if limit <= 0 or not await self._look_up(trail.any_before, before):
             return 0
         return await self._change(trail.prune, before, limit)
 
     async def _prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
-        """Looks first: a change makes other servers look at the shard anew."""
+        """Deletes what is old. Looks first, because a change makes other servers refresh the shard."""
         if limit <= 0 or not await self._look_up(failures.any_before, before_ms, before_hour):
             return 0
         return await self._change(failures.prune, before_ms, before_hour, limit)

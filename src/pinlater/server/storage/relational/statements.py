@@ -30,7 +30,7 @@ _SHARED = files("pinlater.server.storage.relational") / "queries"
 
 
 def read_statements(folder: Traversable, in_dialect: Callable[[Statement], Statement]) -> dict[str, Statement]:
-    """All statements of a dialect. `in_dialect` translates a shared one. Raises `ValueError` for a name that occurs twice and for
+    """Returns all statements of a dialect. `in_dialect` translates a shared one. Raises `ValueError` for a name that occurs twice and for
     parameters that do not fit the text."""
     found: dict[str, Statement] = {}
     for statement in [*_read(folder), *map(in_dialect, _read(_SHARED))]:
@@ -48,7 +48,7 @@ def _read(folder: Traversable) -> list[Statement]:
 
 
 def _parse(text: str) -> list[Statement]:
-    """`split` gives what precedes the first head, then name, parameters and body of each statement."""
+    """Parses statements. `split` gives what precedes the first head, then name, parameters and body of each statement."""
     _, *parts = _HEAD.split(text)
     return [_statement(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
 

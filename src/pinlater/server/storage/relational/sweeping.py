@@ -19,8 +19,9 @@ _EXPIRY_ROUNDS_MAX = 10
 
 
 async def time_out_claims(dialect: Dialect, now_ms: int, limit: int, quarantine_after: int) -> list[Swept]:
-    """The longest overdue first, over all queues. Claims of deleted queues are deleted with their jobs, and do not count. Claims of jobs
-    whose own row is gone are deleted."""
+    """Ends overdue claims, the longest overdue first, over all queues. Claims of deleted queues are deleted with their jobs, and do not
+    count. Claims of jobs whose own row is gone are deleted.
+    """
     counts = SweepCounts()
     left = min(limit, READ_MAX)
     while left > 0:
@@ -45,7 +46,7 @@ async def time_out_claims(dialect: Dialect, now_ms: int, limit: int, quarantine_
 
 
 async def expire_jobs(dialect: Dialect, now_ms: int, limit: int) -> list[Swept]:
-    """The longest expired first. A row of `expiries` whose job does not wait any more is deleted: a retry inserts it again."""
+    """Ends expired jobs, the longest expired first. Deletes a row of `expiries` whose job no longer waits; a retry inserts it again."""
     counts = SweepCounts()
     left = limit
     for _ in range(_EXPIRY_ROUNDS_MAX):

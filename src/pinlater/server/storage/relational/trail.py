@@ -34,5 +34,5 @@ async def read(reader: Reader, since: str, before: str, limit: int) -> list[Trai
 
 
 async def any_before(reader: Reader, before: str) -> bool:
-    """Whether there is anything to prune."""
+    """Returns whether there is anything to prune."""
     return bool(await reader.select("trail_before", before=before, limit=1))

@@ -1,6 +1,6 @@
 """A copy of the store while a server runs on it.
 
-SQLite's backup interface copies page by page within one read snapshot that is held from the first step to the last: writers go on,
+SQLite's backup interface copies page by page within one read snapshot that is held from the first step to the last: writers continue,
 and the copy is the store as it was when the copying began. Without the held snapshot every write between two steps would start the
 copy anew, so that beside a busy server it would never end; `VACUUM INTO` would rebuild each index for a smaller file, at several
 times the work. Weakness: the write-ahead log can't start over while the snapshot is held, so it grows for as long as the copy takes.
@@ -31,7 +31,7 @@ class BackupRefused(CallerError):
 
 
 def backup(source: Path, target: Path, progress: Callable[[int, int], None] | None = None) -> int:
-    """Copies `source` to `target`, which must not exist; returns its size in bytes. `progress` is told (pages done, pages in all).
+    """Copies `source` to `target`, which must not exist. Returns its size in bytes. Calls `progress` with (pages done, pages in all).
 
     The target appears only when it is complete and on the disk.
     """
@@ -40,7 +40,7 @@ def backup(source: Path, target: Path, progress: Callable[[int, int], None] | No
     if target.exists():
         raise BackupRefused(f"{target} exists already and is not overwritten")
     if not target.parent.is_dir():
-        raise BackupRefused(f"The folder of {target} is not there")
+        raise BackupRefused(f"The folder of {target} does not exist")
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
     partial.touch(MODE, exist_ok=False)

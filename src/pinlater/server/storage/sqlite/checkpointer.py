@@ -1,7 +1,7 @@
 """Copies the write-ahead log into the file, so that the log starts over and stays short.
 
-SQLite from 3.7.0 to 3.51.2 (but for 3.50.7 and 3.44.6) can damage a file if a checkpoint of one connection begins while a commit of another
-makes the log start over. So the writer's connection does both: the writer has its thread copy the log between two transactions. No
+SQLite from 3.7.0 to 3.51.2 (except for 3.50.7 and 3.44.6) can damage a file if a checkpoint of one connection begins while a commit of
+another makes the log start over. So the writer's connection does both: the writer has its thread copy the log between two transactions. No
 other connection copies the log, except that SQLite lets the last one that closes the file do it, which is then alone.
 
 While a reader holds an old snapshot, the log grows, because what was committed after the snapshot cannot be copied. When the reader has
@@ -35,7 +35,7 @@ class Checkpointer:
         self._is_held = False  # the last copy is not complete, because of a reader or an error
 
     def wanted(self, commits: int) -> bool:
-        """Whether the log is to be copied or cut. To be asked `LOOKS_AN_INTERVAL` times in an interval, with the commits so far.
+        """Returns whether the log is to be copied or cut. To be asked `LOOKS_AN_INTERVAL` times in an interval, with the commits so far.
 
         A log that grows beyond its usual length is copied before the interval is over: many small copies delay calls less.
         """
@@ -52,7 +52,7 @@ class Checkpointer:
             return False
 
     def run(self) -> None:
-        """For the writer's thread, outside of transactions. Waits for no reader."""
+        """Runs in the writer's thread, outside of transactions. Waits for no reader."""
         cuts = self._commits_seen == self._commits_copied and self._is_long()
         self._is_held = True  # until this copy has succeeded
         mode = "TRUNCATE" if cuts else "PASSIVE"

@@ -49,7 +49,7 @@ def claim(orders: Sequence[ClaimOrder], now_ms: int) -> Work[Sequence[Claimed | 
 
 
 def _claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
-    """Order by order."""
+    """Claims jobs, one order after the other."""
     results: list[Claimed | PinLaterError] = []
     together = BytesTogether(orders)
     for order in orders:
@@ -62,9 +62,9 @@ def _claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) 
 
 
 def _recall(queue_cache: SqliteQueueCache, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed] | None:
-    """What `_claim` would answer, if the counters say that nothing is due in any of these queues; None if a claim has to look.
+    """Returns what `_claim` would answer, if the counters say that nothing is due in any of these queues, or None if a claim has to look.
 
-    A queue that memory lacks is for `_claim` to refuse.
+    `_claim` refuses a queue that memory lacks.
     """
     answers: list[Claimed] = []
     for order in orders:
@@ -158,7 +158,7 @@ class _OpenOrder:
         return Claimed(list(map(_JOBS, self._shares)), due_ms, self._ended, self._bytes_ran_out, head)
 
     def _take(self, counter: Counter) -> None:
-        """All that can be had of one priority."""
+        """Takes as many jobs of one priority as possible."""
         self._transaction.queue_cache.touch(counter).move_mark(self._now_ms)
         more = True
         while more and self._share is not None and self._ended + len(self._lost) < _PASSED_OVER_MAX:
@@ -278,7 +278,7 @@ class _OpenOrder:
         share.plain, share.ordered = [], []
 
     def _special(self, priority: int, row: tuple[Any, ...], options: Options) -> HandedOutJob | None:
-        """A job with options or a past; None if it is past its expiry, which ends it instead."""
+        """A job with options or a past, or None if it is past its expiry, which ends it instead."""
         run_after_ms, job_id, changed, allowed, created_ms, _, body = row
         if has_expired(options, self._now_ms):
             self._expired.append((run_after_ms, job_id, changed))

@@ -52,7 +52,7 @@ class FileIdentity:
             except OSError as error:
                 what = f"is gone ({error.strerror}): it was moved or deleted under the running server"
             raise ShardConnectionFailed(
-                f"{os.fsdecode(name)} {what}. Nothing is stored until it is back, or the server started again",
+                f"{os.fsdecode(name)} {what}. Nothing is stored until it is back, or the server is restarted",
                 detail="STORE_GONE",
             )
 
@@ -77,7 +77,7 @@ class CommitPace:
         self._best_s = 0.0
 
     def inline(self, *, idle: bool = False) -> bool:
-        """Whether the next commit should run on the loop. `idle`: the store has had nothing to do lately."""
+        """Returns whether the next commit should run on the loop. `idle`: the store has had nothing to do lately."""
         if idle and self._usual_s < self._limit_s * _IDLE_TIMES:
             return True
         if self._median_s < self._limit_s:

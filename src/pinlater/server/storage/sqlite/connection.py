@@ -47,7 +47,7 @@ def _set_up(connection: sqlite3.Connection, settings: SqliteSettings, *, reader:
 
 
 def wait_for_locks(connection: sqlite3.Connection, most_ms: int) -> None:
-    """How long a statement may block its thread while another process has the file locked."""
+    """Sets how long a statement may block its thread while another process has the file locked."""
     connection.execute(f"PRAGMA busy_timeout = {most_ms}")
 
 

@@ -154,10 +154,10 @@ class SqliteDialect:
             self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, expires_ms)
 
     def lock_keys(self, keys: Collection[OrderingKey]) -> None:
-        """There is one writer."""
+        """Does nothing: there is one writer."""
 
     def forget_keys(self, keys: Sequence[OrderingKey]) -> None:
-        """Nothing is kept of keys but their jobs."""
+        """Does nothing: only the jobs of keys are kept."""
 
     async def last_numbers(self, keys: Collection[OrderingKey]) -> tuple[dict[OrderingKey, int], Mapping[int, Queue]]:
         last = self._queue_cache.last_numbers.of(keys)

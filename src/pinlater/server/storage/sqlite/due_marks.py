@@ -12,7 +12,7 @@ _SELECT_READY_AFTER = sql("select_ready_after")
 
 
 def advance_wanted(queue_cache: SqliteQueueCache, now_ms: int) -> bool:
-    """Whether a mark can be moved over jobs, or has to come back after the clock did."""
+    """Returns whether a mark can be moved over jobs, or has to come back after the clock did."""
     return any(_behind(counter, now_ms) for queue in queue_cache.queues.values() for counter in queue.counters.values())
 
 
@@ -53,7 +53,9 @@ def _advance(transaction: Transaction, counter: Counter, now_ms: int, limit: int
 
 
 def _take_mark_back(transaction: Transaction, counter: Counter, now_ms: int) -> None:
-    """Only after a restart with the clock set back. All at once: the jobs in between are few, or it happens once."""
+    """Takes the mark back, after a restart with the clock set back. Does it all at once: the jobs in between are few, or it happens
+    once.
+    """
     where = (counter.queue_id, counter.priority, now_ms, I64_MAX, counter.mark_ms, counter.mark_id)
     [passed] = transaction.execute(_COUNT_READY_BETWEEN, (*where, I64_MAX)).fetchone()
     counter.mark_ms, counter.mark_id = now_ms, I64_MAX

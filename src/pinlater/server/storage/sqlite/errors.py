@@ -1,4 +1,4 @@
-"""SQLite's errors in our words: whose fault it was, and what would help."""
+"""Translates SQLite's errors: whose fault it was, and what would help."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _FREE_BYTES_MIN = 1024 * 1024
 
 
 def is_outside_failure(error: BaseException) -> bool:
-    """Whether the disk or the file failed, rather than a value or our own code."""
+    """Returns whether the disk or the file failed, rather than a value or our own code."""
     return isinstance(error, sqlite3.OperationalError)
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another process has the file locked."""
+    """Returns whether another process has the file locked."""
     return (
         isinstance(error, sqlite3.Error) and (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF == sqlite3.SQLITE_BUSY
     )
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether SQLite found the file damaged, or no database at all."""
+    """Returns whether SQLite found the file damaged, or no database at all."""
     return getattr(error, "sqlite_errorcode", 0) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def translate(error: sqlite3.Error, path: Path) -> Unavailable:
-    """`StoreFull` if space is missing, else `ShardConnectionFailed`; with the cause kept."""
+    """Returns `StoreFull` if space is missing, otherwise `ShardConnectionFailed`, with its cause."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     full = code == _FULL or (code & 0xFF == _IO_ERROR and _disk_is_full(path))
@@ -42,7 +42,7 @@ def translate(error: sqlite3.Error, path: Path) -> Unavailable:
 
 
 def _disk_is_full(path: Path) -> bool:
-    """Some file systems answer a write on a full disk with a plain I/O error."""
+    """Returns whether the disk is full. Some file systems answer a write on a full disk with a plain I/O error."""
     try:
         return shutil.disk_usage(path.parent).free < _FREE_BYTES_MIN
     except OSError:

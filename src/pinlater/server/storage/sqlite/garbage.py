@@ -27,7 +27,7 @@ _DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 
 
 def collect_wanted(queue_cache: SqliteQueueCache, now_ms: int) -> bool:
-    """Whether there can be garbage."""
+    """Returns whether there can be garbage."""
     if queue_cache.dropped or keys_have_ended(queue_cache, now_ms):
         return True
     return any(c.succeeded or c.failed for queue in queue_cache.queues.values() for c in queue.counters.values())
@@ -44,7 +44,7 @@ def with_finished(queue_cache: SqliteQueueCache, ttls: Sequence[TimeToLive]) -> 
 
 
 def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
-    """Finished jobs past their time to live, then keys that have ended, then what deleted queues left."""
+    """Deletes finished jobs past their time to live, then keys that have ended, then the rest of deleted queues."""
     counts = SweepCounts()
     left = limit
     for ttl in ttls:
@@ -66,7 +66,7 @@ def _collect(
     limit: int,
     counts: SweepCounts,
 ) -> int:
-    """Deletes jobs of one state and priority that finished at or before that time; how many."""
+    """Deletes jobs of one state and priority that finished at or before that time. Returns how many."""
     if limit <= 0:
         return 0
     dialect = SqliteDialect(transaction)
@@ -87,7 +87,7 @@ def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
 
 
 def _free_dropped(transaction: Transaction, limit: int) -> int:
-    """Deletes rows of deleted queues, at most `limit`; how many. A queue is forgotten once it has no rows."""
+    """Deletes rows of deleted queues, at most `limit`. Returns how many. A queue is forgotten once it has no rows."""
     claimed = _free_claims(transaction, limit)
     dropped = transaction.queue_cache.dropped
     freed = at_once(free_dropped(SqliteDialect(transaction), list(dropped), limit - claimed))

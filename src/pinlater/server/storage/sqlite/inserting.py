@@ -74,7 +74,7 @@ def _insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms:
 def _insert_in_steps(
     transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
 ) -> Generator[None, None, list[Inserted | PinLaterError]]:
-    """Does what `_insert` does; yields between two steps. The transaction must let nothing else in meanwhile."""
+    """Does what `_insert` does, and yields between two steps. The transaction must not admit other work meanwhile."""
     batch = _Batch(transaction, now_ms)
     batch.recall(requests)
     results: list[Inserted | PinLaterError] = []
@@ -155,7 +155,7 @@ class _Batch:
         return tuple.__new__(Inserted, (list(map(_ID, jobs)), existing, False))  # quicker than the class's own call
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
-        """As `add`, with the rows stored step by step."""
+        """Adds as `add` does, but stores the rows step by step."""
         queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
             return QueueNotFound.of(request.queue)
@@ -185,7 +185,7 @@ class _Batch:
         return self._answer(queue, request, existing)
 
     def _is_away(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> bool:
-        """Whether some have ordering keys, and another shard takes these."""
+        """Returns whether some have ordering keys, and another shard takes these."""
         return not queue.settings.home.is_at(self._queue_cache.shard) and has_order(jobs)
 
     def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, KeyHolder]) -> Inserted:
@@ -296,11 +296,11 @@ class _Batch:
         return placed
 
     def _is_stored(self, job_id: int) -> bool:
-        """Whether the same insert was carried out before."""
+        """Returns whether the same insert was executed before."""
         return self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone() is not None
 
     def _is_new(self, job_id: int) -> bool:
-        """Whether an id that is not above the highest known one is in neither the file nor this call."""
+        """Returns whether an id that is not above the highest known one is in neither the file nor this call."""
         if job_id in self._known or self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
             return False
         self._known.add(job_id)
@@ -338,7 +338,7 @@ class _Batch:
         return KeyHolder(job_id, priority) if is_held else None
 
     def _is_unfinished(self, job_id: int) -> bool:
-        """Whether it waits, is claimed, or is of this call and not stored yet."""
+        """Returns whether it waits, is claimed, or is of this call and not stored yet."""
         if job_id > self._floor or job_id in self._known:
             return True
         return _FIND_UNFINISHED.run(self._transaction.execute, [job_id]).fetchone() is not None

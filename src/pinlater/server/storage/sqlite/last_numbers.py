@@ -24,12 +24,12 @@ class LastNumbers:
         self._keys: dict[int, OrderingKey] = {}
 
     def of(self, keys: Collection[OrderingKey]) -> dict[OrderingKey, int]:
-        """The numbers of those that are known."""
+        """Returns the numbers of the known keys."""
         last = self._last
         return {key: last[key][0] for key in keys if key in last}
 
     def enter(self, rows: Sequence[OrderedRow]) -> None:
-        """These rows of `ordered` are stored, in the order of their numbers."""
+        """Notes that these rows of `ordered` are stored, in the order of their numbers."""
         last, keys = self._last, self._keys
         if len(last) + len(rows) > _KEYS_MAX:
             self.clear()
@@ -42,13 +42,13 @@ class LastNumbers:
             keys[job_id] = key
 
     def leave(self, ids: Iterable[int]) -> None:
-        """The rows of these jobs are deleted. Only if one was the last of its key, others may be, or none."""
+        """Notes that the rows of these jobs are deleted. If one was the last of its key, the last number is unknown."""
         for job_id in ids:
             key = self._keys.pop(job_id, None)
             if key is not None:
                 del self._last[key]
 
     def clear(self) -> None:
-        """Nothing is known."""
+        """Forgets everything."""
         self._last.clear()
         self._keys.clear()

@@ -2,7 +2,7 @@
 
 The first holds whatever the file is called: a hard link or a bind mount is another name for the same file. The second tells a caller
 a refused process which process has it. Both are `flock`, which is apart from the locks that SQLite takes, and which the kernel drops when
-the process ends, however it ends, so a stale file is no lock.
+the process ends, however it ends, so a stale file is not a lock.
 
 SQLite's own locks are the process's, and the kernel drops all of them as soon as the process closes any descriptor of the file. So the
 descriptor here is opened before SQLite opens the file and closed after SQLite closed it, and a process never opens a file that it has
@@ -93,7 +93,9 @@ class FileLock:
             os.close(descriptor)
 
     def drop(self) -> None:
-        """Only when SQLite has closed the file. May be called twice. The lock file stays: removing it would race with the next holder."""
+        """Releases the lock. Call it only when SQLite has closed the file; a second call does nothing. The lock file stays: removing it
+        would race with the next holder.
+        """
         if len(self._descriptors) > 1:
             os.ftruncate(self._descriptors[1], 0)
         self._release()

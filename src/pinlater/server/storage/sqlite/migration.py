@@ -17,7 +17,7 @@ APPLICATION_ID = 0x504C5452
 
 
 def scripts() -> list[tuple[int, str, str]]:
-    """(version, name, text) of every migration, ascending."""
+    """Returns (version, name, text) of every migration, ascending."""
     found = [
         (int(entry.name[:4]), entry.name, entry.read_text(encoding="utf-8"))
         for entry in FOLDER.iterdir()
@@ -32,7 +32,7 @@ def newest_version() -> int:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The schema of the file; 0 for an empty one."""
+    """The schema of the file, or 0 for an empty one."""
     [version] = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
 
@@ -45,12 +45,12 @@ def check(connection: sqlite3.Connection, path: Path, newest: int | None = None)
     [application_id] = connection.execute("PRAGMA application_id").fetchone()
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application_id != APPLICATION_ID:
-        raise SchemaRefused(f"{path} is an SQLite file of some other program")
+        raise SchemaRefused(f"{path} is an SQLite file of another program")
     return version
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> list[str]:
-    """Takes the file forward to this program's schema; the names of the migrations that were run. Hold the lock."""
+    """Migrates the file to this program's schema. Returns the names of the migrations that were run. Hold the lock."""
     version = check(connection, path)
     done = []
     for number, name, text in scripts():

@@ -1,4 +1,4 @@
-"""Work on a file that no server has open: taking its schema forward by hand."""
+"""Works on a file that no server has open: migrates its schema by hand."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 
 
 def migrate_file(path: Path) -> tuple[int, int, Sequence[str]]:
-    """Takes the file to this program's schema, making it if there is none: (version before, version after, what was run).
+    """Migrates the file to this program's schema, and creates it if it does not exist. Returns (version before, version after, what was
+    run).
 
     Raises `Unavailable` if a server has the file, or if it is not for this program.
     """
     if not path.parent.is_dir():
-        raise ShardConnectionFailed(f"The folder of {path} is not there", retryable=False)
+        raise ShardConnectionFailed(f"The folder of {path} does not exist", retryable=False)
     lock = FileLock(path)
     lock.take()
     try:

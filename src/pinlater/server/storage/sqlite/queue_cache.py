@@ -65,11 +65,11 @@ class Counter:
         self.future_from_exact = not self.future
 
     def may_have_due(self, now_ms: int) -> bool:
-        """False: no waiting job is due."""
+        """Returns whether a waiting job may be due; False is certain."""
         return self.pending > self.future or (self.future > 0 and self.future_from_ms <= now_ms)
 
     def count_anew(self, pending: int, future: int, in_progress: int, succeeded: int, failed: int) -> None:
-        """What the rows say."""
+        """Sets the counters from the rows."""
         self.pending, self.future, self.in_progress = pending, future, in_progress
         self.succeeded, self.failed = succeeded, failed
         self.future_from_ms, self.future_from_exact = (self.mark_ms, False) if future else (NEVER_MS, True)
@@ -125,7 +125,9 @@ class QueueEntry:
         return sum(counter.pending for counter in self.counters.values())
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When the first waiting job is due, `NEVER_MS` if none waits; None if one may be due by now, or the file has to be asked when."""
+        """Returns when the first waiting job is due, `NEVER_MS` if none waits, or None if one may be due by now, or the file has to be
+        asked when.
+        """
         first_ms = NEVER_MS
         for counter in self.counters.values():
             if counter.may_have_due(now_ms) or (counter.future and not counter.future_from_exact):
@@ -164,7 +166,7 @@ class SqliteQueueCache:
         self._changed.clear()
 
     def reload(self, execute: Execute) -> None:
-        """Everything as the file has it."""
+        """Reads everything from the file."""
         self._touched.clear()
         self.last_numbers.clear()
         self._deleted = False
@@ -202,7 +204,7 @@ class SqliteQueueCache:
         logger.error("queue %s: its counters were wrong, its rows are counted anew", entry.name)
 
     def reload_changed(self, execute: Execute) -> None:
-        """What this transaction may have changed, as the file has it."""
+        """Reads from the file what this transaction may have changed."""
         self._changed.update([counter.queue_id for counter in self._touched])
         if len(self._changed) > _CHANGED_MAX:
             self.reload(execute)
@@ -252,7 +254,7 @@ class SqliteQueueCache:
         self.dropped[entry.queue_id] = list(entry.counters.values())
 
     def counter(self, entry: QueueEntry, priority: int) -> Counter:
-        """The counter to change: made if there is none yet, and written when the transaction ends."""
+        """Returns the counter to change, a new one if necessary. It is written when the transaction ends."""
         counter = entry.counters.get(priority)
         if counter is None:
             counter = Counter((entry.queue_id, priority, *[0] * 12))
@@ -275,7 +277,7 @@ class SqliteQueueCache:
         self._deleted = True
 
     def write(self, execute: Execute) -> None:
-        """The touched counters, at the end of the transaction; and the highest id, if jobs were deleted."""
+        """Writes the changed counters at the end of the transaction, and the highest id if jobs were deleted."""
         if self._deleted:
             self._deleted = False
             if self.highest_id > self._highest_id_kept:

@@ -55,7 +55,7 @@ class SqliteQueueTable:
             self._queue_cache.drop(self._queue_cache.by_id[queue_id])
 
     def hold_deletion(self, name: str) -> None:
-        """There is no other transaction."""
+        """Does nothing: there is no other transaction."""
 
     def remember_deletion(self, name: str, deleted_ms: int) -> None:
         self._transaction.execute(sql("save_deleted_queue"), (name, deleted_ms))

@@ -21,7 +21,7 @@ _ON_LOOP_WAIT_MS = 20
 
 
 class Readers:
-    """Opened with the shard, closed with it."""
+    """The connections for reads, opened and closed with the shard."""
 
     def __init__(self, path: Path, settings: SqliteSettings) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class Readers:
         self._all.append(self._on_loop)
 
     def quick(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """On the loop: for a few seeks, which cost less than a hand-over to a thread."""
+        """Reads on the loop, for a few seeks, which cost less than a hand-over to a thread."""
         if self._closed:
             raise ShardConnectionFailed(f"{self._path} is closed")
         try:
@@ -48,7 +48,7 @@ class Readers:
             raise translate(error, self._path) from error
 
     async def long(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """In a thread: for whatever reads many rows."""
+        """Reads in a thread, for statements that read many rows."""
         if self._closed:
             raise ShardConnectionFailed(f"{self._path} is closed")
         if self._waiting >= self._waiting_max:

@@ -36,7 +36,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
 def peek(
     connection: sqlite3.Connection, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[HandedOutJob] | PinLaterError:
-    """What a claim would give to one call."""
+    """Returns what a claim would give to one call."""
     row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
     if row is None:
         return QueueNotFound.of(queue)
@@ -58,7 +58,7 @@ def peek(
 
 
 def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:
-    """The job as a claim would hand it out; None for one that has expired or is gone."""
+    """The job as a claim would hand it out, or None for one that has expired or is gone."""
     run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
     if body is None:
         return None

@@ -1,4 +1,4 @@
-"""The SQLite store's shard: what carries out each command, and whether on the writer or on a reader."""
+"""The shard of the SQLite store: which function executes each command, and whether on the writer or on a reader."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class SqliteShard(RelationalShard):
         if self._opened is not None:
             return
         if not self.path.parent.is_dir():
-            raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
+            raise ShardConnectionFailed(f"The folder of {self.path} does not exist", retryable=False)
         self._lock.take()
         try:
             self._opened = _OpenShard(self.name, self.path, self._lock.path, self._settings, self._monotonic)
@@ -246,9 +246,8 @@ class SqliteShard(RelationalShard):
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _OpenShard, order: Purge) -> int | PinLaterError:
-        """The oldest claims of one queue are found by a scan of all claims, which a reader does outside the loop.
-
-        One that ends before the delete is passed over and the next looked for, so that fewer than the limit means there are no more.
+        """Deletes the oldest claims of one queue, which a reader finds outside the loop by a scan of all claims. Skips one that ends before
+        the delete and looks for the next, so that fewer than the limit means that there are no more.
         """
         done = 0
         while True:
@@ -309,7 +308,7 @@ class SqliteShard(RelationalShard):
         return await opened.writer.carry_out(Work(expire))
 
     async def _collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
-        """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
+        """Collects garbage in a transaction for each part of the queues: a look at thousands of them would block the loop."""
         opened = self._open
         if limit <= 0 or not garbage.collect_wanted(opened.queue_cache, now_ms):
             return []

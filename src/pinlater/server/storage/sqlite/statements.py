@@ -22,7 +22,7 @@ Execute = Callable[..., Any]
 
 
 def _in_sqlite(shared: Statement) -> Statement:
-    """Without locks and words about indexes; lists are JSON."""
+    """Returns the statement in SQLite's syntax: without locks and index hints; lists are JSON."""
     text = re.sub(r"\s+FOR UPDATE( SKIP LOCKED)?| FORCE INDEX \(\w+\)|_binary(?=:)", "", shared.text)
     text = re.sub(r"IN \(:(\w+)\)", r"IN (SELECT value FROM json_each(:\1))", text)
     row = ", ".join([f":{name}" for name in shared.parameters])
@@ -54,7 +54,7 @@ def _by_size(name: str) -> dict[int, str]:
 
 @cache
 def union(names: tuple[str, ...]) -> str:
-    """All rows of these statements as those of one, in no order. Its parameters are those of each, one after the other."""
+    """Returns all rows of these statements as those of one, in no order. Its parameters are those of each, one after the other."""
     parts: list[str] = []
     before = 0
     for name in names:
@@ -83,7 +83,7 @@ class Rows:
         self._by_size = _by_size(name)
 
     def run(self, execute: Execute, flat: Sequence[object]) -> None:
-        """`flat` holds the values of all rows one after the other."""
+        """Inserts rows. `flat` holds the values of all rows one after the other."""
         width = self.width
         count = len(flat) // width
         if count == 1:
@@ -134,7 +134,9 @@ class PairSelect:
         self._by_size = _by_size(name)
 
     def run(self, execute: Execute, flat: Sequence[object]) -> list[Any]:
-        """The rows found. `flat` holds pairs, one after the other; the last one fills the rest of a size, so it may be found twice."""
+        """Returns the rows found. `flat` holds pairs, one after the other; the last one fills the rest of a size, so it may be found
+        twice.
+        """
         found: list[Any] = []
         for start in range(0, len(flat), 2 * ROWS_MAX):
             part = flat[start : start + 2 * ROWS_MAX]

@@ -13,7 +13,7 @@ are run again one by one, so that only the faulty one fails. That costs the norm
 two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
 
 A call that memory alone can answer (a claim of queues in which nothing is due) needs no transaction. It is answered in its turn, behind
-the calls before it, when no transaction is open: then memory is as the file is, but for what another connection (an operator's) has
+the calls before it, when no transaction is open: then memory is as the file is, except for what another connection (an operator's) has
 changed. So memory is trusted for a second after a transaction that looked for such changes, and not after one that failed.
 
 If another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
@@ -65,10 +65,8 @@ _TRUSTED_S = 1.0
 
 
 class Work(NamedTuple, Generic[T]):
-    """What a call does within a transaction.
-
-    `recall`: gives the result of a `run` that would change nothing, if memory knows it; else None.
-    `in_steps`: `run` returns steps, between which the loop turns.
+    """The work of a call within a transaction. `recall`: returns the result of a `run` that would change nothing if memory knows it,
+    otherwise None. `in_steps`: `run` returns steps, between which the loop turns.
     """
 
     run: Callable[[Transaction], T]
@@ -97,7 +95,7 @@ class _WriterCall:
         self.alone = work.in_steps
 
     def answer(self, result: Any) -> bool:
-        """Gives the result to the caller. Returns False: a call is no batch, in which others may wait."""
+        """Gives the result to the caller. Returns False: a call is not a batch, in which others may wait."""
         if not self.future.done():
             self.future.set_result(result)
         return False
@@ -230,7 +228,7 @@ class Writer:
     # --- turns ------------------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """Under load a turn of the loop passes first: what is read in it shares the transaction, which costs more than the turn."""
+        """Waits for a turn of the loop under load: what arrives in it shares the transaction, which costs more than the turn."""
         if not self._scheduled and not self._connection_in_use:
             self._turn_after(1 if self._crowded else 0)
 
@@ -243,7 +241,7 @@ class Writer:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """One transaction of what waits, or the checkpoint that was asked for."""
+        """Runs one transaction of what waits, or the checkpoint that was requested."""
         self._scheduled = False
         if self._checkpoint_wanted:
             self._checkpoint_wanted = False
@@ -280,7 +278,7 @@ class Writer:
             self._answer([(waiting.popleft(), result)])
 
     def _recalled(self, recall: Callable[[SqliteQueueCache], T | None]) -> T | None:
-        """What memory knows, while it is trusted. For when no transaction is open."""
+        """Returns what memory knows, while it is trusted. For when no transaction is open."""
         return recall(self._queue_cache) if self._monotonic() - self._looked_at < _TRUSTED_S else None
 
     def _transact(self) -> None:
@@ -359,7 +357,7 @@ class Writer:
         self._rest()
 
     def _look_for_others(self) -> None:
-        """Reads the queue cache anew if another connection (an operator's) has changed the file. Costs a microsecond."""
+        """Refreshes the queue cache if another connection (an operator's) has changed the file. Costs a microsecond."""
         [version] = self._cursor.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._queue_cache.reload(self._cursor.execute)
@@ -389,7 +387,7 @@ class Writer:
                 return
 
     def _wait_for_lock(self, error: Exception) -> None:
-        """Another process has the file locked: tries again soon, or refuses what waits if that has lasted too long."""
+        """Handles a file that another process has locked: tries again soon, or refuses what waits if that has lasted too long."""
         now = self._monotonic()
         shortest_s, longest_s = _BUSY_PAUSES_S
         if self._busy_since is None:
@@ -417,7 +415,7 @@ class Writer:
             self._answer(carried)
 
     def _commit(self) -> float:
-        """In the thread. Returns how long it took, in seconds."""
+        """Commits in the thread. Returns how long it took, in seconds."""
         started = self._monotonic()
         self._cursor.execute("COMMIT")
         return self._monotonic() - started
@@ -447,7 +445,7 @@ class Writer:
                 self._unbegun.append(cast("_BatchCall", call))
 
     def _untold(self, call: _Call, bug: Exception) -> bool:
-        """Returns whether others may wait: a batch that didn't say so is asked."""
+        """Returns whether other calls may wait. Asks a batch that has not reported it."""
         logger.error("store %s: an answer can't be given out", self._path, exc_info=bug)
         return isinstance(call, _BatchCall)
 

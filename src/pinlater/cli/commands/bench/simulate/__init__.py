@@ -115,7 +115,7 @@ def _run(scenario: Scenario, history: Path, as_json: bool) -> None:
 
 
 def _warn_of_settings(settings: Settings) -> None:
-    """Of what the simulated servers leave out."""
+    """Prints notes about what the simulated servers leave out."""
     files = [name for name in ("queue_limits_file", "server_set_file") if getattr(settings, name) is not None]
     for name in files:
         notes.note(f"{name} is not simulated")

@@ -1,4 +1,4 @@
-"""The options of `pinlater bench simulate`, and what their texts say."""
+"""The options of `pinlater bench simulate`, and the parsing of their values."""
 
 from __future__ import annotations
 

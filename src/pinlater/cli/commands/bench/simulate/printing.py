@@ -1,4 +1,4 @@
-"""The report of a simulation, and the faults that there are, as text and as JSON."""
+"""Prints the report of a simulation and the list of faults, as text and as JSON."""
 
 from __future__ import annotations
 

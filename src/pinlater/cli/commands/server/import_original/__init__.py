@@ -161,7 +161,7 @@ def _checked_origin(name: str) -> str:
 
 @contextmanager
 def _map(path: Path | None) -> Iterator[Told]:
-    """Where the names of each batch go once it is stored: to a file made anew, or nowhere."""
+    """Records the names of each batch once it is stored: in a new file, or nowhere."""
     if path is None:
         yield lambda _: None
         return

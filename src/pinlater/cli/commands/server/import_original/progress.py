@@ -1,4 +1,4 @@
-"""Where a run of `pinlater server import-original` is."""
+"""The progress of a run of `pinlater server import-original`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINE_EVERY_S, _BLINK_S = 30.0, 0.2
 
 
 class Progress:
-    """Where a run is, on standard error: in place on a terminal; elsewhere, and as JSON, a line every half a minute."""
+    """Shows the progress of a run on standard error: in place on a terminal; elsewhere, and as JSON, as a line every half a minute."""
 
     def __init__(self) -> None:
         self._in_place = Console(stderr=True).is_terminal and not notes.in_json()

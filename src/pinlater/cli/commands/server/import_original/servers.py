@@ -19,7 +19,7 @@ from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, se
 def old_servers(
     urls: Sequence[str], shard_file: Path | None, host_prefix: str | None, password_file: Path | None
 ) -> list[OldServer]:
-    """The servers, each once. Ends the command if something of it is wrong."""
+    """Returns the servers, each once. Ends the command if an option is wrong."""
     if not urls and shard_file is None:
         raise typer.BadParameter("name the old database server, as --from mysql://USER@HOST:PORT/", param_hint="--from")
     found = [] if shard_file is None else _of_shard_file(shard_file, host_prefix)
@@ -52,7 +52,7 @@ def _of_shard_file(path: Path, host_prefix: str | None) -> list[OldServer]:
 
 
 def _password(file: Path | None) -> str:
-    """From the file, the environment, or a prompt on the terminal."""
+    """Returns the password from the file, the environment, or a prompt on the terminal."""
     if file is not None:
         try:
             return (file.read_text(encoding="utf-8").splitlines() or [""])[0]
