@@ -32,6 +32,7 @@ _CLIENT_NAMES = {
     "getQueueHistory": "queue_history",
     "getFailures": "failures",
     "getBulkRuns": "bulk_runs",
+    "startLimitedBulkRun": "start_bulk_run",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",
     "dequeueJobs": "dequeue",
