@@ -7,8 +7,10 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import threading
 import traceback
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import pinlater.client
 from pinlater import EnqueueBatcher
 from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, errors
 from pinlater.client._calls import server_info
@@ -366,6 +369,32 @@ def test_a_client_that_is_dropped_takes_its_thread_along(server: RealServer) -> 
     gc.collect()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_call_that_met_its_deadline_keeps_no_job_once_its_error_is_gone() -> None:
+    """Without the garbage collector, which counts objects and not bytes."""
+
+    class Body(str):
+        __slots__ = ("__weakref__",)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = Client(f"127.0.0.1:{silent.getsockname()[1]}", wait_for_servers=False, retries=0, timeout_ms=200)
+        gc.disable()
+        try:
+            job = Job(b"x", custom_status=Body("large"))
+            held = weakref.ref(job.custom_status)
+            with contextlib.suppress(errors.DeadlineExceeded):
+                client.enqueue("q", [job])
+                pytest.fail("the server is silent")
+            del job
+            assert held() is None
+        finally:
+            gc.enable()
+            client.close()
+
+
+def test_the_names_of_the_package_are_listed() -> None:
+    assert set(pinlater.client.__all__) <= set(dir(pinlater.client))
 
 
 def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> None:

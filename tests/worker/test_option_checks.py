@@ -306,13 +306,15 @@ def test_an_option_that_cron_does_not_have_says_what_to_write(option: str, told:
 def test_a_state_or_a_unique_key_of_the_wrong_type_is_named() -> None:
     key: Any = UniqueKey("k", "TIME", 5)  # type: ignore[arg-type]
     for_an_hour: Any = UniqueKey("k", UniqueScope.TIME, "1h")  # type: ignore[arg-type]
-    scope, span = "scope must be a UniqueScope such as UniqueScope.TIME, not 'TIME'", "for_ms must be an integer"
-    for unique, told in ((key, scope), (for_an_hour, span)):
+    no_text: Any = UniqueKey(["k"])  # type: ignore[arg-type]
+    text, span = "key must be a string, not ['k']", "for_ms must be an integer"
+    scope = "scope must be a UniqueScope such as UniqueScope.TIME, not 'TIME'"
+    for unique, told in ((no_text, text), (key, scope), (for_an_hour, span)):
         with pytest.raises(TypeError, match=f"task send: unique: {re.escape(told)}"):
             task_of().using(unique=unique)
     with InProcessService() as service:
         service.client.create_queue("q")
-        for unique, told in ((key, scope), (for_an_hour, span)):
+        for unique, told in ((no_text, text), (key, scope), (for_an_hour, span)):
             with pytest.raises(TypeError, match=re.escape(told)):
                 service.client.enqueue("q", [Job(b"x", unique=unique)])
         failed: Any = "failed"

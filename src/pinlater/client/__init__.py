@@ -93,7 +93,12 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     if name in __all__:
-        return getattr(_values, name)
+        value = globals()[name] = getattr(_values, name)
+        return value
     raise AttributeError(f"module 'pinlater.client' has no attribute {name!r}")

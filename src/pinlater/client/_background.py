@@ -144,7 +144,12 @@ class _Running:
                 self._renew(direct)
                 failed = engine.too_late(call)
             if self._stopping or engine.gives_up(call, failed):
-                raise failed from (error.__cause__ if failed is error else None)
+                try:
+                    raise failed from (error.__cause__ if failed is error else None)
+                finally:
+                    failed = (
+                        None  # or this frame and the error would hold each other, and with them the jobs of the call
+                    )
         except BaseException:
             if is_suspicious(time.monotonic() - began):
                 self._renew(direct)

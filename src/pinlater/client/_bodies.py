@@ -31,9 +31,12 @@ def check_type(job: object, name: str) -> None:
 
 
 def check_unique_types(unique: values.UniqueKey, name: str) -> None:
-    """Raises TypeError, which begins with `name`, if scope or time have another type."""
+    """Raises TypeError, which begins with `name`, if key, scope or time have another type."""
+    key: object = unique.key
     scope: object = unique.scope
     for_ms: object = unique.for_ms
+    if not isinstance(key, str):
+        raise TypeError(f"{name}: key must be a string, not {key!r}")
     if not isinstance(scope, int):
         raise TypeError(f"{name}: scope must be a UniqueScope such as UniqueScope.TIME, not {scope!r}")
     if isinstance(for_ms, bool) or not isinstance(for_ms, int):

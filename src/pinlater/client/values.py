@@ -5,6 +5,8 @@ Modules of this package have them by subject (`jobs` gives the units and the mea
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,6 +60,9 @@ _RARE = (
     "pinlater.domain.servers",
     "pinlater.domain.workers",
 )
+_LOADING = threading.RLock()
+# A child that is forked while another thread imports would wait for that thread, which it lacks, when it imports the same module.
+os.register_at_fork(before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release)
 
 
 class ClaimedJob(NamedTuple):
@@ -96,8 +101,10 @@ class QueueInfo(NamedTuple):
 
 
 def __getattr__(name: str) -> Any:
-    for home in _RARE:
-        if not name.startswith("_") and hasattr(import_module(home), name):
-            value = globals()[name] = getattr(import_module(home), name)
+    for home in () if name.startswith("_") else _RARE:
+        with _LOADING:
+            module = import_module(home)
+        if hasattr(module, name):
+            value = globals()[name] = getattr(module, name)
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -64,7 +64,9 @@ class _Growing(NamedTuple):
         return int(min(delay, self.max_ms) * (1 + self.jitter * (2 * spread - 1)))
 
 
-class _Never:
+class _Never(NamedTuple):
+    kind: str = "never"
+
     def delay_ms(self, attempt: int, error: BaseException, spread: float) -> int | None:
         del attempt, error, spread
         return None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,6 +58,30 @@ async def test_a_broken_retry_policy_costs_neither_the_report_nor_the_slot(
         await eventually(lambda: worker.counts.running == 0)
     info = (await client.lookup([bad]))[bad]
     assert "the job's own" in info.error_text
+
+
+async def test_a_failed_attempt_leaves_nothing_of_its_job_for_the_garbage_collector(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It counts objects, not bytes: some large jobs that fail could stay for long."""
+    caplog.set_level(logging.CRITICAL, "pinlater.worker")  # pytest keeps every line, with its error
+    worker = Worker(client, settings=ONE)
+    held: list[weakref.ref[Broken]] = []
+
+    @worker.task("q", default=True)
+    async def fail(body: bytes) -> None:
+        large = Broken(body)
+        held.append(weakref.ref(large))
+        raise KeyError("the job's own")
+
+    await client.enqueue("q", [Job(b"x", attempts_allowed=1)])
+    gc.disable()
+    try:
+        async with running(worker):
+            await eventually(lambda: worker.counts.failed == 1 and worker.counts.running == 0)
+            await eventually(lambda: held[0]() is None)
+    finally:
+        gc.enable()
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------------

@@ -63,7 +63,10 @@ def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> At
         ended = error
     if os.getpid() != process:
         os._exit(0)
-    return AttemptResult(ending_of(ended, context, task.options.retry or attempt.default_retry), ended)
+    try:
+        return AttemptResult(ending_of(ended, context, task.options.retry or attempt.default_retry), ended)
+    finally:
+        del ended  # or the frame and the error would hold each other, and with them the job's body
 
 
 async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
@@ -74,7 +77,10 @@ async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobCo
             ended = _ending_in(task, returned)
     except BaseException as error:  # noqa: BLE001 - see above
         ended = error
-    return AttemptResult(ending_of(ended, context, task.options.retry or attempt.default_retry), ended)
+    try:
+        return AttemptResult(ending_of(ended, context, task.options.retry or attempt.default_retry), ended)
+    finally:
+        del ended  # or the frame and the error would hold each other, and with them the job's body
 
 
 @types.coroutine

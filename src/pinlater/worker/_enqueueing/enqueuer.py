@@ -352,7 +352,7 @@ class _JobsToSend:
     def placed(self) -> list[Placed]:
         placed = []
         for enqueued in self._answers:
-            existing = enqueued.existing
+            existing = enqueued.existing and frozenset(enqueued.existing)
             for index, descriptor in enumerate(enqueued.descriptors):
                 placed.append(Placed(descriptor, index in existing))
         return placed

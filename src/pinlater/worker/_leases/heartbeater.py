@@ -25,7 +25,7 @@ _JOIN_S = 5.0
 
 
 class Heartbeater:
-    """Sends heartbeats of `leases` from `start` to `stop`. `keep` may be called from any thread."""
+    """Sends heartbeats of `leases` from `start` to `stop`. `wake` may be called from any thread."""
 
     def __init__(self, new_client: Callable[[], AsyncClient], clock: Clock, unread: Callable[[], list[Any]]) -> None:
         self._new_client = new_client
