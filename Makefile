@@ -157,9 +157,10 @@ generate: ## generate the Thrift types anew from the IDL (needs thrift-compiler)
 	$(BIN)/python -m scripts.idl --write
 
 .PHONY: reference
-reference: ## write the page of the commands anew
+reference: ## write the tables of docs/reference anew that the repository stores
 	@scripts/install all
 	$(BIN)/python -m pinlater.cli.reference docs/reference/cli.md
+	$(BIN)/python -m scripts.reference.regions
 
 .PHONY: wheel
 wheel: ## build the wheel into dist/

@@ -1,7 +1,7 @@
-"""Replaces the generated regions of a page while Sphinx builds it.
+"""Replaces the generated regions of a page while Sphinx builds it. `make reference` writes those of the kinds in `STORED` into the page.
 
     <!-- generated: KIND ARGUMENTS -->
-    Where a reader of the repository finds the same.
+    The same, or where a reader of the repository finds it.
     <!-- end of generated -->
 
 | kind | arguments | what the region becomes |
@@ -34,12 +34,18 @@ REGION = re.compile(
     r"(?P<begin><!-- generated: (?P<kind>[a-z-]+)(?P<arguments>[^\n]*?) -->\n).*?(?P<end><!-- end of generated -->)",
     re.DOTALL,
 )
+STORED = ("access", "job-life", "metrics", "settings")
 _LANGUAGES = {".py": "python", ".thrift": "thrift"}
 
 
 def rewritten(page: str) -> str:
     """The page with each of its generated regions made anew."""
     return REGION.sub(_region, page)
+
+
+def stored(page: str) -> str:
+    """The page with the regions made anew that the repository stores."""
+    return REGION.sub(lambda match: _region(match) if match["kind"] in STORED else match[0], page)
 
 
 def without_regions(page: str) -> str:
@@ -113,3 +119,8 @@ _KINDS: dict[str, Callable[[list[str]], str]] = {
     "faults": _faults,
     "file": _file,
 }
+
+
+if __name__ == "__main__":
+    for path in (REPOSITORY / "docs/reference").glob("*.md"):
+        path.write_text(stored(path.read_text()))

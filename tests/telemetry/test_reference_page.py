@@ -17,7 +17,7 @@ from scripts.reference.regions import rewritten
 ROOT = Path(__file__).parents[2]
 PAGE = rewritten((ROOT / "docs" / "reference" / "metrics.md").read_text())
 OTHERS = (catalogue.METHOD_REQUESTS, catalogue.METHOD_ERRORS, catalogue.METHOD_MSEC)
-STORED = (catalogue.QUEUE_JOBS, catalogue.QUEUE_OLDEST_DUE)
+STORED = (catalogue.QUEUE_JOBS, catalogue.QUEUE_BEHIND_KEY, catalogue.QUEUE_OLDEST_DUE)
 
 
 def row_with(*cells: str) -> str:
