@@ -276,7 +276,7 @@ FILTER_FIELDS: Sequence[FilterField] = (
         "group",
         FieldKind.TEXT,
         "Group of failures",
-        "Only jobs whose last failed attempt is in this group of failures.",
+        "Only jobs whose last failed attempt is in this group of failures, as `pinlater job failures` names it.",
     ),
 )
 """In the order in which they are shown."""

@@ -54,7 +54,8 @@ def client_tool(
     ] = 0,
     count_future_jobs: Annotated[str, typer.Option("--count_future_jobs", metavar="true|false")] = "false",
 ) -> None:
-    """Do what the original's client tool does. Options and output are those of the original.
+    """Do what the original's client tool does. Options (with underscores) and output are those of the original, so old
+    scripts work unchanged.
 
     Example: pinlater client-tool --host localhost --port 9010 --mode enqueue --queue emails --num_queries 100
     """
