@@ -25,10 +25,10 @@ GROUP = "0123456789abcdef"
         (("job", "dequeue", "q", "--limit", "0"), "--limit: 0 is too small: at least 1"),
         (("console", "--port", "99999"), "--port: 99999 is not from 0 to 65535"),
         (("bench", "load", "--dequeue-success-percent", "101"), "'101' is not a whole number from 0 to 100"),
-        (("job", "failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' is not more than 0, and at most 30d"),
+        (("job", "failures", "q", "--mute", GROUP, "--for", "90d"), "--for: '90d' must be more than 0 and at most 30d"),
         (("job", "retry", "q", "--group", "nope"), "--group: 'nope' is not the name of a group: 16 hexadecimal digits"),
         (("job", "list", "q", "--group", "nope"), "--group: 'nope' is not the name of a group"),
-        (("audit", "--since", "soon"), "--since: 'soon' is no time; write 2030-01-31T12:00:00Z"),
+        (("audit", "--since", "soon"), "--since: 'soon' is not a time; write 2030-01-31T12:00:00Z"),
         (("audit", "--since", "soon"), "or a span before now such as 2h or 7d"),
         (
             (

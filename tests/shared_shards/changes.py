@@ -109,7 +109,7 @@ async def assert_done_once(
     await database.assert_consistent()
     state = CHANGES[change].state
     each_priority = [await desk.counts(priority=priority) for priority in (1, 2)]
-    counts = PriorityCounts(0, *[sum(found) for found in zip(*(one[1:-1] for one in each_priority), strict=True)])
+    counts = PriorityCounts(0, *[sum(found) for found in zip(*(one[1:-2] for one in each_priority), strict=True)])
     assert (counts.pending, counts.in_progress, counts.succeeded) == tuple(
         int(state is each) for each in (JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED)
     )

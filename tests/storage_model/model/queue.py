@@ -200,6 +200,7 @@ class ModelQueue:
             failed_total=totals.failed,
             retried_total=totals.retried,
             oldest_due_at_ms=due[0].run_after_ms if due else None,
+            behind_key=sum(job.is_behind for job in pending),
         )
 
     # --- unique keys ----------------------------------------------------------------------------------------------------
