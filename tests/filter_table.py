@@ -48,7 +48,17 @@ FILTER_CASES: Sequence[FilterCase] = (
     FilterCase({"newer_than": "2h", "older_than": "1h"}, ""),
     FilterCase({"group": failure_of(_SEND, TASK_HEADER, "OSError", "no disk").group}, "a"),
 )
+EMPTY_CASES: Sequence[Mapping[str, Any]] = (
+    {"group": ""},
+    {"error": ""},
+    {"regex": ""},
+    {"text": ""},
+    {"task": [""]},
+    {"group": "", "task": ["send"]},
+)
+"""What a script says whose variable is not set."""
 WRONG_CASES: Sequence[Mapping[str, Any]] = (
+    *EMPTY_CASES,
     {"group": "none"},
     {"min_attempts": -1},
     {"header": ["tenant"]},

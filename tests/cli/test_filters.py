@@ -6,7 +6,7 @@ import asyncio
 
 from pinlater.client import AsyncClient
 from tests.cli.conftest import Pinlater
-from tests.filter_table import FILTER_CASES, WRONG_CASES, fail_jobs, options_of
+from tests.filter_table import EMPTY_CASES, FILTER_CASES, WRONG_CASES, fail_jobs, options_of
 
 
 def failed(pinlater: Pinlater, queue: str) -> dict[str, str]:
@@ -40,6 +40,18 @@ def test_a_wrong_filter_is_refused_by_each_command(pinlater: Pinlater, queue: st
             done = pinlater("job", command[0], queue, *command[1:], *options_of(words))
             assert done.code in {1, 2}, (command, words)
             assert done.err, (command, words)
+
+
+def test_an_empty_value_is_refused_and_names_its_option_so_that_an_unset_variable_deletes_nothing(
+    pinlater: Pinlater, queue: str
+) -> None:
+    names = failed(pinlater, queue)
+    for words in EMPTY_CASES:
+        done = pinlater("job", "delete", queue, "--state", "failed", *options_of(words))
+        assert done.code == 2, words
+        assert "must not be empty" in done.err, words
+        assert f"--{next(iter(words))}" in done.err, words
+    assert pinlater.ok("job", "count", queue, "--state", "failed").out == f"{len(names)}\n"
 
 
 def test_a_delete_by_a_filter_says_how_to_undo_it(pinlater: Pinlater, queue: str) -> None:

@@ -41,6 +41,17 @@ async def test_a_wrong_filter_is_refused_everywhere(caller: Caller, clock: Manua
         assert (await caller.refused("POST", "/v1/queues/mail/bulk", order))["status"] == 400, words
 
 
+async def test_an_empty_value_is_refused_and_names_its_field_so_that_an_unset_variable_deletes_nothing(
+    caller: Caller, client: AsyncClient
+) -> None:
+    names = await fail_jobs(client, "mail")
+    for word in ("group", "error", "regex"):
+        refused = await caller.refused("DELETE", f"{JOBS}?state=failed&{word}=")
+        assert (refused["status"], refused["field"], refused["detail"]) == (400, word, "must not be empty"), word
+        await caller.refused("POST", f"{JOBS}/retry-failed", {word: ""})
+    assert len(await client.lookup(list(names))) == len(names)
+
+
 async def test_a_delete_by_a_filter_can_be_undone_unless_it_is_for_good(caller: Caller, client: AsyncClient) -> None:
     names = await fail_jobs(client, "mail")
     done = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send&limit=2")

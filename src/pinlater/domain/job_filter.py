@@ -287,12 +287,16 @@ def _field(name: str) -> FilterField:
 
 
 def filter_from(state: JobState, given: Mapping[str, Any], *, skip_cancelled: bool = False) -> JobFilter:
-    """Returns the filter with these values, by the words of their fields; None, and what is empty, is not set. Raises `FilterFault`."""
+    """Returns the filter with these values, by the words of their fields; None, and no names, set nothing. Raises `FilterFault`.
+
+    An empty text is a fault: a script whose variable is empty would choose all jobs by it."""
     values: dict[str, Any] = {}
     for each in FILTER_FIELDS:
         written = given.get(each.word)
-        if written is None or written in ("", (), []):
+        if written is None or written in ((), []):
             continue
+        if "" in (written if isinstance(written, (list, tuple)) else (written,)):
+            raise FilterFault(each, "must not be empty")
         if each.field in values:
             raise FilterFault(each, "regex and text exclude each other")
         values[each.field] = each.read(written)

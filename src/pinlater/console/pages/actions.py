@@ -130,7 +130,7 @@ async def retry_failed(call: PageCall) -> Goto:
     """Returns failed jobs of a queue, at most the number that the page announced."""
     form = call.read(RetryFailedForm)
     wanted = fields_of(
-        {"limit": form.number, "attempts": form.attempts, "group": form.group}, RetryFailedRequest, "form"
+        {"limit": form.number, "attempts": form.attempts, "group": form.group or None}, RetryFailedRequest, "form"
     )
     done = await call.api.ask(retry_failed_jobs, queue=call.queue, body=wanted)
     told = f"Retried {done.jobs:,} of {form.number:,} failed jobs of {call.queue}"

@@ -15,7 +15,7 @@ _REQUESTED: Mapping[FieldKind, tuple[Any, Any]] = {
     FieldKind.BODY_TEXT: (Key | None, None),
     FieldKind.NAMES: (Sequence[Key], ()),
     FieldKind.HEADERS: (Sequence[str], ()),
-    FieldKind.TEXT: (str, ""),
+    FieldKind.TEXT: (str | None, None),
     FieldKind.MOMENT: (Moment | None, None),
 }
 _ANSWERED: Mapping[FieldKind, Any] = {
