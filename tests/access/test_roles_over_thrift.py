@@ -70,6 +70,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "getWorkers": {"everywhere": True},
         "cancelJobs": of_jobs,
         "deleteJobsByDescriptor": of_jobs,
+        "deleteJobsInState": {**of_jobs, "state": 3},
         "configureQueue": {**of_queue, "config": types.QueueConfig()},
         "addDeployMark": {"mark": types.DeployMark(0, "v2", queue)},
         "startBulkRun": {"order": types.BulkOrder(queue, ttypes.BulkAction.RETRY, types.JobFilter(3))},

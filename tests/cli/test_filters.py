@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+from unittest.mock import patch
 
 from pinlater.client import AsyncClient
+from pinlater.client.values import Scanned
 from tests.cli.conftest import Pinlater
 from tests.filter_table import EMPTY_CASES, FILTER_CASES, WRONG_CASES, fail_jobs, options_of
 
@@ -65,3 +68,21 @@ def test_a_delete_by_a_filter_says_how_to_undo_it(pinlater: Pinlater, queue: str
         pass
     gone = pinlater.ok("job", "delete", queue, "--state", "failed", "--task", "send", "--for-good", "--json").json
     assert gone == {"deleted": 3, "incomplete": False, "more": False}
+
+
+def test_a_job_that_another_caller_retries_after_it_was_found_is_neither_deleted_nor_retried(
+    pinlater: Pinlater, queue: str
+) -> None:
+    names = failed(pinlater, queue)
+    scan = AsyncClient.scan
+
+    async def scan_before_a_retry(asking: AsyncClient, of_queue: str, **asked: Any) -> Scanned:
+        page = await scan(asking, of_queue, **asked)
+        await asking.run_jobs(of_queue, [job.descriptor for job in page.jobs])
+        return page
+
+    with patch.object(AsyncClient, "scan", scan_before_a_retry):
+        gone = pinlater("job", "delete", queue, "--state", "failed", "--task", "send", "--for-good", "--json")
+        again = pinlater("job", "retry", queue, "--task", "bill", "--delay", "1h", "--json")
+    assert (gone.json["deleted"], again.json["retried"]) == (0, 0)
+    assert pinlater.ok("job", "count", queue, "--state", "pending").out == f"{len(names) - 1}\n"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlencode
 
 from pinlater.client import AsyncClient, JobState
+from pinlater.client.values import Scanned
 from pinlater.domain.clock import ManualClock
 from tests.console.caller import Caller
 from tests.filter_table import FILTER_CASES, WRONG_CASES, fail_jobs, moments
@@ -64,3 +67,21 @@ async def test_a_delete_by_a_filter_can_be_undone_unless_it_is_for_good(caller: 
     assert len(await client.lookup(list(names))) == 5
     gone = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send&for_good=true")
     assert gone == {"jobs": 3, "incomplete": False, "run": None}
+
+
+async def test_a_job_that_another_caller_retries_after_it_was_found_is_neither_deleted_nor_retried(
+    caller: Caller, client: AsyncClient
+) -> None:
+    names = await fail_jobs(client, "mail")
+    scan = AsyncClient.scan
+
+    async def scan_before_a_retry(asking: AsyncClient, queue: str, **asked: Any) -> Scanned:
+        page = await scan(asking, queue, **asked)
+        await client.run_jobs(queue, [job.descriptor for job in page.jobs])
+        return page
+
+    with patch.object(AsyncClient, "scan", scan_before_a_retry):
+        gone = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send&for_good=true")
+        again = await caller.ok("POST", f"{JOBS}/retry-failed", {"task": ["bill"], "delay_ms": 60_000})
+    assert (gone["jobs"], again["jobs"]) == (0, 0)
+    assert len(await client.lookup(list(names))) == len(names)

@@ -119,6 +119,7 @@ async def test_every_method_that_names_a_missing_queue_says_so(wire: Wire) -> No
         "releaseJobs": {"request": ttypes.ReleaseRequest(name, claims)},
         "cancelJobs": {"queueName": name, "jobDescriptors": []},
         "deleteJobsByDescriptor": {"queueName": name, "jobDescriptors": []},
+        "deleteJobsInState": {"queueName": name, "jobDescriptors": [], "state": 3},
         "configureQueue": {"queueName": name, "config": ttypes.QueueConfig()},
         "getQueueConfig": {"queueName": name},
         "pauseQueue": {"queueName": name},

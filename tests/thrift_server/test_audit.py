@@ -60,6 +60,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "retryFailedJobs": {"request": types.RetryRequest(queue, priority=2, limit=9, skip_cancelled=True)},
         "deleteJobs": {"request": types.DeleteRequest(queue, 3, regex=SECRET, limit=9)},
         "deleteJobsByDescriptor": {"queue": queue, "descriptors": names},
+        "deleteJobsInState": {"queue": queue, "descriptors": names, "state": 3},
         "cancelJobs": {"queue": queue, "descriptors": names},
         "runJobs": {"request": types.RunJobsRequest(queue, names)},
         "changePriority": {"request": types.ChangePriorityRequest(queue, names, 3)},
@@ -113,7 +114,7 @@ async def test_an_administrative_call_is_one_line_with_caller_method_and_outcome
     host, port = client.writer.get_extra_info("sockname")
     assert line["peer"] == f"{host}:{port}"
     affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1, "runJobs": 1}
-    affected["changePriority"] = 2
+    affected |= {"changePriority": 2, "deleteJobsInState": 6}
     assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
 
 

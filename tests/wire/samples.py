@@ -125,6 +125,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getQueueOwners": {},
         "getAudit": {"request": types.AuditRequest("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor")},
         "deleteJobsByDescriptor": {"queue": "emails", "descriptors": [DESCRIPTOR]},
+        "deleteJobsInState": {"queue": "emails", "descriptors": [DESCRIPTOR], "state": 3},
     }
 
 

@@ -403,11 +403,10 @@ def retry_failed(
 
 
 def run_jobs(
-    queue: str, descriptors: Sequence[str], *, attempts: int, run_after_ms: int | None
+    queue: str, descriptors: Sequence[str], *, attempts: int, run_after_ms: int | None, only_failed: bool
 ) -> ClientCall[list[values.AckResult]]:
-    request = types.RunJobsRequest(
-        queue, _descriptors(descriptors), _time_ms(run_after_ms, "run_jobs", "run_after_ms"), attempts
-    )
+    due_ms = _time_ms(run_after_ms, "run_jobs", "run_after_ms")
+    request = types.RunJobsRequest(queue, _descriptors(descriptors), due_ms, attempts, only_failed or None)
     return ClientCall("runJobs", (request,), _parsing.ack_results)
 
 
@@ -421,7 +420,9 @@ def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None
     return ClientCall("deleteJobs", (request,), _same)
 
 
-def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> ClientCall[int]:
+def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str], state: JobState | None) -> ClientCall[int]:
+    if state is not None:
+        return ClientCall("deleteJobsInState", (queue, _descriptors(descriptors), _state(state)), _same)
     return ClientCall("deleteJobsByDescriptor", (queue, _descriptors(descriptors)), _same)
 
 

@@ -354,10 +354,19 @@ class AsyncClient(AsyncClientBase):
         return done.jobs
 
     async def run_jobs(
-        self, queue: str, descriptors: Sequence[str], *, attempts: int = 1, run_after_ms: int | None = None
+        self,
+        queue: str,
+        descriptors: Sequence[str],
+        *,
+        attempts: int = 1,
+        run_after_ms: int | None = None,
+        only_failed: bool = False,
     ) -> list[values.AckResult]:
-        """These jobs become due, now unless a time is given: waiting ones as they are, failed ones with `attempts`."""
-        return await self._run(_calls.run_jobs(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
+        """These jobs become due, now unless a time is given: failed ones with `attempts`, and waiting ones unless `only_failed`."""
+        call = _calls.run_jobs(
+            queue, descriptors, attempts=attempts, run_after_ms=run_after_ms, only_failed=only_failed
+        )
+        return await self._run(call)
 
     async def change_priority(self, queue: str, descriptors: Sequence[str], priority: int) -> list[values.MovedJob]:
         """Gives these waiting or failed jobs another priority, and with it another descriptor (`moved_to`); the old one names nothing then.
@@ -389,9 +398,11 @@ class AsyncClient(AsyncClientBase):
             return range(1, ORIGINAL_PRIORITY_LEVELS + 1)
         return range(1, info.priority_levels + 1)
 
-    async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
-        """Deletes these jobs in whatever state they are; how many."""
-        return await self._run(_calls.delete_jobs_by_descriptor(queue, descriptors))
+    async def delete_jobs_by_descriptor(
+        self, queue: str, descriptors: Sequence[str], *, state: JobState | None = None
+    ) -> int:
+        """Deletes these jobs, in whatever state they are, or those that are in `state` at that moment; how many."""
+        return await self._run(_calls.delete_jobs_by_descriptor(queue, descriptors, state))
 
     async def server_info(self) -> values.ServerInfo:
         """What the server says of itself. An original server raises UnknownMethod."""

@@ -98,6 +98,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "retryFailedJobs": _OPERATE,
     "deleteJobs": _OPERATE,
     "deleteJobsByDescriptor": _OPERATE,
+    "deleteJobsInState": _OPERATE,
     "deleteQueue": frozenset({Role.ADMIN}),
 }
 """Each of these roles allows the method by itself. An empty set: every caller may call it, also without a token."""

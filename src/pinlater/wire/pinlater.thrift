@@ -417,6 +417,8 @@ struct RunJobsRequest {
   3: optional i64 runAfterTimestampMillis
   // Attempts that a FAILED job gets; a PENDING one keeps its own.
   4: optional i32 attemptsToAllow = 1
+  // PENDING jobs stay as they are. All servers that know JobFilter know it.
+  5: optional bool onlyFailed
 }
 
 struct ChangePriorityRequest {
@@ -1299,4 +1301,7 @@ service PinLater {
 
   // How many were deleted, in whatever state they were.
   i32 deleteJobsByDescriptor(1: RequestContext requestContext, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)
+
+  // How many were deleted: those that are in the state at that moment.
+  i32 deleteJobsInState(1: RequestContext requestContext, 2: string queueName, 3: list<string> jobDescriptors, 4: PinLaterJobState state) throws (1: PinLaterException e)
 }

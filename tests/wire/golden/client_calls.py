@@ -150,7 +150,7 @@ CALLS: Sequence[ClientCall] = (
     *_short_and_full(
         "runJobs",
         lambda to: to.run_jobs("mail", [JOB]),
-        lambda to: to.run_jobs("mail", [JOB], attempts=3, run_after_ms=NOW_MS),
+        lambda to: to.run_jobs("mail", [JOB], attempts=3, run_after_ms=NOW_MS, only_failed=True),
     ),
     *_only("changePriority", lambda to: to.change_priority("mail", [JOB], 3)),
     *_short_and_full(
@@ -159,6 +159,7 @@ CALLS: Sequence[ClientCall] = (
         lambda to: to.delete_jobs("mail", JobState.PENDING, priority=2, regex="a.*b", limit=5),
     ),
     *_only("deleteJobsByDescriptor", lambda to: to.delete_jobs_by_descriptor("mail", [JOB])),
+    *_only("deleteJobsInState", lambda to: to.delete_jobs_by_descriptor("mail", [JOB], state=JobState.FAILED)),
     *_short_and_full(
         "configureQueue",
         lambda to: to.configure_queue("mail", QueueConfig()),

@@ -275,7 +275,9 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
         return JobCountAnswer(jobs=done)
 
     async def retry(piece: Sequence[str]) -> int:
-        results = await call.client.run_jobs(call.queue, piece, attempts=body.attempts, run_after_ms=run_after_ms)
+        results = await call.client.run_jobs(
+            call.queue, piece, attempts=body.attempts, run_after_ms=run_after_ms, only_failed=True
+        )
         return sum(result.outcome is Outcome.APPLIED for result in results)
 
     return await _changed(call, wanted, retry, body.limit)
@@ -304,9 +306,11 @@ async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
         done = await call.client.delete_jobs(call.queue, state, priority=priority, regex=regex, limit=query.limit)
         return DeletedAnswer(jobs=done)
     if query.for_good:
-        found = await _changed(
-            call, wanted, lambda piece: call.client.delete_jobs_by_descriptor(call.queue, piece), query.limit
-        )
+
+        async def delete(piece: Sequence[str]) -> int:
+            return await call.client.delete_jobs_by_descriptor(call.queue, piece, state=wanted.state)
+
+        found = await _changed(call, wanted, delete, query.limit)
         return DeletedAnswer(jobs=found.jobs, incomplete=found.incomplete)
     order = BulkOrder(call.queue, BulkAction.DELETE, wanted, max_jobs=query.limit)
     run = await wait_for_end(call.client, await call.client.start_bulk_run(order), seconds=SECONDS)

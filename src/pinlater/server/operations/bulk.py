@@ -114,8 +114,8 @@ class Bulk:
             self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms, past_owner=True)
         return done
 
-    async def run_jobs(self, request: RunJobsRequest, *, only_failed: bool = False) -> Sequence[AckResult]:
-        """Makes these jobs due: failed ones with the new attempts, waiting ones as they are, unless `only_failed`.
+    async def run_jobs(self, request: RunJobsRequest) -> Sequence[AckResult]:
+        """Makes these jobs due: failed ones with the new attempts, waiting ones as they are, unless it asks for failed ones only.
 
         Returns what became of each.
         """
@@ -127,7 +127,7 @@ class Bulk:
         due_at_ms = _due_at_ms(request.run_after_ms, now_ms)
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            orders = [RunOrder(key, attempts, due_at_ms, only_failed) for key in part.keys]
+            orders = [RunOrder(key, attempts, due_at_ms, bool(request.only_failed)) for key in part.keys]
             return await part.shard.store.submit(RunJobs(orders, self._clock.now_ms()))
 
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))

@@ -558,6 +558,7 @@ class RunJobsRequest(Struct, omit_defaults=True):
     descriptors: Sequence[str] = NOT_SENT
     run_after_ms: int | None = None
     attempts: int = 1
+    only_failed: bool | None = None
 
 
 SPECS[RunJobsRequest] = _spec(
@@ -565,6 +566,7 @@ SPECS[RunJobsRequest] = _spec(
     (2, LIST, "descriptors", (STRING, "UTF8", False), "jobDescriptors"),
     (3, I64, "run_after_ms", None, "runAfterTimestampMillis"),
     (4, I32, "attempts", None, "attemptsToAllow"),
+    (5, BOOL, "only_failed", None, "onlyFailed"),
 )
 REQUIRED[RunJobsRequest] = ('queue', 'descriptors')
 
@@ -2295,3 +2297,20 @@ SPECS[deleteJobsByDescriptor_args] = _spec(
 )
 REQUIRED[deleteJobsByDescriptor_args] = ('context', 'queue', 'descriptors')
 RESULTS["deleteJobsByDescriptor"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))
+
+
+class deleteJobsInState_args(Arguments):
+    context: RequestContext = NOT_SENT
+    queue: str = NOT_SENT
+    descriptors: Sequence[str] = NOT_SENT
+    state: int = NOT_SENT
+
+
+SPECS[deleteJobsInState_args] = _spec(
+    (1, STRUCT, "context", [RequestContext, SPECS[RequestContext]], "requestContext"),
+    (2, STRING, "queue", "UTF8", "queueName"),
+    (3, LIST, "descriptors", (STRING, "UTF8", False), "jobDescriptors"),
+    (4, I32, "state", None, "state"),
+)
+REQUIRED[deleteJobsInState_args] = ('context', 'queue', 'descriptors', 'state')
+RESULTS["deleteJobsInState"] = ((0, I32, "success", None, "success"), (1, STRUCT, "e", [PinLaterException, SPECS[PinLaterException]], "e"))

@@ -38,6 +38,7 @@ def every_call(queue: str) -> dict[str, dict[str, Any]]:
         "retryFailedJobs": {"request": types.PinLaterRetryFailedJobsRequest(queue)},
         "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, SUCCEEDED)},
         "deleteJobsByDescriptor": {"queueName": queue, "jobDescriptors": descriptors},
+        "deleteJobsInState": {"queueName": queue, "jobDescriptors": descriptors, "state": SUCCEEDED},
         "cancelJobs": {"queueName": queue, "jobDescriptors": descriptors},
         "runJobs": {"request": types.RunJobsRequest(queue, descriptors)},
         "changePriority": {"request": types.ChangePriorityRequest(queue, descriptors, 1)},

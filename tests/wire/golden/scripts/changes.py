@@ -83,6 +83,11 @@ async def changes(to: ScenarioRecorder) -> None:
     await to.call("deleteJobsByDescriptor", "no jobs", queueName="delete", jobDescriptors=[])
     await to.call("deleteJobsByDescriptor", "that is no descriptor", queueName="delete", jobDescriptors=["größe"])
     await to.call("deleteJobsByDescriptor", "there is no such queue", queueName="nowhere", jobDescriptors=[])
+    names = await one_of_each_state(to, "delete", priority=2)
+    await to.call("runJobs", "only failed ones", request=types.RunJobsRequest("delete", names, onlyFailed=True))
+    in_state: dict[str, Any] = {"queueName": "delete", "jobDescriptors": names}
+    await to.call("deleteJobsInState", "of every state", **in_state, state=SUCCEEDED)
+    await to.call("deleteJobsInState", "no such state", **in_state, state=9)
 
 
 @scenario()

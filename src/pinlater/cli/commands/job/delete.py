@@ -78,7 +78,7 @@ def delete_jobs(
             return await _delete_by_run(client, of_queue, wanted, limit, json)
 
         async def delete(piece: Sequence[str]) -> int:
-            return await client.delete_jobs_by_descriptor(of_queue, piece)
+            return await client.delete_jobs_by_descriptor(of_queue, piece, state=wanted.state)
 
         return await change_found("deleted", client, of_queue, wanted, delete, limit, json)
 

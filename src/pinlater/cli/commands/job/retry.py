@@ -109,7 +109,9 @@ class _FailedJobsRetry(NamedTuple):
         """Retries the jobs that `job list` shows, the newest first."""
 
         async def retry(piece: Sequence[str]) -> int:
-            results = await client.run_jobs(self.queue, piece, attempts=self.attempts, run_after_ms=self.run_after_ms)
+            results = await client.run_jobs(
+                self.queue, piece, attempts=self.attempts, run_after_ms=self.run_after_ms, only_failed=True
+            )
             return sum(result.outcome is Outcome.APPLIED for result in results)
 
         done = await change_found(

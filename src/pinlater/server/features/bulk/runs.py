@@ -497,8 +497,8 @@ class BulkRuns:
         if order.action is BulkAction.CANCEL:
             results = await self._claimed_jobs.cancel(order.queue, names, order.filter.state)
         else:
-            request = RunJobsRequest(order.queue, names, attempts=order.attempts)
-            results = await self._bulk.run_jobs(request, only_failed=True)
+            request = RunJobsRequest(order.queue, names, attempts=order.attempts, only_failed=True)
+            results = await self._bulk.run_jobs(request)
         return sum(result.outcome is Outcome.APPLIED for result in results)
 
 

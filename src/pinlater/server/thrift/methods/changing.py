@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.operations.job_queries import check_state
+from pinlater.server.operations.service import Service
 from pinlater.server.thrift.administrative import Administrative, Fields, given
 from pinlater.server.thrift.methods.looking import chosen_by_regex, cost_of_search
 from pinlater.server.thrift.methods.record import ServedMethod, queue_of_call, queue_of_request
@@ -20,6 +22,10 @@ def _applied(answer: Any) -> int:
 
 def _named_jobs(call: Any) -> Fields:
     return {"queue": call.queue, "named": len(call.descriptors)}
+
+
+def _named_jobs_in_state(call: Any) -> Fields:
+    return {**_named_jobs(call), "state": STATE_NAMES.get(call.state, call.state)}
 
 
 # --- retry and run now --------------------------------------------------------------------------------------------------------
@@ -38,7 +44,7 @@ def _run_asked(call: Any) -> Fields:
     return {
         "queue": request.queue,
         "named": len(request.descriptors),
-        **given(request, "attempts", "run_after_ms"),
+        **given(request, "attempts", "run_after_ms", "only_failed"),
     }
 
 
@@ -64,6 +70,11 @@ def _delete_asked(call: Any) -> Fields:
         "by_regex": request.regex is not None,
         "limit": request.limit,
     }
+
+
+async def _delete_in_state(service: Service, call: Any) -> int:
+    check_state(call.state)
+    return await service.bulk.delete_jobs_by_descriptor(call.queue, call.descriptors, JobState(call.state))
 
 
 METHODS = [
@@ -105,5 +116,11 @@ METHODS = [
         handle=lambda service, call: service.bulk.delete_jobs_by_descriptor(call.queue, call.descriptors),
         queues=queue_of_call,
         administrative=Administrative(_named_jobs, affected=int),
+    ),
+    ServedMethod(
+        "deleteJobsInState",
+        handle=_delete_in_state,
+        queues=queue_of_call,
+        administrative=Administrative(_named_jobs_in_state, affected=int),
     ),
 ]
