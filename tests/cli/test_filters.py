@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 from unittest.mock import patch
 
-from pinlater.client import AsyncClient
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobFilter, JobState
+from pinlater.client._filtered_jobs import wait_for_end
+from pinlater.client.errors import ServerUnreachable
 from pinlater.client.values import Scanned
+from pinlater.domain.bulk import BULKS_OF_QUEUE_MAX
 from tests.cli.conftest import Pinlater
 from tests.filter_table import EMPTY_CASES, FILTER_CASES, WRONG_CASES, fail_jobs, options_of
 
@@ -86,3 +89,81 @@ def test_a_job_that_another_caller_retries_after_it_was_found_is_neither_deleted
         again = pinlater("job", "retry", queue, "--task", "bill", "--delay", "1h", "--json")
     assert (gone.json["deleted"], again.json["retried"]) == (0, 0)
     assert pinlater.ok("job", "count", queue, "--state", "pending").out == f"{len(names) - 1}\n"
+
+
+BY_TASK = ("--state", "failed", "--task", "send", "--json")
+
+
+def test_a_delete_whose_run_is_stopped_is_incomplete(pinlater: Pinlater, queue: str) -> None:
+    failed(pinlater, queue)
+    start = AsyncClient.start_bulk_run
+
+    async def start_and_stop(asking: AsyncClient, order: BulkOrder) -> BulkRun:
+        run = await start(asking, order._replace(jobs_per_second=0.5))
+        return await asking.stop_bulk_run(queue, run.id)
+
+    with patch.object(AsyncClient, "start_bulk_run", start_and_stop):
+        done = pinlater("job", "delete", queue, *BY_TASK)
+    assert done.json["deleted"] < 3
+    assert done.json["incomplete"]
+    assert "was stopped before its end" in done.err
+
+
+def test_a_delete_names_its_run_at_once_and_in_the_error_if_the_servers_can_not_be_asked_how_far_it_is(
+    pinlater: Pinlater, queue: str
+) -> None:
+    failed(pinlater, queue)
+
+    async def no_answer(_: AsyncClient, *queues: str) -> BulkRunList:
+        raise ServerUnreachable(f"no server answers for {queues}")
+
+    with patch.object(AsyncClient, "list_bulk_runs", no_answer):
+        done = pinlater("job", "delete", queue, *BY_TASK)
+    [run] = pinlater.ok("bulk", "list", queue, "--json").json["runs"]
+    told, error = done.err.splitlines()
+    assert f"run {run['id']} deletes the jobs" in told
+    assert f"bulk run {run['id']} continues" in error
+    assert done.code != 0
+
+
+def test_a_delete_ends_when_the_servers_no_longer_have_its_run(pinlater: Pinlater, queue: str) -> None:
+    failed(pinlater, queue)
+
+    async def no_run(_: AsyncClient, *queues: str) -> BulkRunList:
+        return BulkRunList([], missing_shards=queues[1:])
+
+    with patch.object(AsyncClient, "list_bulk_runs", no_run):
+        done = pinlater("job", "delete", queue, *BY_TASK)
+    assert done.code == 1
+    assert "its record is gone" in done.err
+
+
+def test_a_delete_says_once_why_its_run_waits(pinlater: Pinlater, queue: str) -> None:
+    failed(pinlater, queue)
+    ask, waits = AsyncClient.list_bulk_runs, iter(range(2))
+
+    async def run_waits(asking: AsyncClient, *queues: str) -> BulkRunList:
+        found = await ask(asking, *queues)
+        if next(waits, None) is None:
+            return found
+        [run] = found.runs
+        return BulkRunList([run._replace(state=BulkState.RUNNING, ended_ms=None, detail="waits: s1 is unreachable")])
+
+    with patch.object(AsyncClient, "list_bulk_runs", run_waits):
+        done = pinlater("job", "delete", queue, *BY_TASK)
+    assert (done.json["deleted"], done.err.count("s1 is unreachable")) == (3, 1)
+
+
+def test_a_delete_that_is_one_run_too_many_says_how_to_delete_without_a_run(pinlater: Pinlater, queue: str) -> None:
+    failed(pinlater, queue)
+
+    async def start_runs() -> None:
+        order = BulkOrder(queue, BulkAction.DELETE, JobFilter(JobState.FAILED, error_text="none has it"), max_jobs=1)
+        async with AsyncClient(pinlater.address) as client:
+            for _ in range(BULKS_OF_QUEUE_MAX):
+                await wait_for_end(client, await client.start_bulk_run(order))
+
+    asyncio.run(start_runs())
+    done = pinlater("job", "delete", queue, *BY_TASK)
+    assert done.code == 1
+    assert "--for-good deletes without a bulk run" in done.err

@@ -6,7 +6,8 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlencode
 
-from pinlater.client import AsyncClient, JobState
+from pinlater.client import AsyncClient, BulkOrder, BulkRun, BulkRunList, JobState
+from pinlater.client.errors import ServerUnreachable
 from pinlater.client.values import Scanned
 from pinlater.domain.clock import ManualClock
 from tests.console.caller import Caller
@@ -85,3 +86,30 @@ async def test_a_job_that_another_caller_retries_after_it_was_found_is_neither_d
         again = await caller.ok("POST", f"{JOBS}/retry-failed", {"task": ["bill"], "delay_ms": 60_000})
     assert (gone["jobs"], again["jobs"]) == (0, 0)
     assert len(await client.lookup(list(names))) == len(names)
+
+
+async def test_a_delete_whose_run_is_stopped_is_incomplete(caller: Caller, client: AsyncClient) -> None:
+    await fail_jobs(client, "mail")
+    start = AsyncClient.start_bulk_run
+
+    async def start_and_stop(asking: AsyncClient, order: BulkOrder) -> BulkRun:
+        run = await start(asking, order._replace(jobs_per_second=2.0))
+        return await asking.stop_bulk_run("mail", run.id)
+
+    with patch.object(AsyncClient, "start_bulk_run", start_and_stop):
+        done = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send")
+    assert done["incomplete"]
+
+
+async def test_a_delete_names_its_run_though_the_servers_can_not_be_asked_how_far_it_is(
+    caller: Caller, client: AsyncClient
+) -> None:
+    await fail_jobs(client, "mail")
+
+    async def no_answer(_: AsyncClient, *queues: str) -> BulkRunList:
+        raise ServerUnreachable(f"no server answers for {queues}")
+
+    with patch.object(AsyncClient, "list_bulk_runs", no_answer):
+        done = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send")
+    [run] = (await client.list_bulk_runs("mail")).runs
+    assert (done["run"], done["incomplete"]) == (run.id, True)

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.client.async_client import AsyncClient
+from pinlater.client.errors import CallerError, PinLaterError
 from pinlater.client.values import BulkRun, BulkState, JobCount, JobFilter, JobInfo, JobState, Scanned
+from pinlater.domain.errors import adding
 
 SCAN_START, SCAN_END = "0", "-1"
 PAGE_JOBS = 500
 _FIRST_LOOK_S, _LOOK_S = 0.02, 1.0
+_GONE_LOOKS = 5
 
 
 def halves_of(state: JobState) -> Sequence[bool]:
@@ -103,14 +106,29 @@ class FoundJobsChange:
         self.more = self.found >= limit
 
 
-async def wait_for_end(client: AsyncClient, run: BulkRun, *, seconds: float | None = None) -> BulkRun:
-    """Returns the run when it has ended, or as it is after `seconds`."""
-    until_s, pause_s = _end_of(seconds), _FIRST_LOOK_S
+async def wait_for_end(
+    client: AsyncClient, run: BulkRun, *, seconds: float | None = None, tell: Callable[[str], None] = lambda _: None
+) -> BulkRun:
+    """Returns the run when it has ended, or as it is after `seconds`. Gives `tell` each new reason why it waits.
+
+    Each error names the run. Raises `CallerError` if the servers, with all shards, no longer list it.
+    """
+    until_s, pause_s, gone = _end_of(seconds), _FIRST_LOOK_S, 0
     while run.ended_ms is None and run.state in {BulkState.RUNNING, BulkState.STOPPED} and _now_s() < until_s:
         await asyncio.sleep(pause_s)
         pause_s = min(_LOOK_S, 2 * pause_s)
-        found = await client.list_bulk_runs(run.order.queue)
-        run = next((each for each in found.runs if each.id == run.id), run)
+        try:
+            found = await client.list_bulk_runs(run.order.queue)
+        except PinLaterError as error:
+            raise adding(error, f" (bulk run {run.id} continues)") from error
+        now = next((each for each in found.runs if each.id == run.id), None)
+        gone = 0 if now is not None or found.incomplete else gone + 1
+        if gone == _GONE_LOOKS:
+            raise CallerError(f"The servers no longer have bulk run {run.id}: its record is gone", detail="NO_SUCH_RUN")
+        if now is not None:
+            if now.detail and now.detail != run.detail and now.ended_ms is None:
+                tell(now.detail)
+            run = now
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -26,6 +27,7 @@ from pinlater.client._filtered_jobs import (
     halves_of,
     wait_for_end,
 )
+from pinlater.client.errors import PinLaterError
 from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
 from pinlater.console.endpoints.forms import (
@@ -293,8 +295,8 @@ async def _changed(
 
 async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
     """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` a bulk run deletes them,
-    the newest first: `run` names it, and it can be undone for a day. If it takes longer than some seconds, the answer is `incomplete`, and
-    the run goes on. With `for_good` no run is made: then a repeat goes on."""
+    the newest first: `run` names it, and it can be undone for a day. If it takes longer than some seconds, or is stopped, the answer is
+    `incomplete`; a run that was not stopped continues. With `for_good` no run is made: then a repeat goes on."""
     query = call.query
     wanted = filter_of(query, state_of(query.state))
     if query.dry_run:
@@ -313,10 +315,12 @@ async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
         found = await _changed(call, wanted, delete, query.limit)
         return DeletedAnswer(jobs=found.jobs, incomplete=found.incomplete)
     order = BulkOrder(call.queue, BulkAction.DELETE, wanted, max_jobs=query.limit)
-    run = await wait_for_end(call.client, await call.client.start_bulk_run(order), seconds=SECONDS)
+    run = await call.client.start_bulk_run(order)
+    with suppress(PinLaterError):  # the caller must still learn which run it is
+        run = await wait_for_end(call.client, run, seconds=SECONDS)
     if run.state is BulkState.FAILED:
         raise refused(HTTPStatus.CONFLICT, "RUN_FAILED", f"Run {run.id} failed after {run.changed} jobs: {run.detail}")
-    return DeletedAnswer(jobs=run.changed, incomplete=run.ended_ms is None, run=run.id)
+    return DeletedAnswer(jobs=run.changed, incomplete=run.state is not BulkState.DONE, run=run.id)
 
 
 async def delete_jobs_by_descriptor(call: ApiCall[Nothing, DescriptorsRequest]) -> JobCountAnswer:

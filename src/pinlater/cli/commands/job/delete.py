@@ -20,12 +20,10 @@ from pinlater.cli.commands.job.retry import (
 )
 from pinlater.cli.filter_options import ALL_JOBS, ChosenJobs, with_filter
 from pinlater.cli.queue_notes import say_if_no_group
-from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkState, JobFilter
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkState, JobFilter
 from pinlater.client._filtered_jobs import wait_for_end
-from pinlater.client.errors import InvalidArgument, UnknownMethod
+from pinlater.client.errors import CallerError, InvalidArgument, UnknownMethod
 from pinlater.domain.errors import adding
-
-_SAYS_AFTER_S = 2.0
 
 
 @with_filter
@@ -82,7 +80,8 @@ def delete_jobs(
 
         return await change_found("deleted", client, of_queue, wanted, delete, limit, json)
 
-    print_changed("deleted", options.ask(server, timeout, ask), json, UNREACHABLE)
+    changed = options.ask(server, timeout, ask)
+    print_changed("deleted", changed, json, "" if changed.run else UNREACHABLE)
 
 
 async def _delete_by_state(
@@ -95,27 +94,25 @@ async def _delete_by_state(
 
 
 async def _delete_by_run(client: AsyncClient, queue: str, wanted: JobFilter, limit: int, as_json: bool) -> Changed:
-    """Deletes by a bulk run, and waits for its end. If the command is stopped, the run goes on."""
+    """Deletes by a bulk run, and waits for its end. If the command is stopped, the run continues, and its id was told."""
     try:
         run = await client.start_bulk_run(BulkOrder(queue, BulkAction.DELETE, wanted, max_jobs=limit))
-    except (UnknownMethod, InvalidArgument) as error:
+    except CallerError as error:
         if isinstance(error, UnknownMethod) or error.detail == "TOO_MANY":
             raise adding(error, " (--for-good deletes without a bulk run)") from None
         raise
-    run = await wait_for_end(client, run, seconds=_SAYS_AFTER_S)
-    if run.ended_ms is None and not as_json:
-        notes.write(
-            f"run {run.id} deletes the jobs, also if this command ends; `pinlater bulk stop {queue} {run.id}` stops it"
-        )
-    run = await wait_for_end(client, run)
+    notes.write(
+        f"run {run.id} deletes the jobs, also if this command ends; `pinlater bulk stop {queue} {run.id}` stops it"
+    )
+    run = await wait_for_end(client, run, tell=lambda detail: notes.write(f"run {run.id} {detail}"))
     if run.state is BulkState.FAILED:
-        _fail(run)
+        raise InvalidArgument(f"run {run.id} failed after {run.changed} jobs: {run.detail}")
+    if run.detail:
+        notes.write(f"run {run.id}: {run.detail}")
+    if run.state is BulkState.STOPPED:
+        notes.write(f"run {run.id} was stopped before its end")
     if not run.changed:
         await say_if_no_group(client, queue, wanted.group)
     elif not as_json:
         notes.write(f"for a day, `pinlater bulk undo {queue} {run.id}` brings them back")
-    return Changed(run.changed, incomplete=False, more=run.changed >= limit, run=run.id)
-
-
-def _fail(run: BulkRun) -> None:
-    raise InvalidArgument(f"run {run.id} failed after {run.changed} jobs: {run.detail}")
+    return Changed(run.changed, run.state is not BulkState.DONE, run.changed >= limit, run.id)
