@@ -6,10 +6,11 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlencode
 
-from pinlater.client import AsyncClient, BulkOrder, BulkRun, BulkRunList, JobState
+from pinlater.client import AsyncClient, BulkOrder, BulkRun, BulkRunList, Job, JobState
 from pinlater.client.errors import ServerUnreachable
 from pinlater.client.values import Scanned
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.job import TASK_HEADER
 from tests.console.caller import Caller
 from tests.filter_table import FILTER_CASES, WRONG_CASES, fail_jobs, moments
 
@@ -113,3 +114,17 @@ async def test_a_delete_names_its_run_though_the_servers_can_not_be_asked_how_fa
         done = await caller.ok("DELETE", f"{JOBS}?state=failed&task=send")
     [run] = (await client.list_bulk_runs("mail")).runs
     assert (done["run"], done["incomplete"]) == (run.id, True)
+
+
+async def test_a_delete_of_some_waiting_jobs_takes_due_ones_before_scheduled_ones_as_lists_show_them(
+    caller: Caller, client: AsyncClient, clock: ManualClock
+) -> None:
+    headers = {TASK_HEADER: "send"}
+    later = Job(b"", headers=headers, run_after_ms=clock.now_ms() + 3_600_000)
+    stored = await client.enqueue("mail", [later, Job(b"", headers=headers), later])
+    for left, limit in ((2, 1), (1, 1), (0, 10)):
+        query = f"state=pending&task=send&limit={limit}"
+        assert (await caller.ok("DELETE", f"{JOBS}?{query}"))["jobs"] == 1
+        found = await client.lookup(stored.descriptors)
+        assert len(found) == left
+        assert stored.descriptors[1] not in found

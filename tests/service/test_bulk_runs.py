@@ -148,6 +148,24 @@ async def test_waiting_jobs_are_meant_whether_they_are_due_or_not(
     assert await states(world, names) == ([] if action is BulkAction.DELETE else ["FAILED"] * 2)
 
 
+async def test_a_limited_run_looks_at_due_jobs_again_after_the_others_for_those_that_became_due_meanwhile(
+    world: ServiceUnderTest, bulk: ShownRuns
+) -> None:
+    names = await world.enqueue(b"later", run_after_ms=world.clock.now_ms() + 1_000)
+    scan = world.service.job_queries.scan_page
+
+    async def scanned(command: object) -> object:
+        page = await scan(command)  # type: ignore[arg-type]
+        world.clock.advance(seconds=2)
+        return page
+
+    order = BulkOrder("q", BulkAction.DELETE, JobFilter(JobState.PENDING), max_jobs=5)
+    with patch.object(world.service.job_queries, "scan_page", scanned):
+        run = await ended(bulk, await bulk.start(order, "ops"))
+    assert (run.state, run.changed) == (BulkState.DONE, 1)
+    assert await states(world, names) == []
+
+
 async def test_a_body_chooses_jobs(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     names = await world.enqueue(b"apple", b"pear")
     order = BulkOrder("q", BulkAction.CANCEL, JobFilter(JobState.PENDING, regex="app.e"))

@@ -16,6 +16,7 @@ from pinlater.domain.caller_names import WITHOUT_TOKEN, NamedCaller
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
 from pinlater.domain.history import HOUR_MS
+from pinlater.domain.job import JobState
 from pinlater.server.features.bulk.estimate import left_ms, percent_of
 from pinlater.server.features.history.rollup import BULK_STEP_S
 from pinlater.server.operations.addressing import on_reachable
@@ -48,7 +49,8 @@ class _Order(NamedTuple):
 
 class RunProgress(NamedTuple):
     """The second row, and the last one. `due`: of waiting jobs, it looks at those that are due, which come last: the others become due
-    meanwhile. `after`: where its scan continues. `unseen`: it could not look at some shard since its scan began.
+    meanwhile. `due_first`: the same before it looks at the others, since it changes a limited number of jobs. `after`: where its scan
+    continues. `unseen`: it could not look at some shard since its scan began.
 
     `server`: which carries it out, '' once that one has left it. `term`: grows with each server that continues the run. `again`: the scan
     may come to jobs that the run has changed already. `uncounted`: some changes may be missing in the numbers.
@@ -82,6 +84,7 @@ class RunProgress(NamedTuple):
     in_page: int = 0
     busy_ms: int = 0
     expected: int | None = None
+    due_first: bool = False
 
 
 class KeptRun(NamedTuple):
@@ -102,6 +105,11 @@ class KeptRun(NamedTuple):
     def is_running(self) -> bool:
         """Whether it has not ended; it may be about to stop."""
         return self.progress.state is BulkState.RUNNING
+
+    @property
+    def takes_due_first(self) -> bool:
+        """Whether it looks at due jobs first, as lists do: the jobs that it reaches before its limit are those that are listed first."""
+        return self.order.max_jobs is not None and self.order.filter.state is JobState.PENDING
 
     @property
     def _may_have_copies(self) -> bool:
@@ -143,6 +151,11 @@ def _stored(order: BulkOrder) -> list[Any]:
     state, priority, regex, *compared = order.filter
     rest = list(order[3:] if order.max_jobs is not None else order[3:-1])
     return [order.queue, order.action, state, priority, regex, compared, *rest]
+
+
+def _stored_progress(run: KeptRun, progress: RunProgress) -> Sequence[Any]:
+    """Returns progress as it is kept: without what only a limited run needs, so that servers from before such runs read the others."""
+    return progress[:-1] if run.order.max_jobs is None else progress
 
 
 def _order_of(stored: Sequence[Any]) -> BulkOrder:
@@ -212,13 +225,13 @@ class BulkRecords:
     async def add(self, run: KeptRun) -> None:
         """Keeps a new run. Raises `Unavailable`."""
         order = _Order(_stored(run.order), run.who, run.copied_ms, run.source, run.caller)
-        await self._save(run, {"": _pack(order), _PROGRESS: _pack(run.progress)})
+        await self._save(run, {"": _pack(order), _PROGRESS: _pack(_stored_progress(run, run.progress))})
         self._seen.setdefault(run.shard, {})[run.id] = run
 
     async def save_progress(self, run: KeptRun, progress: RunProgress) -> None:
         """Saves the progress, or the end, which is final. Raises `Unavailable`."""
         kind = _PROGRESS if progress.state is BulkState.RUNNING else _END
-        await self._save(run, {kind: _pack(progress)})
+        await self._save(run, {kind: _pack(_stored_progress(run, progress))})
 
     async def save_stop(self, run: KeptRun) -> None:
         """The request to stop it. Raises `Unavailable`."""

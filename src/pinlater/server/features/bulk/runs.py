@@ -131,6 +131,8 @@ class BulkRuns:
             shard, run_id = self._records.roomiest(), secrets.token_hex(8)
             who, source = who[:WHO_CHARS_MAX], source[:SOURCE_CHARS_MAX]
             run = KeptRun(shard, run_id, now_ms, order, who, progress, False, copied_ms, source, caller)
+            if run.takes_due_first:
+                run = run._replace(progress=progress._replace(due=True, due_first=True))
             await self._records.add(run)
             self._begin(run)
         return run.shown(now_ms)

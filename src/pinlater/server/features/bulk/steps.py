@@ -57,7 +57,7 @@ class BulkSteps:
             not self._is_counted
             and self.run.order.action is not BulkAction.RESTORE
             and now.after == START
-            and not now.due
+            and now.due is now.due_first
         )
 
     def note_count(self, jobs: int | None) -> None:
@@ -142,12 +142,12 @@ class BulkSteps:
         self.progress = self.progress._replace(in_page=passed)
 
     def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
-        """Goes to the next page. Waiting jobs that are not due come first, then the others."""
+        """Goes to the next page. Waiting jobs that are not due come first, then the others; before both, due ones of a limited run."""
         now = self.progress
         now = now._replace(looked=now.looked + looked, passed=now.passed + looked, in_page=0)
         now = now._replace(after=after, unseen=now.unseen or unseen, detail="")
-        if after == END and self.run.order.filter.state is JobState.PENDING and not now.due:
-            now = now._replace(after=START, due=True)
+        if after == END and self.run.order.filter.state is JobState.PENDING and now.due is now.due_first:
+            now = now._replace(after=START, due=not now.due, due_first=False)
         self.progress = now
 
     def scan_again(self) -> None:
@@ -157,7 +157,8 @@ class BulkSteps:
         restores = self.run.order.action is BulkAction.RESTORE
         to_look_at = max(0, now.to_look_at - restored) if restores and now.to_look_at is not None else None
         self._is_counted = False
-        now = now._replace(after=START, due=False, unseen=False, again=True, detail="")
+        first = self.run.takes_due_first
+        now = now._replace(after=START, due=first, due_first=first, unseen=False, again=True, detail="")
         self.progress = now._replace(key_taken=0, queue_gone=0, to_look_at=to_look_at, passed=0, in_page=0, busy_ms=0)
 
     def end(self, state: BulkState, now_ms: int, detail: str) -> None:
