@@ -24,6 +24,7 @@ from pinlater.client import (
 from pinlater.client.errors import BodiesMasked
 from pinlater.domain.access import METHOD_ROLES, Role, allowed
 from pinlater.domain.body_masks import BodyMasks
+from pinlater.domain.job_filter import group_of_texts
 from pinlater.server.features.all import METHODS
 from pinlater.wire.codec import Reply
 from pinlater.wire.generated import structs as types
@@ -245,6 +246,15 @@ async def test_no_bulk_run_chooses_jobs_by_errors_that_the_caller_may_not_see(st
         with pytest.raises(BodiesMasked, match="Errors of queue mail_new are masked"):
             await client.start_bulk_run(order)
         assert (await client.start_bulk_run(order._replace(filter=JobFilter(JobState.FAILED, group=group.name)))).id
+
+
+async def test_the_status_of_a_job_without_an_attempt_can_not_be_guessed_by_the_name_of_a_group(start: Start) -> None:
+    server = await start(masks=WHOLE)
+    await quoting(server, texts=True)
+    async with client_of(server, server.token(Role.OPERATE, Role.PRODUCE)) as client:
+        await client.enqueue("mail_new", [Job(b"", custom_status=SECRET)])
+        guess = JobFilter(JobState.PENDING, group=group_of_texts({}, "", "", "", SECRET))
+        assert (await client.count_jobs("mail_new", filter=guess)).jobs == 0
 
 
 @each_mask

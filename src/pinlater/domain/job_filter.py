@@ -316,10 +316,12 @@ def words_of(chosen: JobFilter) -> dict[str, Any]:
 
 
 def group_of(job: ShownJob) -> str:
-    """The name of the group in which its last failed attempt was counted. Of a failure without an error the status tells, which may have
-    more in it."""
+    """The name of the group in which its last failed attempt was counted, '' without an attempt. Of a failure without an error the status
+    tells, which may have more in it. Without an attempt it does not: callers from whom it is masked would guess it by names of groups."""
     if job.failure_group:
         return job.failure_group
+    if not (job.error_type or job.error_text or job.attempts):
+        return ""
     outcome = job.attempts[-1].outcome if job.attempts else ""
     return group_of_texts(
         job.headers or {}, outcome or "", job.error_type or "", job.error_text or "", job.custom_status

@@ -95,7 +95,7 @@ def job_shown(job: JobInfo) -> JobItem:
         claim_deadline_at_ms=job.claim_deadline_ms,
         headers=dict(job.headers),
         attempts=[like(AttemptItem, attempt) for attempt in job.attempts],
-        failure_group=group_of(job) if job.state is JobState.FAILED else None,
+        failure_group=(group_of(job) or None) if job.state is JobState.FAILED else None,
         **body_shown(job.body),
     )
 
