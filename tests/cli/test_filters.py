@@ -91,6 +91,22 @@ def test_a_job_that_another_caller_retries_after_it_was_found_is_neither_deleted
     assert pinlater.ok("job", "count", queue, "--state", "pending").out == f"{len(names) - 1}\n"
 
 
+def test_a_dry_run_shows_no_more_jobs_than_the_limit(pinlater: Pinlater, queue: str) -> None:
+    failed(pinlater, queue)
+    for command in (("delete", queue, "--state", "failed"), ("retry", queue, "--cancelled")):
+        shown = pinlater.ok("job", *command, "--task", "send", "--limit", "2", "--dry-run", "--json").json
+        assert (shown["jobs"], len(shown["samples"])) == (2, 2)
+
+
+def test_a_dry_run_without_a_filter_shows_no_newest_jobs_where_the_oldest_are_changed(
+    pinlater: Pinlater, queue: str
+) -> None:
+    failed(pinlater, queue)
+    for limit, samples in ((2, 0), (5, 5)):
+        command = ("job", "delete", queue, "--state", "failed", "--limit", str(limit), "--dry-run", "--json")
+        assert len(pinlater.ok(*command).json["samples"]) == samples
+
+
 BY_TASK = ("--state", "failed", "--task", "send", "--json")
 
 

@@ -128,3 +128,17 @@ async def test_a_delete_of_some_waiting_jobs_takes_due_ones_before_scheduled_one
         found = await client.lookup(stored.descriptors)
         assert len(found) == left
         assert stored.descriptors[1] not in found
+
+
+async def test_the_samples_of_a_preview_are_found_though_the_first_jobs_that_a_call_compares_do_not_fit(
+    caller: Caller, client: AsyncClient
+) -> None:
+    await fail_jobs(client, "mail")
+    scan, first = AsyncClient.scan, iter([Scanned([], "0")])
+
+    async def scan_without_jobs_first(asking: AsyncClient, queue: str, **asked: Any) -> Scanned:
+        return next(first, None) or await scan(asking, queue, **asked)
+
+    with patch.object(AsyncClient, "scan", scan_without_jobs_first):
+        found = await caller.ok("GET", "/v1/queues/mail/bulk/preview?state=failed&task=send")
+    assert (found["jobs"], len(found["samples"])) == (3, 3)

@@ -52,6 +52,15 @@ async def scan_to_limit(
             return Scanned(jobs, after, incomplete)
 
 
+async def newest_of(client: AsyncClient, queue: str, chosen: JobFilter, limit: int) -> Sequence[JobInfo]:
+    """Returns up to `limit` jobs that fit: of waiting ones those that are due, then the others."""
+    jobs: list[JobInfo] = []
+    for future in halves_of(chosen.state):
+        if len(jobs) < limit:
+            jobs += (await scan_to_limit(client, queue, chosen, limit - len(jobs), future=future)).jobs
+    return jobs
+
+
 async def count_all(
     client: AsyncClient, queue: str, chosen: JobFilter, halves: Sequence[bool], *, seconds: float | None = None
 ) -> JobCount:

@@ -23,7 +23,7 @@ from pinlater.client import (
     JobInfo,
     JobState,
 )
-from pinlater.client._filtered_jobs import count_all, halves_of, scan_to_limit
+from pinlater.client._filtered_jobs import count_all, halves_of, newest_of
 from pinlater.client.bulk import Undo, progress_in_words, state_for, undone_by, unreachable
 from pinlater.domain.bulk import RATE_MAX, RATE_MIN
 from pinlater.domain.job_filter import words_of
@@ -192,19 +192,17 @@ def show_fitting(
     server: str, timeout_s: float, queue: str, wanted: JobFilter, as_json: bool, limit: int | None = None
 ) -> None:
     """Prints how many jobs a change with this filter, and this limit, would change now, and the newest of them."""
-    halves = halves_of(wanted.state)
 
     async def ask(client: AsyncClient) -> tuple[JobCount, Sequence[JobInfo]]:
-        samples: list[JobInfo] = []
-        for future in halves:
-            if len(samples) < SAMPLES:
-                found = await scan_to_limit(client, queue, wanted, SAMPLES - len(samples), future=future)
-                samples += found.jobs
-        return await count_all(client, queue, wanted, halves), samples
+        samples = await newest_of(client, queue, wanted, SAMPLES if limit is None else min(SAMPLES, limit))
+        return await count_all(client, queue, wanted, halves_of(wanted.state)), samples
 
     count, samples = options.ask(server, timeout_s, ask)
     jobs = count.jobs if limit is None else min(limit, count.jobs)
     more = count.incomplete and jobs != limit
+    takes_others = jobs < count.jobs and wanted._replace(skip_cancelled=False).is_plain
+    if takes_others:
+        samples = ()
     if as_json:
         output.print_json({"jobs": jobs, "more": more, "samples": list(map(output.info_json, samples))})
         return
@@ -215,6 +213,8 @@ def show_fitting(
         output.print_blocks(["descriptor", "task", "age", "error"], rows)
         if jobs > len(rows):
             notes.write(f"these are the newest {len(rows)} of them")
+    if takes_others:
+        notes.write("the oldest are taken first, which a list does not show: there are no samples")
 
 
 def _print_list(found: BulkRunList, as_json: bool, *, in_one_line: bool) -> None:

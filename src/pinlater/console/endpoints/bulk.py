@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pinlater.client import BulkAction, BulkOrder, BulkRun, JobInfo
-from pinlater.client._filtered_jobs import count_all, halves_of
+from pinlater.client import BulkAction, BulkOrder, BulkRun
+from pinlater.client._filtered_jobs import count_all, halves_of, newest_of
 from pinlater.client.bulk import state_for
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import filter_of, job_shown, state_of
@@ -53,14 +53,8 @@ async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPrev
     """Returns how many jobs a run would change now, and the newest of them. Changes nothing. It counts for some seconds: `more` says that
     there may be more."""
     wanted = filter_of(call.query, state_of(call.query.state))
-    halves = halves_of(wanted.state)
-    counted = await count_all(call.client, call.queue, wanted, halves, seconds=SECONDS)
-    samples: list[JobInfo] = []
-    for future in halves:
-        left = min(SAMPLES, counted.jobs) - len(samples)
-        if left > 0:
-            found = await call.client.scan(call.queue, filter=wanted, future=future, limit=left)
-            samples += found.jobs
+    counted = await count_all(call.client, call.queue, wanted, halves_of(wanted.state), seconds=SECONDS)
+    samples = await newest_of(call.client, call.queue, wanted, min(SAMPLES, counted.jobs))
     return BulkPreviewAnswer(jobs=counted.jobs, more=counted.incomplete, samples=[job_shown(job) for job in samples])
 
 

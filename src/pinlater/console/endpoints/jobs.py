@@ -259,7 +259,8 @@ def counted_shown(counted: JobCount, limit: int = I32_MAX) -> JobCountAnswer:
 
 async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCountAnswer:
     """Returns failed jobs to the queue, up to a limit. The answer has their number. With a filter other than `priority` it takes the newest
-    first; if that takes longer than some seconds, the answer is `incomplete`, and a repeat goes on."""
+    first; if that takes longer than some seconds, the answer is `incomplete`. A repeat begins with the newest again: if
+    it changes none, use a bulk run."""
     body = call.body
     run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
     wanted = filter_of(body, JobState.FAILED, skip_cancelled=not body.cancelled)
@@ -296,7 +297,8 @@ async def _changed(
 async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> DeletedAnswer:
     """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` a bulk run deletes them,
     the newest first: `run` names it, and it can be undone for a day. If it takes longer than some seconds, or is stopped, the answer is
-    `incomplete`; a run that was not stopped continues. With `for_good` no run is made: then a repeat goes on."""
+    `incomplete`; a run that was not stopped continues. With `for_good` no run is made, and a repeat begins with the
+    newest again: if it deletes none, use a bulk run."""
     query = call.query
     wanted = filter_of(query, state_of(query.state))
     if query.dry_run:

@@ -46,7 +46,7 @@ _NOT_DONE: Mapping[str, str] = {
 }
 
 
-_MORE = " There was no time for all of them: repeat it."
+_MORE = " There was no time for all of them: repeat it, or use a bulk change if a repeat changes none."
 
 
 class BackForm(RequestShape, frozen=True, kw_only=True):
