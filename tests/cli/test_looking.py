@@ -120,7 +120,7 @@ def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     claimed = pinlater.ok("job", "dequeue", queue, "--limit", "3", "--json").json["jobs"]
     pinlater.ok("job", "ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
     assert pinlater.ok("job", "retry", *of_two).json == {"retried": 2, "incomplete": False, "more": False}
-    deleted = pinlater.ok("job", "delete", "--state", "PENDING", *of_two).json
+    deleted = pinlater("job", "delete", "--state", "PENDING", *of_two).json
     assert (deleted["deleted"], deleted["incomplete"], deleted["more"]) == (2, False, False)
     assert pinlater.ok("job", "count", queue, "--state", "Failed", "--json").json["count"] == 1
 

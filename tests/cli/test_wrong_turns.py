@@ -108,7 +108,8 @@ def test_a_group_of_failures_that_the_queue_does_not_have_is_told_as_such(pinlat
     note = f"note: {queue} has no group of failures {GROUP} (`pinlater job failures {queue}` shows its groups)\n"
     for command in (("job", "retry", queue), ("job", "delete", queue, "--state", "failed"), ("job", "list", queue)):
         done = pinlater(*command, "--group", GROUP)
-        assert (done.code, done.err) == (0, note), command
+        assert done.code == 0, command
+        assert done.err.endswith(note), command
 
 
 def test_a_group_that_has_no_failed_job_any_more_gets_no_such_note(pinlater: Pinlater, queue: str) -> None:
