@@ -317,7 +317,7 @@ def words_of(chosen: JobFilter) -> dict[str, Any]:
 
 def group_of(job: ShownJob) -> str:
     """The name of the group in which its last failed attempt was counted, '' without an attempt. Of a failure without an error the status
-    tells, which may have more in it. Without an attempt it does not: callers from whom it is masked would guess it by names of groups."""
+    tells, which may have more in it. Without an attempt it does not: callers who see it masked would guess it by names of groups."""
     if job.failure_group:
         return job.failure_group
     if not (job.error_type or job.error_text or job.attempts):
