@@ -86,7 +86,7 @@ WRONG_TYPES: list[tuple[Call, str]] = [
     ),
     (
         lambda client: client.enqueue("q", [job(unique=UniqueKey(7))]),  # type: ignore[arg-type]
-        "enqueue: jobs[0].unique.key must be a text, not int",
+        "a job's unique key: key must be a string, not 7",
     ),
     (lambda client: client.enqueue(5, [b"x"]), "enqueue: queue must be a text, not int"),
     (lambda client: client.enqueue("q", 5), "jobs must be a list of jobs, not one int: enqueue(queue, [job])"),

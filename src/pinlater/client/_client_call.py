@@ -33,6 +33,7 @@ _CLIENT_NAMES = {
     "getFailures": "failures",
     "getBulkRuns": "bulk_runs",
     "startLimitedBulkRun": "start_bulk_run",
+    "deleteJobsInState": "delete_jobs_by_descriptor",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",
     "dequeueJobs": "dequeue",

@@ -79,7 +79,7 @@ def reserve_log(path: Path, settings: SqliteSettings) -> None:
         if shutil.disk_usage(path.parent).free < reserve_bytes * _FREE_FACTOR:
             return
         while end < reserve_bytes:
-            end += os.pwrite(descriptor, zeros, end)
+            end += os.pwrite(descriptor, zeros[: reserve_bytes - end], end)
     except OSError:
         return
     finally:
