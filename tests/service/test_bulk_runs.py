@@ -12,7 +12,15 @@ import pytest
 import pytest_asyncio
 
 from pinlater.client.bulk import BulkRun
-from pinlater.domain.bulk import BULK_KEPT_MS, BULK_RUNNING_MAX, BULKS_OF_QUEUE_MAX, BulkAction, BulkOrder, BulkState
+from pinlater.domain.bulk import (
+    BULK_KEPT_MS,
+    BULK_RUNNING_MAX,
+    BULKS_OF_QUEUE_MAX,
+    RESTORABLE_MS,
+    BulkAction,
+    BulkOrder,
+    BulkState,
+)
 from pinlater.domain.caller_names import NamedCaller
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import (
@@ -320,10 +328,24 @@ async def test_what_another_version_keeps_is_left_out(world: ServiceUnderTest, b
 async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bulk: ShownRuns) -> None:
     for _ in range(BULKS_OF_QUEUE_MAX):
         await ended(bulk, await bulk.start(DELETE, "ops"))
-    with pytest.raises(InvalidArgument, match="kept for 30 days"):
+    with pytest.raises(InvalidArgument, match="began in the last 30 days"):
         await bulk.start(DELETE, "ops")
+    await bulk.start(DELETE._replace(max_jobs=1), "ops")
     world.clock.advance(ms=BULK_KEPT_MS + 1)
     await bulk.start(DELETE, "ops")
+
+
+async def test_limited_runs_of_a_day_are_bounded_and_leave_room_for_other_runs(
+    world: ServiceUnderTest, bulk: ShownRuns
+) -> None:
+    limited = DELETE._replace(max_jobs=1)
+    for _ in range(BULKS_OF_QUEUE_MAX):
+        await ended(bulk, await bulk.start(limited, "cron"))
+    with pytest.raises(InvalidArgument, match="began in the last day"):
+        await bulk.start(limited, "cron")
+    await bulk.start(DELETE, "ops")
+    world.clock.advance(ms=RESTORABLE_MS)
+    await bulk.start(limited, "cron")
 
 
 async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: ShownRuns) -> None:

@@ -15,7 +15,7 @@ RESTORABLE_MS = 24 * 3_600_000
 """How long the jobs that a run has deleted can be brought back, from its start."""
 BULK_RUNNING_MAX = 50
 BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 500
-"""How many of the last 30 days are kept."""
+"""How many there may be of the last 30 days, and of those with `max_jobs` besides, of the last day."""
 BULKS_SHOWN_MAX = 500
 RATE_MIN, RATE_MAX = 0.1, 100_000.0
 EXPECTED_MAX = 2**53

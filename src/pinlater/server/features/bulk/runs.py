@@ -28,6 +28,7 @@ from pinlater.domain.bulk import (
     EXPECTED_MAX,
     RATE_MAX,
     RATE_MIN,
+    RESTORABLE_MS,
     STATES_OF,
     BulkAction,
     BulkOrder,
@@ -138,17 +139,19 @@ class BulkRuns:
         return run.shown(now_ms)
 
     async def _check_number(self, order: BulkOrder) -> None:
-        """Undos have numbers of their own, so that the runs which they undo do not keep them out."""
+        """Checks how many runs there are. Undos count apart, so that the runs which they undo do not keep them out, and limited runs too,
+        for a day: programs start these again and again."""
         every, _ = await self._records.all()
         running = sum(run.is_running for run in every)
         if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:
             raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
-        found = [run for run in every if (run.order.undoes is None) is (order.undoes is None)]
+        span, from_ms = ("30 days", 0) if order.max_jobs is None else ("day", self._clock.now_ms() - RESTORABLE_MS)
+        found = [run for run in every if _kind(run.order) == _kind(order) and run.started_ms > from_ms]
         of_queue = sum(run.order.queue == order.queue for run in found)
         if of_queue >= BULKS_OF_QUEUE_MAX or len(found) >= BULKS_KEPT_MAX:
             raise InvalidArgument(
-                f"{of_queue} bulk runs of the queue and {len(found)} in all are kept for 30 days; at most {BULKS_OF_QUEUE_MAX} and "
-                f"{BULKS_KEPT_MAX} are possible",
+                f"{of_queue} such bulk runs of the queue and {len(found)} in all began in the last {span}; at most "
+                f"{BULKS_OF_QUEUE_MAX} and {BULKS_KEPT_MAX} are possible",
                 detail="TOO_MANY",
             )
 
@@ -511,6 +514,11 @@ def _pause_s(order: BulkOrder, jobs: int) -> float:
 
 def _shard_of(descriptor: str) -> str:
     return parse_descriptor(descriptor).shard
+
+
+def _kind(order: BulkOrder) -> tuple[bool, bool]:
+    """Returns whether it undoes a run, and whether it changes a limited number of jobs."""
+    return order.undoes is not None, order.max_jobs is not None
 
 
 def _passes(error: PinLaterError, failures: int) -> bool:
