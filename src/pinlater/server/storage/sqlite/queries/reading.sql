@@ -80,13 +80,11 @@ SELECT queues.name, counters.priority, counters.pending, counters.future, counte
     SELECT ready.run_after_ms FROM ready
     WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
   ) END,
-  CASE WHEN counters.future = 0 THEN 0 WHEN (
-    SELECT 1 FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
-    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
-  ) THEN :most_behind ELSE (
-    SELECT COUNT(*) FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+  CASE WHEN counters.future = 0 THEN 0 ELSE (
+    SELECT COUNT(*) FROM (
+      SELECT 1 FROM ready WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
+      AND ready.run_after_ms >= :behind_ms LIMIT :most_behind
+    )
   ) END
 FROM queues JOIN counters ON counters.queue_id = queues.queue_id
 ORDER BY queues.name, counters.priority;
@@ -100,13 +98,11 @@ SELECT queues.name, counters.priority, counters.pending, counters.future, counte
     SELECT ready.run_after_ms FROM ready
     WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
   ) END,
-  CASE WHEN counters.future = 0 THEN 0 WHEN (
-    SELECT 1 FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
-    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
-  ) THEN :most_behind ELSE (
-    SELECT COUNT(*) FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+  CASE WHEN counters.future = 0 THEN 0 ELSE (
+    SELECT COUNT(*) FROM (
+      SELECT 1 FROM ready WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
+      AND ready.run_after_ms >= :behind_ms LIMIT :most_behind
+    )
   ) END
 FROM queues JOIN counters ON counters.queue_id = queues.queue_id
 WHERE queues.name IN (SELECT value FROM json_each(:names))
