@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.commands import CollectGarbage, create_queues
+from pinlater.server.storage.commands import CollectGarbage, CountOrdered, create_queues
 from pinlater.server.storage.mysql.connection import MysqlConnection, connect
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
@@ -142,6 +142,16 @@ async def test_jobs_that_outlive_their_partition_are_kept_whole(desk: Desk, rows
     desk.clock.advance(hours=2)
     await collect_all(desk)
     assert await rows.count("kept_jobs") == 0
+
+
+async def test_jobs_with_ordering_keys_that_outlive_their_partition_still_keep_others_waiting(
+    desk: Desk, rows: PartitionedTables
+) -> None:
+    await desk.put(ordering_key="a", delay_ms=100 * HOUR_MS)
+    desk.clock.advance(hours=5)
+    await collect_all(desk)
+    assert (await rows.count("jobs"), await rows.count("kept_jobs")) == (0, 1)
+    assert await desk.shard.submit(CountOrdered(QUEUE, 10)) == 1
 
 
 async def test_a_change_of_partitions_needs_no_end_of_the_connection_of_the_one_before(

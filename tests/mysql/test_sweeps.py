@@ -11,6 +11,7 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage.commands import (
     AdvanceDue,
     CollectGarbage,
+    CountJobs,
     DeleteJobs,
     DeleteQueues,
     ExpireJobs,
@@ -61,6 +62,18 @@ async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(database
     looked_at = await rows_read(database) - before
     assert looked_at < WAITING / 3
     await database.assert_consistent()
+
+
+async def test_counts_read_no_jobs_that_wait_but_a_bounded_number_of_those_behind_others(
+    database: ProxiedMysql, desk: Desk
+) -> None:
+    await desk.insert(*[desk.job(delay_ms=_DAY_MS + n) for n in range(WAITING)], *[desk.job() for _ in range(WAITING)])
+    await desk.insert(*[desk.job(ordering_key="a") for _ in range(3)])
+    before = await rows_read(database)
+    for queues in (None, [QUEUE]):
+        [found] = [row.counts for row in await desk.shard.submit(CountJobs(queues)) if row.counts.priority == 1]
+        assert (found.pending, found.future, found.behind_key) == (2 * WAITING + 3, WAITING + 2, 2)
+    assert await rows_read(database) - before < WAITING / 3
 
 
 async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(database: ProxiedMysql, desk: Desk) -> None:

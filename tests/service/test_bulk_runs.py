@@ -335,7 +335,7 @@ async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bul
     await bulk.start(DELETE, "ops")
 
 
-async def test_limited_runs_of_a_day_are_bounded_and_leave_room_for_other_runs(
+async def test_limited_runs_of_a_day_are_bounded_and_count_apart_from_other_runs(
     world: ServiceUnderTest, bulk: ShownRuns
 ) -> None:
     limited = DELETE._replace(max_jobs=1)

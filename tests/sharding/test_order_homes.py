@@ -20,7 +20,7 @@ from pinlater.domain.errors import EnqueueRejected, PinLaterError, ShardConnecti
 from pinlater.domain.queue import Home, Queue
 from pinlater.server.features.explain.explain import Explain
 from pinlater.server.sharding.map_reader import MapReader
-from pinlater.server.storage.commands import ListQueues, MergeQueues
+from pinlater.server.storage.commands import LiftBarrier, ListQueues, MergeQueues, MoveHome
 from pinlater.server.storage.values import DELETION_KEPT_MS
 from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 from tests.sharding.test_two_maps import WithAnotherSlot
@@ -142,9 +142,9 @@ def test_servers_with_different_maps_agree_upon_one_home(mine: Sequence[str], ot
                 try:
                     return shards_of(await asked.enqueue(b"x", ordering_key="k"))[0]
                 except EnqueueRejected:  # it does not know the shard
-                    home = (await home_of(asked)).shard
-                    assert home not in [shard.name for shard in asked.shards]
-                    return home
+                    if home := (await home_of(asked)).shard:  # else another server is about to choose it
+                        assert home not in [shard.name for shard in asked.shards]
+                        return home
 
         found = await asyncio.gather(*(enqueue(asked) for asked in (server, other, server, other)))
         assert len(set(found)) == 1
@@ -499,5 +499,93 @@ async def test_a_request_is_known_again_though_its_shard_has_drained_for_long_an
     await look(server)
     await look(server)
     assert (await home_of(server)).former == home
-    again = await server.enqueue(b"3", ordering_key="k", key="request", repeat=True)
-    assert again.descriptors == stored.descriptors
+    draining = [server.desired(name, takes_enqueues=name not in (oldest, home)) for name in ALL]
+    moved = [one._replace(address="another host") if one.name == home else one for one in draining]
+    for shards in (draining, moved):
+        await server.replace(*shards)
+        again = await server.enqueue(b"3", ordering_key="k", key="request", repeat=True)
+        assert again.descriptors == stored.descriptors
+
+
+@on_shards(partitions=1)
+async def test_a_server_that_stood_still_while_it_chose_the_first_home_overrides_no_later_one(
+    server: ShardedServer,
+) -> None:
+    first, other = first_of(server), await another(server, ALL)
+    store = server.lanes(max(ALL)).store
+    submit, stopped, resumes = store.submit, asyncio.Event(), asyncio.Event()
+
+    async def stand_still(command: Any) -> Any:
+        answer = await submit(command)
+        if isinstance(command, MoveHome):
+            store.submit = submit  # type: ignore[method-assign]
+            stopped.set()
+            await resumes.wait()
+        return answer
+
+    store.submit = stand_still  # type: ignore[method-assign]
+    choosing = asyncio.create_task(server.service.order_homes.settle("q"))
+    await stopped.wait()  # all shards have its claim
+    assert shards_of(await other.enqueue(b"1", ordering_key="k")) == [first]
+    await maps(other, draining=first)
+    [home] = shards_of(await other.enqueue(b"2", ordering_key="k"))
+    server.clock.advance(seconds=1)
+    resumes.set()
+    await choosing
+    assert await home_of(server) == await home_of(other) == Home(home, (await home_of(other)).version, former=first)
+    for server_ in (server, other):
+        await look(server_)
+    assert await work(server) == [b"1"]
+    await other.close()
+
+
+@on_shards(partitions=1)
+async def test_a_choice_that_was_broken_off_for_a_shard_that_is_removed_by_now_keeps_no_job_out(
+    server: ShardedServer,
+) -> None:
+    first = first_of(server)
+    store = server.lanes(max(name for name in ALL if name != first)).store
+    submit = store.submit
+
+    async def flap(command: Any) -> Any:
+        if isinstance(command, MoveHome):
+            store.submit = submit  # type: ignore[method-assign]
+            raise ShardConnectionFailed("a flap")
+        return await submit(command)
+
+    store.submit = flap  # type: ignore[method-assign]
+    with pytest.raises(PinLaterError):
+        await server.enqueue(b"0", ordering_key="k")
+    left = [name for name in ALL if name != first]
+    await maps(server, draining=first)
+    await maps(server, names=left)
+    server.clock.advance(ms=server.settings.removal_grace_ms + 1)
+    assert (await server.core.shard_map.tidy()).removed == [first]
+    assert shards_of(await server.enqueue(b"1", ordering_key="k")) == [first_of(server)]
+    assert await work(server) == [b"1"]
+
+
+@on_shards(partitions=1)
+async def test_jobs_that_wait_for_nothing_are_let_go_once(server: ShardedServer) -> None:
+    former = first_of(server)
+    await server.enqueue(b"1", ordering_key="k")
+    await maps(server, draining=former)
+    [home] = shards_of(await server.enqueue(b"2", ordering_key="k"))
+    server.store(home).dead = "unplugged"
+    server.lanes(home).put_out_of_use("unplugged")
+    await server.replace(*[server.desired(name, takes_enqueues=name != former, lost=name == home) for name in ALL])
+    await server.enqueue(b"3", ordering_key="k")
+    server.store(home).dead = None
+    await maps(server, draining=former)
+    await home_of(server)
+    lifts, submit = 0, server.lanes(home).store.submit
+
+    async def count(command: Any) -> Any:
+        nonlocal lifts
+        lifts += isinstance(command, LiftBarrier)
+        return await submit(command)
+
+    server.lanes(home).store.submit = count  # type: ignore[method-assign]
+    for _ in range(3):
+        await look(server)
+    assert lifts == 1

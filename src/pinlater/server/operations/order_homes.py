@@ -165,15 +165,22 @@ class OrderHomes:
                     shard_unreachable(shard.name),
                     f", and all shards have to agree where the jobs with ordering keys of queue {queue.name} go",
                 )
-        claims = [said[shard.name].claim for shard in shards if said[shard.name].claim]
+        claims = [claim for shard in shards if (claim := said[shard.name].claim) and claim not in self._shards.gone]
         claim = claims[-1] if claims else self._shards.first_of(queue.name).name
+        chosen = self._shards.get(claim)
+        if chosen is None:
+            await self._is_gone(claim)  # raises, unless the map names it by now
+            return None
         for shard in shards:
             known = said[shard.name]
             if await self._change(shard, queue.name, known, known._replace(claim=claim)) is None:
                 return None
         before = queue.home
-        if not before.version:
-            return Home(claim, max(1, self._clock.now_ms()))
+        if (
+            not before.version
+        ):  # at the shard alone, so that a server that stood still meanwhile overrides no later home
+            first = Home(claim, max(1, self._clock.now_ms()))
+            return await self._change(chosen, queue.name, said[claim]._replace(claim=claim), first)
         _say_lost(queue.name, before.shard)
         return Home(claim, before.version + 1, before.former if before.waits and before.former != claim else "")
 
@@ -214,6 +221,7 @@ class OrderHomes:
         if shard is not None and shard.owns(queue):
             await self._lift(shard, queue)
             await self._change(shard, queue, said, said._replace(lift_due=False))
+            self._queue_cache.lifts_due.pop((shard_name, queue), None)
 
     async def _lift(self, shard: ShardLanes, queue: str) -> None:
         after: str | None = ""

@@ -49,7 +49,7 @@ class QueueCache:
         """All queues by name, as of the last read of the store and what this server did since. Only to be read from outside."""
         self.homes: dict[str, Home] = {}
         """The homes of those of these queues that have one. Only to be read from outside."""
-        self.lifts_due: Mapping[tuple[str, str], Home] = {}
+        self.lifts_due: dict[tuple[str, str], Home] = {}
         """What the rows say of homes with `Home.lift_due`, by shard and queue, as of the last look."""
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0

@@ -189,6 +189,7 @@ class Reload:
                 moved.append(one.name)
                 if not one.takes_enqueues and not old.takes_enqueues:
                     shard.closed_to_enqueues_at = old.closed_to_enqueues_at
+                shard.was_home_s = old.was_home_s
                 shard.hooks = shards.hooks
                 old.hand_over(shard)
                 shards.close_later(old)

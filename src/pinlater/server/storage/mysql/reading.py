@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
@@ -13,7 +14,8 @@ from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import Sql, sql
 from pinlater.server.storage.options import BEHIND_MAX, BEHIND_MS, has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
-from pinlater.server.storage.relational.reading import counted, queue_id_of
+from pinlater.server.storage.relational.reading import BoundStatement, counted, queue_id_of
+from pinlater.server.storage.relational.rows import Row
 from pinlater.server.storage.snapshots import NEVER_MS, MaintenanceSnapshot
 from pinlater.wire.generated.structs import ShardSize
 
@@ -72,12 +74,31 @@ async def _peeked(reader: MysqlReader, due: tuple[Any, ...], now_ms: int) -> Han
     return HandedOutJob(job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, 0)
 
 
+async def counts(reader: MysqlReader, queues: Sequence[str]) -> list[QueueCounts]:
+    """Counters as they stand; one seek each for the jobs that are due first and last."""
+    return await _counted(reader, await reader.select("count_jobs", names=list(queues))) if queues else []
+
+
 async def all_counts(connection: MysqlConnection) -> tuple[list[QueueCounts], list[str]]:
     """The counters of all queues, and the names of those whose counters are wrong."""
-    miscounted, found = await connection.run(
-        [_LIST_MISCOUNTED(), _COUNT_ALL_JOBS(behind_ms=BEHIND_MS, most_behind=BEHIND_MAX)]
-    )
-    return counted(found.rows), [name.decode() for (name,) in miscounted.rows]
+    miscounted, found = await connection.run([_LIST_MISCOUNTED(), _COUNT_ALL_JOBS()])
+    counts_found = await _counted(MysqlReader(connection, ""), found.rows)
+    return counts_found, [name.decode() for (name,) in miscounted.rows]
+
+
+async def _counted(reader: MysqlReader, rows: Sequence[Row]) -> list[QueueCounts]:
+    """Returns the counts from the rows of `count_jobs`. Those of the jobs behind others are looked up by constants: MySQL finds no range
+    of an index that ends with each row."""
+    looks = [
+        BoundStatement(
+            "count_behind", {"queue_id": queue, "priority": row[1], "from_ms": BEHIND_MS, "limit": BEHIND_MAX}
+        )
+        for row in rows
+        for queue, last_ms in [row[-2:]]
+        if last_ms is not None and last_ms >= BEHIND_MS
+    ]
+    behind = {(queue, priority): jobs for queue, priority, jobs in (await reader.select_union(looks) if looks else ())}
+    return counted([(*values, behind.get((queue, values[1]), 0)) for *values, queue, _ in rows])
 
 
 async def maintenance_snapshot(connection: MysqlConnection, own_first: int, own_last: int) -> MaintenanceSnapshot:

@@ -320,7 +320,7 @@ class MysqlShard(LeasedShard[Readers, Writer, MysqlConnection], RelationalShard)
 
     async def _count(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         if queues is not None:
-            return await self._look_up(relational_reading.counts, queues)
+            return await self._opened.readers.read(lambda c: reading.counts(MysqlReader(c, self.name), queues))
         counts, miscounted = await self._opened.readers.read(reading.all_counts)
         if miscounted:
             await self._opened.other.carry_out(lambda t: recount(t, miscounted))

@@ -71,30 +71,29 @@ SELECT COUNT(*) FROM (
     AND (run_after_ms < :before_ms OR (run_after_ms = :before_ms AND id < :before_id)) LIMIT :limit
 ) AS found;
 
--- name: count_all_jobs(behind_ms, most_behind)
--- Counters summed over all writers, with the run-after of the job that waits longest where one is due, and how many jobs
--- wait behind others of their ordering keys, :most_behind at most.
+-- name: count_all_jobs()
+-- Counters summed over all writers, with the run-after of the job that waits longest where one is due, and the latest run-after where
+-- some jobs are not due. In the whole order of the key: MySQL 8.0 reads and sorts all waiting jobs of the priority for another one.
 SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
   CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
   CAST(SUM(enqueued_total) AS SIGNED), CAST(SUM(claimed_total) AS SIGNED), CAST(SUM(succeeded_total) AS SIGNED),
   CAST(SUM(failed_total) AS SIGNED), CAST(SUM(retried_total) AS SIGNED),
   CASE WHEN SUM(pending) > SUM(future) THEN (
     SELECT ready.run_after_ms FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
+    ORDER BY ready.queue_id, ready.priority, ready.run_after_ms LIMIT 1
   ) END,
-  CASE WHEN SUM(future) = 0 THEN 0 WHEN (
-    SELECT 1 FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
-    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
-  ) THEN :most_behind ELSE (
-    SELECT COUNT(*) FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+  counters.queue_id,
+  CASE WHEN SUM(future) > 0 THEN (
+    SELECT ready.run_after_ms FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
+    ORDER BY ready.queue_id DESC, ready.priority DESC, ready.run_after_ms DESC LIMIT 1
   ) END
 FROM counters JOIN queues ON queues.queue_id = counters.queue_id
 GROUP BY queues.name, counters.queue_id, counters.priority
 ORDER BY queues.name, counters.priority;
 
--- name: count_jobs(names, behind_ms, most_behind)
+-- name: count_jobs(names)
 -- The same of some queues.
 SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
   CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
@@ -102,20 +101,25 @@ SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATE
   CAST(SUM(failed_total) AS SIGNED), CAST(SUM(retried_total) AS SIGNED),
   CASE WHEN SUM(pending) > SUM(future) THEN (
     SELECT ready.run_after_ms FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
+    ORDER BY ready.queue_id, ready.priority, ready.run_after_ms LIMIT 1
   ) END,
-  CASE WHEN SUM(future) = 0 THEN 0 WHEN (
-    SELECT 1 FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
-    ORDER BY ready.run_after_ms LIMIT 1 OFFSET :most_behind
-  ) THEN :most_behind ELSE (
-    SELECT COUNT(*) FROM ready
-    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority AND ready.run_after_ms >= :behind_ms
+  counters.queue_id,
+  CASE WHEN SUM(future) > 0 THEN (
+    SELECT ready.run_after_ms FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority
+    ORDER BY ready.queue_id DESC, ready.priority DESC, ready.run_after_ms DESC LIMIT 1
   ) END
 FROM counters JOIN queues ON queues.queue_id = counters.queue_id
 WHERE queues.name IN (:names)
 GROUP BY queues.name, counters.queue_id, counters.priority
 ORDER BY queues.name, counters.priority;
+
+-- name: count_behind(queue_id, priority, from_ms, limit)
+-- How many jobs wait behind others of their ordering keys; reads :limit entries of the key at most.
+SELECT :queue_id, :priority, COUNT(*) FROM (
+  SELECT 1 FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms >= :from_ms LIMIT :limit
+) AS found;
 
 -- name: find_holders(key, names)
 -- The holders of a unique key in some queues. One without an end in time is held by a job that waits or is claimed.
