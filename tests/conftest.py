@@ -1,5 +1,5 @@
-"""What holds for every test: Ctrl-C reaches whatever a test starts, no test's logging set-up reaches the next, and what a test leaves
-open fails that test."""
+"""What holds for every test: Ctrl-C reaches whatever a test starts, neither a test's environment nor its logging set-up reaches the next,
+and what a test leaves open fails that test."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 from asyncio import selector_events
 from collections.abc import Generator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -69,6 +70,13 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
     if refused:
         raise BaseExceptionGroup("left open", refused)
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Options of a command change the environment of its process, and here that is the tests' own."""
+    with patch.dict(os.environ):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
