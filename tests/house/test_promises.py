@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAGES = (
-    "docs/contributing/guarantee-tests.md",
+    "tests/promises/GUARANTEES.md",
     "tests/promises/README.md",
     "tests/promises/SDK.md",
     "tests/promises/MYSQL.md",

@@ -49,7 +49,7 @@ def tls_options() -> list[Any]:
     def taking(variable: str) -> Callable[[str], None]:
         return lambda value: os.environ.update({"PINLATER_TLS": "1", variable: value})
 
-    text = "Encrypt the connections to servers, as PINLATER_TLS=1 does. The options below imply it."
+    text = "Encrypt the connections to servers, as PINLATER_TLS=1 does. The other options of TLS imply it."
     alone = _option("--tls", None, text, lambda _: os.environ.update({"PINLATER_TLS": "1"}))
     return [
         alone,

@@ -7,6 +7,7 @@ nothing at run time imports it, and a test fails when the page is stale.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 import typer
 
 from pinlater.cli import exits
-from pinlater.cli.connection_options import CONNECTION
 from pinlater.cli.main import app
 
+_OFTEN = 4  # an option of at least this many commands is described once
 MARKER = "<!-- From here on written by `python -m pinlater.cli.reference`; do not edit. -->\n"
 
 
@@ -34,40 +35,51 @@ def _lines() -> Iterator[str]:
     yield ""
     root: Any = typer.main.get_command(app)
     context = typer.Context(root, info_name="pinlater")
-    queues = root.get_command(context, "queue")
-    connection = queues.get_command(typer.Context(queues), "list").params
-    yield from ("## Connection", "", "Options of the commands that call servers.", "")
-    yield from _table([param for param in connection if getattr(param, "rich_help_panel", None) == CONNECTION])
-    for name in root.list_commands(context):
-        yield from _command(f"pinlater {name}", root.get_command(context, name), level="##")
+    commands = list(_commands("pinlater", root, context))
+    rows = Counter(_row(param) for _, command in commands for param in _options(command))
+    shared = [row for row, count in rows.most_common() if count >= _OFTEN]
+    yield from ("## Common options", "", "Options of many commands. Each command names those that it has.", "")
+    yield from _table(shared)
+    for name, command in commands:
+        yield from _command(name, command, shared)
 
 
-def _command(name: str, command: Any, level: str) -> Iterator[str]:
-    yield from (f"{level} {name}", "")
+def _commands(name: str, command: Any, context: typer.Context) -> Iterator[tuple[str, Any]]:
+    """Yields the commands and groups below this one, in the order of the page."""
+    for inner in command.list_commands(context):
+        found = command.get_command(context, inner)
+        yield f"{name} {inner}", found
+        if hasattr(found, "list_commands"):
+            yield from _commands(f"{name} {inner}", found, typer.Context(found))
+
+
+def _command(name: str, command: Any, shared: Sequence[str]) -> Iterator[str]:
+    yield from (f"{'#' * len(name.split())} {name}", "")
     text, _, example = (command.help or "").partition("Example:")
-    yield from (" ".join(text.split()), "")
-    if hasattr(command, "list_commands"):
-        context = typer.Context(command)
-        for inner in command.list_commands(context):
-            yield from _command(f"{name} {inner}", command.get_command(context, inner), level + "#")
-        return
-    arguments = [f" {_argument(param)}" for param in command.params if not _is_option(param)]
-    yield from (f"`{name} [OPTIONS]{''.join(arguments)}`", "")
-    options = [param for param in command.params if _is_option(param) and not param.hidden]
-    own = [param for param in options if param.rich_help_panel != CONNECTION]
-    if own:
+    words = [" ".join(text.split())]
+    rows = {_row(param): f"`{param.opts[0]}`" for param in _options(command)}
+    if not hasattr(command, "list_commands"):
+        arguments = [f" {_argument(param)}" for param in command.params if not _is_option(param)]
+        words.insert(0, f"`{name} [OPTIONS]{''.join(arguments)}`.")
+    if example:
+        words.append(f"Example: `{' '.join(example.split())}`.")
+    if common := [option for row, option in rows.items() if row in shared]:
+        words.append(f"[Common options](#common-options): {', '.join(common)}.")
+    yield from (" ".join(words), "")
+    if own := [row for row in rows if row not in shared]:
         yield from _table(own)
-    notes = [f"Example: `{' '.join(example.split())}`."] if example else []
-    if shared := [f"`{param.opts[0]}`" for param in options if param not in own]:
-        notes.append(f"[Connection](#connection): {', '.join(shared)}.")
-    if notes:
-        yield from (" ".join(notes), "")
 
 
-def _table(options: Sequence[Any]) -> Iterator[str]:
-    yield from ("| option | what it does |", "|---|---|")
-    yield from (f"| {_names(param)} | {_meaning(param)} |" for param in options)
-    yield ""
+def _options(command: Any) -> list[Any]:
+    return [param for param in command.params if _is_option(param) and not param.hidden]
+
+
+def _table(rows: Sequence[str]) -> Iterator[str]:
+    yield from ("| option | what it does |", "|---|---|", *rows, "")
+
+
+def _row(param: Any) -> str:
+    return f"| {_names(param)} | {_meaning(param)} |"
 
 
 def _is_option(param: Any) -> bool:
