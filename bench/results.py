@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.optimized_python import HINT, is_optimized
+
 FORMAT = 1
 RESULTS_DIR = Path(__file__).parent / "results"
 
@@ -88,7 +90,7 @@ def machine_facts(folder: Path, store: Mapping[str, str]) -> dict[str, Any]:
         "cpu": _first_value(Path("/proc/cpuinfo"), "model name"),
         "memory_kb": _first_value(Path("/proc/meminfo"), "MemTotal"),
         "kernel": platform.release(),
-        "python": sys.version.split()[0],
+        "python": sys.version.split()[0] + ("" if is_optimized() else f" ({HINT})"),
         **store,
         "file_system": _file_system(folder),
         "load_before": os.getloadavg()[0],

@@ -109,9 +109,10 @@ def _missing_in_child(kind: int, cls: type[Any], spec: Spec) -> Callable[[Any], 
 
 
 def _build_suspicious(spec: Spec) -> Callable[[Any], bool]:
-    """Checks plain texts first, without a call for each."""
+    """Checks all plain texts at once, before the fields that need a call each."""
     entries = [entry for entry in spec if entry is not None]
-    texts = tuple(attrgetter(entry[2]) for entry in entries if entry[1] == TType.STRING and entry[3] != "BINARY")
+    texts = [entry[2] for entry in entries if entry[1] == TType.STRING and entry[3] != "BINARY"]
+    read_texts = attrgetter(*texts, texts[0]) if texts else None  # as in `_build_missing`
     looks = tuple(
         (attrgetter(entry[2]), look)
         for entry in entries
@@ -119,10 +120,8 @@ def _build_suspicious(spec: Spec) -> Callable[[Any], bool]:
     )
 
     def suspicious(value: Any) -> bool:
-        for read in texts:
-            text = read(value)
-            if text and REPLACEMENT in text:
-                return True
+        if read_texts is not None and REPLACEMENT in "".join(filter(None, read_texts(value))):
+            return True
         for read, look in looks:
             inner = read(value)
             if inner is not None and look(inner):
