@@ -408,6 +408,18 @@ def test_a_final_failure_ends_a_job_or_stops_its_key() -> None:
     assert in_order(LISTED, FIRST, given_up, SeenUnblock(59, 60, "q", "other"), SECOND, settings=stops)
 
 
+def test_a_final_failure_under_the_second_claim_of_a_job_ends_it_though_its_dequeue_left_before_the_first() -> None:
+    retried = ack(51, 54, success=False)
+    again, given_up = claim(30, 55, token="t2"), ack(56, 58, token="t2", success=False)._replace(final=True)
+    assert not in_order(LISTED, FIRST, retried, again, given_up, SECOND)
+
+
+def test_a_claim_whose_answer_comes_after_the_next_one_is_not_a_later_claim() -> None:
+    late = claim(40, 4_015, token="t0")
+    second, given_up = claim(4_000, 4_010), ack(4_020, 4_030, success=False)._replace(final=True)
+    assert not in_order(LISTED, late, second, given_up, claim(4_040, 4_050, "q:s1:p1:2", "t2", "b"))
+
+
 def test_a_key_that_is_let_go_after_the_job_that_had_stopped_it_was_retried_is_still_its_own() -> None:
     given_up = ack(55, 58, success=False)._replace(final=True)
     again: list[Seen] = [claim(60, 65, token="t2"), SeenAck(67, 69, "q:s1:p1:1", "t2", True, APPLIED)]

@@ -436,8 +436,11 @@ def _by_ordering_key(
     places = {claim.body: claim.descriptor for claim in history.claims}
     places |= {body: descriptor for descriptor, body in history.acknowledged().items()}
     claims: defaultdict[str, list[SeenClaim]] = defaultdict(list)
-    for claim in sorted(history.claims, key=lambda one: one.granted_ns):
-        claims[claim.descriptor].append(claim)
+    for claim in sorted(history.claims, key=lambda one: one.ended_ns):
+        before = claims[claim.descriptor]
+        # Only a claim that had timed out before the next one was granted can be answered after that one.
+        if not before or claim.granted_ns + claim.timeout_ns > before[-1].ended_ns:
+            before.append(claim)
     ended_ns = dict[str, int]()
     ends: list[SeenAck | SeenCancel] = [*[ack for ack in history.acks if ack.succeeded], *history.cancels]
     for end in ends:
