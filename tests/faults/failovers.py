@@ -173,7 +173,7 @@ def _rollback(replica: RedisServer, prefix: str, since_ns: int, until_ns: int) -
 
 
 class _Jobs(NamedTuple):
-    """The ids of all jobs, and of those that have succeeded."""
+    """The ids of all jobs, and of those that have succeeded or failed."""
 
     stored: set[int]
     finished: set[int]
@@ -187,7 +187,7 @@ def _jobs_of(server: RedisServer, prefix: str) -> _Jobs:
         finished = {
             int.from_bytes(job_id, "big")
             for key in keys
-            if key[:1] == b"s" and len(key) == 6
+            if key[:1] in (b"s", b"f") and len(key) == 6
             for job_id in ask("ZRANGE", front + key, 0, -1)
         }
     return _Jobs(stored, finished)

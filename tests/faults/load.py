@@ -14,6 +14,7 @@ import itertools
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -103,7 +104,8 @@ class SteadyLoad:
         self.ordered_in_hand = Counter[tuple[str, str]]()  # how often one was handed out, by queue and shard
         self.succeeded = Counter[str]()
         self.done: set[str] = set()  # descriptors
-        self.given_up: set[str] = set()  # those of jobs that have failed finally, and stay so
+        self.failed: set[str] = set()  # those of jobs that have surely failed for good
+        self.may_have_failed: set[str] = set()  # those of jobs that may have
         self.unexpected: list[str] = []
         self.unanswered: set[str] = set()  # request keys
         self._answered_at: dict[str, float] = {}  # by body, for those that were stored at the first try
@@ -407,7 +409,7 @@ class SteadyLoad:
         await self._ack([Ack(job.descriptor, token=job.token)])
 
     async def _give_up(self, job: ClaimedJob, key: str, roll: float) -> None:
-        """Fails it finally. If it has stopped its key, an operator retries it a moment later, or lets the key go."""
+        """Fails it finally. If it has stopped its key, an operator runs it again a moment later, or lets the key go."""
         queue = queue_of(job.descriptor)
         await self._ack([Ack(job.descriptor, token=job.token, succeeded=False, final=True)])
         if self.settings[queue].after_failure != STOP:
@@ -421,11 +423,19 @@ class SteadyLoad:
         if state is not JobState.FAILED:
             return
         if roll < 0.5:
-            await self._answered("run", lambda client: client.run_jobs(queue, [job.descriptor], attempts=1_000))
+            await self._answered("run", partial(self._run_again, job))
         else:
-            call = self.recorder.call("unblock", queue=queue, key=key)
-            await self._answered("unblock", lambda client: client.unblock_key(queue, key))
-            self.recorder.answer(call)
+            await self._answered("unblock", partial(self._unblock, queue, key))
+
+    async def _run_again(self, job: ClaimedJob, client: AsyncClient) -> None:
+        call = self.recorder.call("run", descriptor=job.descriptor)
+        [result] = await client.run_jobs(queue_of(job.descriptor), [job.descriptor], attempts=1_000)
+        self.recorder.answer(call, outcome=int(result.outcome))
+
+    async def _unblock(self, queue: str, key: str, client: AsyncClient) -> None:
+        call = self.recorder.call("unblock", queue=queue, key=key)
+        await client.unblock_key(queue, key)
+        self.recorder.answer(call)
 
     async def _answered(self, call: str, ask: Callable[[AsyncClient], Awaitable[T]]) -> T:
         """What a call answers that is safe to repeat until it is answered."""

@@ -24,7 +24,7 @@ class Lacked(frozenset[int]):
 class Rollback(NamedTuple):
     """`shard` went back to how it was some time after `since_ns` (`time.monotonic_ns`); nothing that was begun after `until_ns` was lost.
 
-    `stored` and `finished`: the ids of the jobs that the replica had, and of those that it had as finished.
+    `stored` and `finished`: the ids of the jobs that the replica had, and of those that it had as succeeded or failed.
     """
 
     shard: str
@@ -52,10 +52,13 @@ class Tail:
             for one in history.heartbeats
             if one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
         }
-        self.succeeded = {
+        self.ended = {
             one.descriptor
             for one in history.acks
-            if one.succeeded and one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
+            if (one.succeeded or one.final) and one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
+        }
+        self.run_again = {
+            one.descriptor for one in history.runs if one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
         }
 
     def excuses(self, violation: Violation) -> bool:
@@ -71,7 +74,11 @@ class Tail:
         if violation.kind is PromiseKind.LOST:
             return descriptor in self.enqueued and self._never_was(descriptor)
         if violation.kind is PromiseKind.REVERSED:
-            return descriptor in self.succeeded and id_of(descriptor) not in rollback.finished
+            return descriptor in self.run_again or (
+                descriptor in self.ended and id_of(descriptor) not in rollback.finished
+            )
+        if violation.kind is PromiseKind.GAVE_UP:
+            return descriptor in self.run_again
         if violation.kind is PromiseKind.TWICE:
             return descriptor in self.claimed or descriptor in self.renewed
         if violation.kind is PromiseKind.STALE_APPLIED:
@@ -91,9 +98,10 @@ def id_of(descriptor: str) -> int:
 
 
 class Judged(NamedTuple):
-    """The violations that no rollback explains, and the jobs that a rollback took."""
+    """The violations that no rollback explains, the jobs of the others, and of these the ones that a rollback took."""
 
     broken: list[Violation]
+    excused: set[str]
     lost: set[str]
 
 
@@ -105,7 +113,7 @@ def judged(
 ) -> Judged:
     """Sorts out what a rollback explains. `deleted`: shard and id of jobs that were deleted by hand, finished or not."""
     tails = [Tail(history, rollback) for rollback in rollbacks]
-    found = Judged([], set())
+    found = Judged([], set(), set())
     for violation in violations:
         descriptor = violation.descriptor
         gone = (
@@ -114,6 +122,8 @@ def judged(
         )
         if not gone and not any(tail.excuses(violation) for tail in tails):
             found.broken.append(violation)
-        elif gone or violation.kind is PromiseKind.LOST:
+            continue
+        found.excused.add(descriptor)
+        if gone or violation.kind is PromiseKind.LOST:
             found.lost.add(descriptor)
     return found

@@ -85,13 +85,14 @@ class DatabaseKind(ABC):
         """As the shard's counters have them."""
 
 
+# On a shard that has been closed for longer than the grace, no server looks for a repeated enqueue. The load repeats one for long.
 _SWEEPS = """
 [maintenance]
 sweep_interval_ms = 200
 file_interval_ms = 1000
 
 [sharding]
-removal_grace_ms = 1000
+removal_grace_ms = 20000
 """
 
 

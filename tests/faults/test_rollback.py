@@ -12,6 +12,7 @@ from pinlater.simulation.history import (
     SeenClaim,
     SeenEnqueue,
     SeenHeartbeat,
+    SeenRun,
     Violation,
 )
 from tests.faults.rollback import Rollback, judged
@@ -30,6 +31,18 @@ def told(descriptor: str, when: tuple[int, int]) -> History:
         acks=[SeenAck(began, ended, descriptor, "token", True, APPLIED)],
         heartbeats=[SeenHeartbeat(began, descriptor, "token", APPLIED, ended)],
     )
+
+
+def test_a_final_failure_and_an_operators_run_are_undone_with_the_tail() -> None:
+    began, ended = IN_TAIL
+    given_up = History(acks=[SeenAck(began, ended, HAD, "token", False, APPLIED, final=True)])
+    assert judged([Violation(PromiseKind.REVERSED, HAD)], given_up, [TAIL]).broken == []
+    run = History(runs=[SeenRun(began, ended, HAD, APPLIED)])
+    found = judged([Violation(PromiseKind.GAVE_UP, HAD)], run, [TAIL])
+    assert (found.broken, found.excused, found.lost) == ([], {HAD}, set())
+    before, *_ = IN_TIME
+    early = History(runs=[SeenRun(before, before, HAD, APPLIED)])
+    assert judged([Violation(PromiseKind.GAVE_UP, HAD)], early, [TAIL]).broken
 
 
 def is_excused(kind: PromiseKind, descriptor: str, when: tuple[int, int], text: str = "") -> bool:

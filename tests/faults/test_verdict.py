@@ -14,7 +14,8 @@ from tests.faults.faults import InjectedFault
 from tests.faults.latency import Figures, Latencies
 from tests.faults.recovery import HandOver, Recovery, hand_over_of
 from tests.faults.stage import Stage
-from tests.faults.verdict import Compared, suffer, unearned
+from tests.faults.stores import Sums
+from tests.faults.verdict import Compared, expected_sums, suffer, unearned
 
 
 def ack(*, succeeded: bool = True, outcome: int | None = 0) -> SeenAck:
@@ -28,6 +29,15 @@ def test_a_success_needs_an_ack_that_may_have_counted(earned: SeenAck) -> None:
     assert unearned(History(acks=[ack(succeeded=False), ack(outcome=2)]), final) == [
         "q:s1:1 has succeeded without an ack"
     ]
+
+
+def test_a_shard_may_count_as_failed_what_clients_know_to_have_failed_or_cannot_know() -> None:
+    for failed in (2, 3):
+        counted = Sums(10, 10 - failed, 10 - failed, failed)
+        assert expected_sums(counted, stored=10, failed=2, may_have_failed=3) == counted
+    for failed in (1, 4):
+        counted = Sums(10, 10 - failed, 10 - failed, failed)
+        assert expected_sums(counted, stored=10, failed=2, may_have_failed=3) != counted
 
 
 def test_the_worse_of_median_and_tail_is_compared() -> None:

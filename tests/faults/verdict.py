@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pinlater.client.errors import PinLaterError
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.simulation.history import FAILED, SUCCEEDED, History, check, read_history
+from pinlater.simulation.history import SUCCEEDED, History, check, read_history
 from tests.faults.faults import InjectedFault
 from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUES, client_of, shard_of
@@ -198,9 +198,10 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
         history = await asyncio.to_thread(read_history, lines)
         final = await _final_states(stage, history.seen())
         found = await asyncio.to_thread(check, history, final, settings=load.settings)
-        load.given_up |= {descriptor for descriptor, state in final.items() if state == FAILED}
         wrong = judged(found, history, stage.rollbacks, stage.deleted)
         stage.lost |= wrong.lost
+        load.failed |= history.has_failed() - wrong.excused
+        load.may_have_failed |= (history.may_have_failed() | wrong.excused) - wrong.lost
         broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong.broken]
         broken += unearned(history, final)
         broken += await _miscounted(stage)
@@ -247,15 +248,31 @@ def unearned(history: History, final: Mapping[str, int]) -> list[str]:
     return [f"{descriptor} has succeeded without an ack" for descriptor in sorted(done - may_have)]
 
 
+def expected_sums(counted: Sums, stored: int, failed: int, may_have_failed: int) -> Sums:
+    """Returns the sums that clients can explain and that come closest to those that a shard counted, once each of its jobs has ended.
+
+    Clients know that `stored` jobs exist, that `failed` of these have failed, and that no more than `may_have_failed` can have.
+    """
+    unfinished = min(max(counted.unfinished, failed), may_have_failed)
+    return Sums(stored, stored - unfinished, stored - unfinished, unfinished)
+
+
 async def _miscounted(stage: Stage) -> list[str]:
     """Tables that don't agree, and counters that don't with what clients were told: every enqueue has been answered by now."""
     broken: list[str] = []
+
+    def number(descriptors: Iterable[str], shard: str) -> int:
+        return sum(shard_of(descriptor) == shard for descriptor in descriptors)
+
     for shard, place in stage.places.items():
         broken += [f"shard {shard}: {each}" for each in await stage.inconsistencies(shard)]
-        stored = stage.load.enqueued[shard] - sum(shard_of(descriptor) == shard for descriptor in stage.lost)
-        failed = sum(shard_of(descriptor) == shard for descriptor in stage.load.given_up)
-        expected = Sums(stored, stored - failed, stored - failed, failed)
         counted = await stage.store.sums(place, stage.prefix, shard)
+        expected = expected_sums(
+            counted,
+            stage.load.enqueued[shard] - number(stage.lost, shard),
+            number(stage.load.failed, shard),
+            number(stage.load.may_have_failed, shard),
+        )
         if shard in stage.forgetful:
             expected = expected._replace(enqueued=counted.enqueued, succeeded=counted.succeeded)
         if counted != expected:

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.queue import NO_HOME, Home
-from pinlater.server.storage.commands import CancelJobs, InsertJobs, MoveHome
+from pinlater.domain.queue import NO_HOME, Home, QueueConfig
+from pinlater.server.storage.commands import CancelJobs, ConfigureQueue, InsertJobs, MoveHome
 from pinlater.server.storage.options import Options
 from pinlater.server.storage.sqlite import last_numbers
 from pinlater.server.storage.values import Inserted, InsertRequest, JobKey
@@ -61,6 +61,25 @@ async def test_the_next_job_is_first_once_all_of_its_key_have_ended(bench: Bench
     await bench.succeed(second)
     [key] = await put(bench, "a")
     assert await claimed(bench) == [key.id]
+
+
+@pytest.mark.parametrize("in_hand", [1, 2])
+async def test_the_requests_of_a_call_look_for_their_places_and_store_them_together(bench: Bench, in_hand: int) -> None:
+    await put(bench, "a")
+    await bench.shard.submit(ConfigureQueue(QUEUE, config=QueueConfig(max_in_hand_per_key=in_hand)))
+    statements: list[str] = []
+    bench.disk.fails = statements.append
+    counts: list[int] = []
+    for number in (1, 8):
+        statements.clear()
+        jobs = [job._replace(options=Options(ordering_key="a")) for job in bench.jobs(number)]
+        await bench.shard.submit(InsertJobs([InsertRequest(QUEUE, [job]) for job in jobs], NOW))
+        counts.append(sum("ordered" in text for text in statements))
+    one, eight = counts
+    assert one == eight
+    going = await claimed(bench)
+    assert len(going) == in_hand
+    assert going == sorted(going)
 
 
 async def test_more_keys_than_the_writer_remembers_keep_their_order(

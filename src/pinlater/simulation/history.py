@@ -24,6 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from pinlater.domain.descriptor import shard_of
 from pinlater.domain.queue import STOP, TO_BACK, QueueConfig
 from pinlater.simulation.key_order import PlacedJob, out_of_turn, side_by_side
 
@@ -105,6 +106,15 @@ class SeenUnblock(NamedTuple):
     key: str
 
 
+class SeenRun(NamedTuple):
+    """An operator made a failed job wait for a worker again. `outcome` is None where no answer came."""
+
+    started_ns: int
+    ended_ns: int | None
+    descriptor: str
+    outcome: int | None
+
+
 class Delete(NamedTuple):
     """A queue's deletion with all its jobs. `ended_ns` is None where it was not answered, or with an error."""
 
@@ -124,6 +134,7 @@ class History:
     cancels: list[SeenCancel] = field(default_factory=list)
     deletes: list[Delete] = field(default_factory=list)
     unblocks: list[SeenUnblock] = field(default_factory=list)
+    runs: list[SeenRun] = field(default_factory=list)
 
     def add(self, other: History) -> None:
         """Takes in what another client saw."""
@@ -134,6 +145,7 @@ class History:
         self.cancels += other.cancels
         self.deletes += other.deletes
         self.unblocks += other.unblocks
+        self.runs += other.runs
 
     def acknowledged(self) -> dict[str, str]:
         """Returns the body by descriptor, of every enqueue that was answered."""
@@ -168,15 +180,35 @@ class History:
         return {cancel.descriptor for cancel in self.cancels if cancel.outcome in (None, APPLIED, ALREADY_FINAL)}
 
     def may_have_failed(self) -> set[str]:
-        """Jobs that workers have given up, or may have."""
-        return {ack.descriptor for ack in self.acks if ack.final and ack.outcome in (None, APPLIED, ALREADY_FINAL)}
+        """Returns the jobs that a worker may have given up after the last run of which an operator was told that it counted.
+
+        Such a run ends the claims before it, so that only the holder of a later one can have given the job up since.
+        """
+        run_ns: dict[str, int] = {}
+        for run in self.runs:
+            if run.outcome == APPLIED:
+                run_ns[run.descriptor] = max(run.started_ns, run_ns.get(run.descriptor, 0))
+        given_up = {(ack.descriptor, ack.token) for ack in self.acks if ack.final and ack.outcome in (None, APPLIED)}
+        return {
+            claim.descriptor
+            for claim in self.claims
+            if (claim.descriptor, claim.token) in given_up and claim.ended_ns > run_ns.get(claim.descriptor, 0)
+        }
+
+    def has_failed(self) -> set[str]:
+        """Returns the jobs that a worker surely gave up, and no operator can have run again since."""
+        return {end.descriptor for end in _ends(self) if end.state == FAILED and end.until_ns == math.inf}
+
+    def by_claim(self) -> dict[tuple[str, str], SeenClaim]:
+        """Returns the claims by descriptor and token."""
+        return {(claim.descriptor, claim.token): claim for claim in self.claims}
 
 
 class PromiseKind(Enum):
     """The kinds of violations."""
 
     LOST = "an acknowledged enqueue is gone"
-    REVERSED = "an acknowledged success was turned back"
+    REVERSED = "an acknowledged success or final failure was turned back"
     TWICE = "a job was handed out twice within its claim"
     STALE_APPLIED = "an ack counted although another worker held the job"
     STUCK = "a job never ended"
@@ -211,7 +243,7 @@ def check(
     """
     return [
         *_check_final(history, final, failures_allowed),
-        *_check_success_stays(history, final),
+        *_check_ends_stay(history, final),
         *_check_exclusive(history, slack_ns),
         *_check_stale_acks(history),
         *_check_bodies(history),
@@ -236,26 +268,56 @@ def _check_final(history: History, final: Mapping[str, int], failures_allowed: b
             yield Violation(PromiseKind.STUCK, descriptor, f"state {final[descriptor]} at the end")
 
 
-def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
-    """Checks that a success is final: SUCCEEDED at the end, and no hand-out later than the claim that earned it.
+class _End(NamedTuple):
+    """A success or a final failure that was answered."""
+
+    descriptor: str
+    state: int
+    # When the claim that earned it was answered.
+    since_ns: int
+    # When an operator can first have run the failed job again.
+    until_ns: float
+
+
+def _ends(history: History) -> Iterable[_End]:
+    claims = history.by_claim()
+    runs: defaultdict[str, list[SeenRun]] = defaultdict(list)
+    for run in history.runs:
+        if run.outcome in (None, APPLIED):
+            runs[run.descriptor].append(run)
+    for ack in history.acks:
+        if (ack.succeeded or ack.final) and ack.outcome == APPLIED and ack.ended_ns is not None:
+            mine = claims.get((ack.descriptor, ack.token))
+            later = [run for run in runs[ack.descriptor] if run.ended_ns is None or run.ended_ns >= ack.started_ns]
+            yield _End(
+                ack.descriptor,
+                SUCCEEDED if ack.succeeded else FAILED,
+                mine.ended_ns if mine is not None else ack.ended_ns,
+                math.inf if ack.succeeded else min((run.started_ns for run in later), default=math.inf),
+            )
+
+
+def _check_ends_stay(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
+    """Checks that a job stays as it ended, and that it is not handed out later than the claim that earned its end. Only an operator's run
+    changes this, and only after a final failure.
 
     A hand-out between that claim and its ack would have made the ack stale, so it is as wrong as one after the ack.
     """
-    claims = {(claim.descriptor, claim.token): claim for claim in history.claims}
-    done: dict[str, int] = {}
-    for ack in history.acks:
-        if ack.succeeded and ack.outcome == APPLIED and ack.ended_ns is not None:
-            if ack.descriptor in done:
-                yield Violation(PromiseKind.REVERSED, ack.descriptor, "two acks of success were both applied")
-            mine = claims.get((ack.descriptor, ack.token))
-            done[ack.descriptor] = mine.ended_ns if mine is not None else ack.ended_ns
+    deleted, succeeded = history.may_be_deleted(), set[str]()
+    claims: defaultdict[str, list[SeenClaim]] = defaultdict(list)
     for claim in history.claims:
-        if claim.descriptor in done and claim.granted_ns > done[claim.descriptor]:
-            yield Violation(PromiseKind.REVERSED, claim.descriptor, f"handed out again, to {claim.worker}")
-    deleted = history.may_be_deleted()
-    for descriptor in done:
-        if final.get(descriptor) != SUCCEEDED and not (final.get(descriptor) is None and descriptor in deleted):
-            yield Violation(PromiseKind.REVERSED, descriptor, f"state {final.get(descriptor)} at the end")
+        claims[claim.descriptor].append(claim)
+    for end in _ends(history):
+        descriptor, state = end.descriptor, final.get(end.descriptor)
+        if descriptor in succeeded:
+            yield Violation(PromiseKind.REVERSED, descriptor, "an ack was applied after one of success")
+        if end.state == SUCCEEDED:
+            succeeded.add(descriptor)
+        for claim in claims[descriptor]:
+            if end.since_ns < claim.granted_ns and claim.ended_ns < end.until_ns:
+                yield Violation(PromiseKind.REVERSED, descriptor, f"handed out again, to {claim.worker}")
+        if end.until_ns == math.inf and state != end.state and not (state is None and descriptor in deleted):
+            yield Violation(PromiseKind.REVERSED, descriptor, f"state {state} at the end")
 
 
 def _given_back(history: History) -> dict[tuple[str, str], int]:
@@ -305,7 +367,7 @@ def _check_exclusive(history: History, slack_ns: int) -> Iterable[Violation]:
 
 def _check_stale_acks(history: History) -> Iterable[Violation]:
     """Checks that an ack does not count once another claim of the job was certainly granted after its own."""
-    claims = {(claim.descriptor, claim.token): claim for claim in history.claims}
+    claims = history.by_claim()
     groups = {group[0].descriptor: group for group in _by_job(history.claims)}
     for ack in history.acks:
         mine = claims.get((ack.descriptor, ack.token))
@@ -337,27 +399,48 @@ def _check_bodies(history: History) -> Iterable[Violation]:
 def _check_order(
     history: History, final: Mapping[str, int], settings: Mapping[str, QueueConfig]
 ) -> Iterable[Violation]:
-    """The jobs of a key go in the order of their places, and no more of them at a time than their queue says, from the first hand-out of
-    each until it ends or takes another place.
+    """Checks that the jobs of a key begin in the order of their places, and that no more of them are in hand at a time than their queue
+    allows, from the first hand-out of each until it ends or takes another place.
 
-    Jobs that are not there at the end do not count.
+    The home of a queue moves only when the former one has no live job left. So a job never begins while one of its key is live on another
+    shard, whatever the queue allows, and a job that goes to the end of its key there still comes first.
+
+    Jobs that do not exist at the end do not count.
     """
-    for (queue, _), jobs in _by_ordering_key(history, final, settings).items():
+    leaves = _places_left(history, settings)
+    for (queue, _), jobs in _by_ordering_key(history, final, leaves).items():
         most = settings.get(queue, _NOTHING_SET).max_in_hand_per_key or 1
-        for descriptor, text in [*out_of_turn(jobs, most), *side_by_side(jobs, most)]:
-            yield Violation(PromiseKind.DISORDERED, descriptor, text)
+        on_shard: defaultdict[str, list[PlacedJob]] = defaultdict(list)
+        for job in jobs:
+            on_shard[shard_of(job.descriptor)].append(job)
+        for here in on_shard.values():
+            for early in [*out_of_turn(here), *side_by_side(here)]:
+                if len(early.others) >= most:
+                    yield Violation(PromiseKind.DISORDERED, early.descriptor, f"{early.how} {early.others[-1]}")
+    final_leaves = {
+        job: {token: leave for token, leave in by_token.items() if leave.final} for job, by_token in leaves.items()
+    }
+    for jobs in _by_ordering_key(history, final, final_leaves).values():
+        for early in [*out_of_turn(jobs), *side_by_side(jobs)]:
+            elsewhere = [other for other in early.others if shard_of(other) != shard_of(early.descriptor)]
+            if elsewhere:
+                yield Violation(
+                    PromiseKind.DISORDERED, early.descriptor, f"{early.how} {elsewhere[-1]}, on another shard"
+                )
 
 
 def _by_ordering_key(
-    history: History, final: Mapping[str, int], settings: Mapping[str, QueueConfig]
+    history: History, final: Mapping[str, int], leaves: Mapping[tuple[str, str | None], Mapping[str, _Leave]]
 ) -> dict[tuple[str, str], list[PlacedJob]]:
-    """Returns the jobs of each key with the places that they took, those of one request in the order of its list."""
+    """Returns by queue and key the jobs with the places that they took, those of one request in the order of its list."""
     places = {claim.body: claim.descriptor for claim in history.claims}
     places |= {body: descriptor for descriptor, body in history.acknowledged().items()}
     claims: defaultdict[str, list[SeenClaim]] = defaultdict(list)
-    for claim in sorted(history.claims, key=lambda one: one.granted_ns):
-        claims[claim.descriptor].append(claim)
-    leaves = _places_left(history, settings)
+    for claim in sorted(history.claims, key=lambda one: one.ended_ns):
+        before = claims[claim.descriptor]
+        # Only a claim that had timed out before the next one was granted can be answered after that one.
+        if not before or claim.granted_ns + claim.timeout_ns > before[-1].ended_ns:
+            before.append(claim)
     ended_ns = dict[str, int]()
     ends: list[SeenAck | SeenCancel] = [*[ack for ack in history.acks if ack.succeeded], *history.cancels]
     for end in ends:
@@ -378,17 +461,21 @@ def _by_ordering_key(
 
 
 class _KeyPlace(NamedTuple):
-    """When a job took its place: the earliest and the latest instant at which that can have been."""
+    """The earliest and the latest instant at which a job can have taken its place."""
 
     since_ns: int
     placed_ns: float
 
 
 class _Leave(NamedTuple):
-    """A claim in which a job gives its place up: the earliest instant, and the place that it takes then; None if that is not certain."""
+    """How a job gives its place up by a failure."""
 
+    # The earliest instant at which that can have been.
     at_ns: int
+    # The place that it takes then. None: not known.
     next: _KeyPlace | None
+    # Whether the job ends with that, unless an operator runs it again.
+    final: bool
 
 
 def _places_left(
@@ -411,7 +498,7 @@ def _places_left(
         at_ns = min(ack.started_ns for ack in acks)
         counted_ns = min((ack.ended_ns or 0 for ack in acks if ack.outcome == APPLIED), default=None)
         if acks[0].final and config.after_failure != STOP:
-            found[descriptor, key][token] = _Leave(at_ns, None)
+            found[descriptor, key][token] = _Leave(at_ns, None, final=True)
         elif acks[0].final:
             let_go = [
                 one.started_ns
@@ -419,9 +506,10 @@ def _places_left(
                 if (one.queue, one.key) == (queue, key) and (one.ended_ns is None or one.ended_ns >= at_ns)
             ]
             if let_go:
-                found[descriptor, key][token] = _Leave(max(at_ns, min(let_go)), None)
+                found[descriptor, key][token] = _Leave(max(at_ns, min(let_go)), None, final=True)
         elif config.retry_place == TO_BACK:
-            found[descriptor, key][token] = _Leave(at_ns, None if counted_ns is None else _KeyPlace(at_ns, counted_ns))
+            place = None if counted_ns is None else _KeyPlace(at_ns, counted_ns)
+            found[descriptor, key][token] = _Leave(at_ns, place, final=False)
     return found
 
 
@@ -552,6 +640,11 @@ def _add_unblock(history: History, call: Record, answer: Record | None) -> None:
     history.unblocks.append(SeenUnblock(call["at"], ended_ns, call["queue"], call["key"]))
 
 
+def _add_run(history: History, call: Record, answer: Record | None) -> None:
+    ended_ns, outcome = (answer["at"], answer["outcome"]) if answer else (None, None)
+    history.runs.append(SeenRun(call["at"], ended_ns, call["descriptor"], outcome))
+
+
 _ADD = {
     "enqueue": _add_enqueue,
     "claim": _add_claims,
@@ -560,4 +653,5 @@ _ADD = {
     "cancel": _add_cancel,
     "delete": _add_delete,
     "unblock": _add_unblock,
+    "run": _add_run,
 }

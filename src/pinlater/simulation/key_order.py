@@ -1,4 +1,4 @@
-"""Jobs of one ordering key in the order of their places: what no order of the possible hand-outs could have been right. Pure.
+"""Finds the jobs of one ordering key that no possible order of their hand-outs explains. Pure functions.
 
 A job that goes to the end of its key takes another place, and counts as another job from then on.
 """
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 
 class PlacedJob(NamedTuple):
-    """A job in one of its places. Infinite: it was not, or it is not known."""
+    """A job in one of its places. A time is infinite if the event did not happen, or is not known."""
 
     descriptor: str
-    # Jobs of one request are in the order of its list. None: of no request.
+    # Jobs of one request are in the order of its list. None: the job did not take this place by an enqueue.
     request: int | None
     # The earliest and the latest instant at which it can have taken the place.
     since_ns: float
@@ -26,13 +26,22 @@ class PlacedJob(NamedTuple):
     ended_ns: float
 
 
+class EarlyJob(NamedTuple):
+    """A job that began while others of its key cannot have ended."""
+
+    descriptor: str
+    # How it relates to them: `before` jobs with an earlier place, or `beside` jobs that had begun.
+    how: str
+    others: Sequence[str]
+
+
 _Ends = list[tuple[float, str]]
 
 
-def out_of_turn(jobs: Sequence[PlacedJob], most: int) -> Iterable[tuple[str, str]]:
-    """Yields jobs that began while `most` of those before them can't have ended, and what is said of it.
+def out_of_turn(jobs: Sequence[PlacedJob]) -> Iterable[EarlyJob]:
+    """Yields each job that began while jobs with an earlier place cannot have ended.
 
-    Those before it are in the same request, or had their place before it can have taken its own.
+    A place is earlier if it is earlier in the list of the same request, or if it was surely taken before the other one can have been.
     """
     placed = sorted(jobs, key=lambda job: job.placed_ns)
     before: _Ends = []
@@ -43,21 +52,19 @@ def out_of_turn(jobs: Sequence[PlacedJob], most: int) -> Iterable[tuple[str, str
             insort(before, _end_of(placed[at]))
             at += 1
         listed = of_request[job.request]
-        left = [*_not_ended(before, job), *_not_ended(listed, job)]
-        if len(left) >= most:
-            yield job.descriptor, f"before {left[-1]}, which has a place before it"
+        if others := [*_not_ended(before, job), *_not_ended(listed, job)]:
+            yield EarlyJob(job.descriptor, "before", others)
         if job.request is not None:
             insort(listed, _end_of(job))
 
 
-def side_by_side(jobs: Sequence[PlacedJob], most: int) -> Iterable[tuple[str, str]]:
-    """Yields jobs that began while `most` others can't have ended that had begun before, and what is said of it."""
+def side_by_side(jobs: Sequence[PlacedJob]) -> Iterable[EarlyJob]:
+    """Yields each job that began while jobs that had begun before cannot have ended."""
     begun: _Ends = []
     for job in sorted(jobs, key=lambda job: job.begun_ns):
         if job.begun_ns < job.ended_ns:
-            left = _not_ended(begun, job)
-            if len(left) >= most:
-                yield job.descriptor, f"beside {left[-1]}"
+            if others := _not_ended(begun, job):
+                yield EarlyJob(job.descriptor, "beside", others)
             insort(begun, _end_of(job))
 
 
@@ -66,5 +73,5 @@ def _end_of(job: PlacedJob) -> tuple[float, str]:
 
 
 def _not_ended(ends: _Ends, job: PlacedJob) -> list[str]:
-    """Returns those that can't have ended when the job began."""
+    """Returns the jobs that cannot have ended when `job` began."""
     return [descriptor for _, descriptor in ends[bisect_right(ends, (job.begun_ns, "\U0010ffff")) :]]

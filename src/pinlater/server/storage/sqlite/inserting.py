@@ -14,8 +14,9 @@ from operator import attrgetter
 
 from pinlater.domain.errors import OrderElsewhere, PinLaterError, QueueNotFound
 from pinlater.server.storage.options import Options, options_text
+from pinlater.server.storage.relational.dialect import OrderedRow
 from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
-from pinlater.server.storage.relational.ordering import EnteringJob, enter
+from pinlater.server.storage.relational.ordering import EnteringJob, LastPlaces, last_places
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
@@ -64,7 +65,7 @@ def insert(requests: Sequence[InsertRequest], now_ms: int) -> Work[Sequence[Inse
 
 def _insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them."""
-    batch = _Batch(transaction, now_ms)
+    batch = _Batch(transaction, requests, now_ms)
     batch.recall(requests)
     results = list(map(batch.add, requests))
     batch.store()
@@ -75,7 +76,7 @@ def _insert_in_steps(
     transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
 ) -> Generator[None, None, list[Inserted | PinLaterError]]:
     """Does what `_insert` does, and yields between two steps. The transaction must not admit other work meanwhile."""
-    batch = _Batch(transaction, now_ms)
+    batch = _Batch(transaction, requests, now_ms)
     batch.recall(requests)
     results: list[Inserted | PinLaterError] = []
     for request in requests:
@@ -100,8 +101,9 @@ def _steps(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 class _Batch:
     """The rows of one call."""
 
-    def __init__(self, transaction: Transaction, now_ms: int) -> None:
+    def __init__(self, transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> None:
         self._transaction = transaction
+        self._requests = requests
         self._queue_cache: SqliteQueueCache = transaction.queue_cache
         self._now_ms = now_ms
         self._floor = self._highest = transaction.queue_cache.highest_id
@@ -114,6 +116,8 @@ class _Batch:
         self._known: set[int] = set()
         self._answers: dict[tuple[int, str], KeyedAnswer] = {}  # of request keys, from the file and from this call
         self._new_keys: list[object] = []
+        self._places: LastPlaces | None = None  # of the ordering keys of these requests, once they are looked for
+        self._ordered: list[OrderedRow] = []
 
     def recall(self, requests: Sequence[InsertRequest]) -> None:
         """Looks all the request keys up that come, at once."""
@@ -179,6 +183,7 @@ class _Batch:
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         for part in _steps(new_jobs(request.jobs, existing)):
+            self._requests, self._places = [request._replace(jobs=part)], None
             self._add_rows(queue, self._placed(queue, part) if any_keys else part)
             self._store_part()
             yield
@@ -248,6 +253,8 @@ class _Batch:
 
     def store(self) -> None:
         execute = self._transaction.execute
+        if self._ordered:
+            SqliteDialect(self._transaction).insert_ordered(self._ordered)
         if self._plain:
             _INSERT_PLAIN_JOBS.run(execute, self._plain)
         if self._with_options:
@@ -259,9 +266,9 @@ class _Batch:
         if self._below_floor:
             execute(_INSERT_READY_OF, (str(self._below_floor),))
         if self._highest > self._floor:
-            if len(self._plain) == _INSERT_PLAIN_JOBS.width and not self._with_options:
+            if len(self._plain) + len(self._with_options) <= _INSERT_JOBS.width:
                 # One row costs less without a look at `jobs`.
-                job_id, queue_id, priority, run_after_ms, *_ = self._plain
+                job_id, queue_id, priority, run_after_ms, *_ = self._plain or self._with_options
                 execute(_INSERT_READY, (queue_id, priority, run_after_ms, job_id, 0))
             else:
                 execute(_INSERT_READY_AFTER, (self._floor,))
@@ -272,6 +279,7 @@ class _Batch:
         self.store()
         self._floor = self._highest
         self._plain, self._with_options, self._expiries, self._below_floor, self._new_keys = [], [], [], [], []
+        self._ordered = []
 
     def _placed(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         """The jobs with their places among those of their ordering keys."""
@@ -284,16 +292,26 @@ class _Batch:
         ]
         if not entering:
             return jobs
-        behind = at_once(enter(SqliteDialect(self._transaction), entering))
-        if not behind:
-            return jobs
+        rows, behind = (self._places or self._find_places()).enter(entering)
+        self._ordered += rows
         make = tuple.__new__  # quicker than `_replace`
-        placed: list[NewJob] = []
-        for job in jobs:
-            job_id, body, priority, run_after_ms, attempts, options = job
-            run_after_ms = behind.get(job_id, run_after_ms)
-            placed.append(make(NewJob, (job_id, body, priority, run_after_ms, attempts, options)))
-        return placed
+        return [
+            make(NewJob, (job_id, body, priority, behind.get(job_id, run_after_ms), attempts, options))
+            for job_id, body, priority, run_after_ms, attempts, options in jobs
+        ]
+
+    def _find_places(self) -> LastPlaces:
+        """Reads the last places of the ordering keys of all requests at once."""
+        queues = self._queue_cache.queues
+        keys = {
+            (queue.queue_id, job.options.ordering_key)
+            for request in self._requests
+            if (queue := queues.get(request.queue)) is not None
+            for job in request.jobs
+            if job.options is not None and job.options.ordering_key is not None
+        }
+        self._places = at_once(last_places(SqliteDialect(self._transaction), keys))
+        return self._places
 
     def _is_stored(self, job_id: int) -> bool:
         """Returns whether the same insert was executed before."""
