@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -56,6 +57,12 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
 
+_RUN = r"run (\w+) deletes the jobs, also if this command ends; `pinlater bulk stop \w+ \1` stops it"
+RUN_DELETES, RUN_DELETES_JSON = rf"{_RUN}\n", rf'\{{"note": "{_RUN}"\}}\n'
+RUN_DELETED = rf"{RUN_DELETES}for a day, `pinlater bulk undo \w+ \1` brings them back\n"
+"""What a delete by a run says, with RUN_DELETED if it deletes a job."""
+
+
 class Pinlater:
     """Runs `pinlater ...` in this process, as its entry point would."""
 
@@ -75,10 +82,11 @@ class Pinlater:
         taken = self._capfd.readouterr()
         return Done(int(ended.value.code or 0), taken.out, taken.err)
 
-    def ok(self, *arguments: str, stdin: bytes = b"") -> Done:
-        """Must end with 0 and say nothing on standard error."""
+    def ok(self, *arguments: str, stdin: bytes = b"", says: str = "") -> Done:
+        """Must end with 0 and say what the regular expression `says`, or nothing, on standard error."""
         done = self(*arguments, stdin=stdin)
-        assert (done.code, done.err) == (0, "")
+        assert done.code == 0
+        assert re.fullmatch(says, done.err), done.err
         return done
 
 

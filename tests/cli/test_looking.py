@@ -36,7 +36,7 @@ from pinlater.client import (
 )
 from pinlater.client.errors import ServerUnreachable
 from pinlater.domain.job_filter import JobFilter
-from tests.cli.conftest import COMMAND, Pinlater, on_terminal, start_server
+from tests.cli.conftest import COMMAND, RUN_DELETES_JSON, Pinlater, on_terminal, start_server
 from tests.databases.ports import free_port
 
 CRON_MODULE = """\
@@ -120,7 +120,7 @@ def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     claimed = pinlater.ok("job", "dequeue", queue, "--limit", "3", "--json").json["jobs"]
     pinlater.ok("job", "ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
     assert pinlater.ok("job", "retry", *of_two).json == {"retried": 2, "incomplete": False, "more": False}
-    deleted = pinlater("job", "delete", "--state", "PENDING", *of_two).json
+    deleted = pinlater.ok("job", "delete", "--state", "PENDING", *of_two, says=RUN_DELETES_JSON).json
     assert (deleted["deleted"], deleted["incomplete"], deleted["more"]) == (2, False, False)
     assert pinlater.ok("job", "count", queue, "--state", "Failed", "--json").json["count"] == 1
 

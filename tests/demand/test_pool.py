@@ -10,7 +10,6 @@ import pytest
 
 from pinlater.server.features.demand import demand
 from pinlater.server.features.demand.formula import QueueWork, slots_wanted
-from pinlater.server.features.demand.settings import DemandSettings
 from tests.demand.pool import Burst, PoolPlan, run_pool
 
 LONG_S = 600
@@ -36,10 +35,9 @@ def jobs_in_hand(load: QueueWork, drain_target_s: float) -> int:
     return max(load.in_hand, slots_wanted(load, drain_target_s))
 
 
-def test_a_burst_of_short_jobs_starts_at_most_a_tenth_of_the_pods_that_its_length_asks_for() -> None:
+def test_a_burst_of_short_jobs_starts_none_of_the_thousand_pods_that_its_length_asks_for() -> None:
     run = run_pool(PoolPlan(concurrency=10, bursts=[*SHORT_JOBS_BEFORE, Burst(240, [0.01] * 10_000)], lasts_s=300))
-    assert run.peak <= 10_000 / 10 / 10
-    assert run.done == 4 * 20 + 10_000
+    assert (run.peak, run.done) == (1, 4 * 20 + 10_000)
 
 
 def test_jobs_that_workers_claim_ahead_start_no_pods_which_would_claim_as_many_again(use_formula: UseFormula) -> None:
@@ -48,7 +46,7 @@ def test_jobs_that_workers_claim_ahead_start_no_pods_which_would_claim_as_many_a
         use_formula(formula)
         bursts = [*SHORT_JOBS_BEFORE, Burst(240, [0.01] * 10_000)]
         peaks.append(run_pool(PoolPlan(concurrency=10, bursts=bursts, lasts_s=300)).peak)
-    assert peaks[0] * 5 <= peaks[1]
+    assert peaks == [1, 6]
 
 
 def test_a_burst_of_jobs_of_a_minute_starts_as_many_pods_as_its_length_asks_for() -> None:
@@ -69,7 +67,7 @@ def test_no_long_job_is_cut_where_the_length_of_the_queue_would_cut_most(
     use_formula(formula)
     lasts_s = 400 if cuts else LONG_S + 400
     run = run_pool(PoolPlan(concurrency=1, bursts=[Burst(0, [LONG_S] * 20)], lasts_s=lasts_s, grace_s=60))
-    assert (run.cut > 15) == cuts, run.cut
+    assert (run.cut >= 18) == cuts, run.cut
     assert cuts or (run.cut, run.done, run.peak) == (0, 20, 20)
 
 
@@ -91,16 +89,15 @@ def test_a_backlog_is_worked_off_within_some_times_the_drain_target_though_the_r
     few = [Burst(second, [1.0] * 2) for second in range(180)]
     many = [Burst(second, [1.0] * 20) for second in range(180, 480)]
     run = run_pool(PoolPlan(concurrency=10, bursts=[*few, *many], lasts_s=480, grace_s=60))
-    assert run.measure.samples[-1].backlog <= 3 * DemandSettings().drain_target_s
-    assert run.peak <= 2 * math.ceil(20 / 10) + 1
+    assert run.measure.samples[-1].backlog == 0
+    assert run.peak <= math.ceil(20 / 10) + 1
 
 
 def test_short_jobs_run_while_long_ones_hold_all_slots() -> None:
     """A worker that has claimed some ahead gives them back."""
     bursts = [*SHORT_JOBS_BEFORE, Burst(240, [LONG_S]), Burst(270, [0.01] * 50)]
     run = run_pool(PoolPlan(concurrency=1, bursts=bursts, lasts_s=330, grace_s=LONG_S))
-    assert run.done == 4 * 20 + 50
-    assert 2 <= run.peak <= 10
+    assert (run.peak, run.done) == (2, 4 * 20 + 50)
 
 
 def test_while_the_counts_are_incomplete_the_pods_stay() -> None:
@@ -110,6 +107,6 @@ def test_while_the_counts_are_incomplete_the_pods_stay() -> None:
     )
     run = run_pool(plan)
     away = [pods for slots, pods in run.seen[30:] if slots is None]
-    assert len(away) > 50
+    assert len(away) > 70
     assert set(away) == {40}
     assert (run.done, run.cut, len(run.pods)) == (40, 0, 1)

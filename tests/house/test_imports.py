@@ -60,6 +60,13 @@ def test_client_and_worker_load_no_part_of_the_server(statement: str) -> None:
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
 
 
+def test_a_client_has_imported_what_it_needs_to_find_the_owners_of_queues() -> None:
+    """A child that is forked beside the import would wait for it for ever."""
+    client = "from pinlater import Client; from pinlater.client._owners import KnownOwners"
+    looks = "from pinlater.domain.rendezvous import rendezvous_order; rendezvous_order('q', ['1', '2'])"
+    assert loaded_by(f"{client}; {looks}") - loaded_by(client) == set()
+
+
 # Packages that a client and a worker import besides Python's own. The `sitecustomize` of an image does not count.
 OTHERS = {"thrift", "msgspec", "typing_extensions"}
 

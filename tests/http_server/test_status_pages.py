@@ -10,6 +10,19 @@ from pinlater.server.http.status import Readiness
 
 from .conftest import Site
 
+TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+PAGES = {
+    "/stats.txt": TEXT,
+    "/stats.json": JSON,
+    "/metrics": "text/plain; version=0.0.4; charset=utf-8",
+    "/ping": JSON,
+    "/ping.txt": TEXT,
+    "/health": TEXT,
+    "/healthz": TEXT,
+    "/readyz": TEXT,
+    "/server_info": JSON,
+}
+
 
 @pytest.mark.parametrize("period", ["59", "x", "", "6" * 1000])
 async def test_a_period_that_is_not_kept_is_refused_clearly(site: Site, period: str) -> None:
@@ -48,13 +61,11 @@ async def test_alive_stays_ok_while_ready_says_why_it_is_not(site: Site) -> None
     assert (await site.get("/healthz")).status == 200
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/stats.txt", "/stats.json", "/metrics", "/ping", "/ping.txt", "/health", "/healthz", "/readyz", "/server_info"],
-)
-async def test_every_page_takes_get_and_head_and_nothing_else(site: Site, path: str) -> None:
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_page_has_its_media_type_and_takes_get_and_head_and_nothing_else(site: Site, path: str) -> None:
     get, head, post = await site.get(path), await site.get(path, "HEAD"), await site.get(path, "POST")
     assert (get.status, head.status, post.status) == (200, 200, 405)
+    assert get.headers["content-type"] == PAGES[path]
     assert head.body == b""
     assert head.headers["content-type"] == get.headers["content-type"]
     assert int(head.headers["content-length"]) > 0

@@ -102,6 +102,16 @@ async def test_the_metadata_says_what_is_allowed_and_what_remains(here: Wire, ru
     assert 0 < len(metadata.claimToken.encode()) <= 64
 
 
+async def test_the_order_of_an_answer_is_that_of_priority_due_time_and_enqueue(
+    here: Wire, running: RunningServer
+) -> None:
+    now = running.clock.now_ms()
+    await here.enqueue("q", b"low", priority=3, runAfterTimestampMillis=0)
+    await here.enqueue("q", b"second", b"third")
+    await here.enqueue("q", b"first", runAfterTimestampMillis=now - 1)
+    assert await here.bodies("q") == [b"first", b"second", b"third", b"low"]
+
+
 @pytest.mark.parametrize("coverage", [-1.0, 0.0, 0.4, 1.0, 7.5, float("inf"), float("-inf")])
 async def test_with_one_shard_any_coverage_looks_at_it(wire: Wire, queue: str, coverage: float) -> None:
     await wire.enqueue(queue, b"x")

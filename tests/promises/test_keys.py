@@ -1,4 +1,4 @@
-"""Unique keys and request keys, alone and from many connections at once."""
+"""Unique keys, ordering keys and request keys, alone and from many connections at once."""
 
 from __future__ import annotations
 
@@ -121,3 +121,14 @@ async def test_a_caller_who_left_before_the_answer_finds_it_by_the_key(
         await gone.close()
         await wire.enqueue_jobs(queue, batch(b"%d" % number), requestKey=f"r{number}", repeated=True)
     assert await wire.count(queue) == 10
+
+
+async def test_a_stopped_ordering_key_is_let_go_and_no_other(here: Wire) -> None:
+    await here.configure("q", afterFailure="stop")
+    await here.enqueue_jobs("q", [ttypes.PinLaterJob(body=key.encode(), orderingKey=key) for key in "abab"])
+    for descriptor, _ in await here.claim("q"):
+        await here.ack("q", failed=[descriptor], finalFailure=True)
+    assert await here.claim("q") == []
+    for key, let_go in (("c", 0), ("a", 1), ("a", 0)):
+        assert await here.call("unblockKey", queueName="q", orderingKey=key) == let_go
+    assert await here.bodies("q") == [b"a"]

@@ -107,8 +107,9 @@ async def test_outcomes_of_acks_that_ride_on_a_dequeue_leave_less_space_for_jobs
     assert 0 < len(answer.jobs) < 100
 
 
+@pytest.mark.parametrize("chosen", [None, ttypes.JobFilter(PENDING, enqueuedFromMillis=1)])
 @pytest.mark.parametrize("limit", [1_000, 10_000])
-async def test_a_dry_run_and_a_scan_stop_at_the_bound_whatever_jobs_have(start: Start, limit: int) -> None:
+async def test_a_dry_run_and_a_scan_stop_at_the_bound_whatever_jobs_have(start: Start, limit: int, chosen: Any) -> None:
     wire = await small_answers(start)
     names = await wire.enqueue(
         "q", *[b"x" * 500] * 60, headers={"h": "y" * 4_000, "": ""}, customStatus=STATUS, numAttemptsAllowed=3
@@ -125,7 +126,7 @@ async def test_a_dry_run_and_a_scan_stop_at_the_bound_whatever_jobs_have(start: 
     continuation = "0"
     while continuation != "-1":
         request = ttypes.PinLaterScanJobsRequest(
-            "q", PENDING, limit=limit, paged=True, includeBody=True, continuation=continuation
+            "q", PENDING, limit=limit, paged=True, includeBody=True, continuation=continuation, filter=chosen
         )
         page, size = await measured(wire, "scanJobs", request)
         assert size <= BYTES_MAX

@@ -132,15 +132,18 @@ async def test_quotes_in_a_regex_are_only_quotes(here: Wire) -> None:
 
 
 # --- retry and delete ---------------------------------------------------------------------------------------------------
-async def test_a_retry_defaults_to_priority_one_one_attempt_and_now(here: Wire, running: RunningServer) -> None:
+async def test_a_retry_gives_the_attempts_and_the_time_that_it_says_or_one_attempt_now(
+    here: Wire, running: RunningServer
+) -> None:
     [one] = await failed_jobs(here, b"a")
     [two] = await failed_jobs(here, b"b", priority=2)
     assert await retry(here) == 1
     assert (await here.job(one)).attemptsRemaining == 1
     assert await here.state(two) == FAILED
     when = running.clock.now_ms() + 5
-    assert await retry(here, priority=2, runAfterTimestampMillis=when) == 1
-    assert (await here.job(two)).runAfterTimestampMillis == when
+    assert await retry(here, priority=2, runAfterTimestampMillis=when, attemptsToAllow=5) == 1
+    info = await here.job(two)
+    assert (info.runAfterTimestampMillis, info.attemptsRemaining) == (when, 5)
 
 
 async def test_a_limit_of_nothing_does_nothing_with_and_without_a_regex(here: Wire) -> None:
@@ -180,3 +183,10 @@ async def test_delete_takes_up_to_limit_of_one_state_and_priority_that_match(her
     assert (await here.count("q", priority=1), await here.count("q", priority=2)) == (1, 1)
     assert await delete(here, PENDING) == 1
     assert await delete(here, PENDING, priority=2) == 1
+
+
+async def test_delete_by_regex_takes_waiting_jobs_due_or_not(here: Wire, running: RunningServer) -> None:
+    await here.enqueue("q", b"due", b"kept")
+    await here.enqueue("q", b"future", runAfterTimestampMillis=running.clock.now_ms() + 10_000)
+    assert await delete(here, PENDING, bodyRegexToMatch="^(due|future)$") == 2
+    assert (await here.count("q"), await here.count("q", countFutureJobs=True)) == (1, 0)

@@ -445,19 +445,29 @@ async def test_a_late_answer_does_not_bring_the_home_of_a_deleted_queue_back(ser
     await other.close()
 
 
-@on_shards(partitions=1)
-async def test_a_server_whose_file_lacks_the_former_home_ends_no_wait_for_it(server: ShardedServer) -> None:
-    former = first_of(server)
-    await server.enqueue(b"1", ordering_key="k")
-    await maps(server, draining=former)
-    [home] = shards_of(await server.enqueue(b"2", ordering_key="k"))
-    other = await another(server, [name for name in ALL if name != former])
-    other.shards.reader = MapReader(partial(asyncio.sleep, 0), other.clock.monotonic)
-    await look(other)
-    assert (await home_of(server)).waits
-    assert await work(other) == []
-    assert (await home_of(other)).shard == home
-    await other.close()
+def test_a_server_whose_file_lacks_the_former_home_ends_no_wait_for_it_and_warns_of_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its file is wrong, or a backup is restored from a time with other shards."""
+
+    async def scenario(server: ShardedServer) -> None:
+        former = first_of(server)
+        await server.enqueue(b"1", ordering_key="k")
+        await maps(server, draining=former)
+        [home] = shards_of(await server.enqueue(b"2", ordering_key="k"))
+        other = await another(server, [name for name in ALL if name != former])
+        other.shards.reader = MapReader(partial(asyncio.sleep, 0), other.clock.monotonic)
+        for _ in range(2):
+            await look(other)
+            other.clock.advance(seconds=2)  # so that it reads the file again
+        assert (await home_of(server)).waits
+        assert await work(other) == []
+        assert (await home_of(other)).shard == home
+        await other.close()
+        warnings = [each.__dict__ for each in caplog.records if each.levelname == "WARNING"]
+        assert [(each["queue"], each["shard"]) for each in warnings] == [("q", former)]
+
+    run_on_shards(scenario, shards=ALL, partitions=1)
 
 
 def test_jobs_that_wait_on_a_shard_that_was_lost_by_mistake_go_once_it_is_back() -> None:

@@ -109,9 +109,11 @@ async def assert_done_once(
     await database.assert_consistent()
     state = CHANGES[change].state
     each_priority = [await desk.counts(priority=priority) for priority in (1, 2)]
-    counts = PriorityCounts(0, *[sum(found) for found in zip(*(one[1:-2] for one in each_priority), strict=True)])
-    assert (counts.pending, counts.in_progress, counts.succeeded) == tuple(
-        int(state is each) for each in (JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED)
+    rows = zip(*(one._replace(oldest_due_at_ms=None) for one in each_priority), strict=True)
+    counts = PriorityCounts(*[sum(filter(None, found)) for found in rows])
+    assert (counts.pending, counts.in_progress, counts.succeeded, counts.failed, counts.behind_key) == (
+        *(int(state is each) for each in (JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED)),
+        *(0, 0),
     )
     assert (counts.enqueued_total, counts.claimed_total, counts.succeeded_total, counts.retried_total) == (
         1,

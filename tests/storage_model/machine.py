@@ -172,10 +172,14 @@ class ShardMachine(RuleBasedStateMachine):
         self.pair.both(lambda shard: shard.submit(MoveHome(queue, known, home)))
 
     @rule(
-        queue=drawn.queues, jobs=st.lists(drawn.ordered_jobs, min_size=1, max_size=4), limit=st.sampled_from([1, 100])
+        queue=drawn.queues,
+        jobs=st.lists(drawn.ordered_jobs, min_size=1, max_size=4),
+        limit=st.sampled_from([1, 100]),
+        lost=st.booleans(),
     )
-    def home_moves(self, queue: str, jobs: list[JobAbout], limit: int) -> None:
-        """The shard was the home of the queue until now, or is it from now on, once those on the former one have ended."""
+    def home_moves(self, queue: str, jobs: list[JobAbout], limit: int, lost: bool) -> None:
+        """The shard was the home of the queue until now, or is it from now on, once those on the former one have ended. `lost`: it was away
+        since then, and the others have gone on without it."""
         homes = {known.name: known.home for known in self.pair.both(lambda shard: shard.submit(ListQueues()))}
         home = homes.get(queue, NO_HOME)
         left = self.pair.both(lambda shard: shard.submit(CountOrdered(queue, ALL)))
@@ -192,6 +196,9 @@ class ShardMachine(RuleBasedStateMachine):
         elif not left:
             self.move_home(queue, home, Home(SHARD, home.version + 1, "2"))
             self.insert(queue, jobs, None, b"", None)
+            if lost:
+                there = Queue(queue, home=Home("3", home.version + 2))
+                self.pair.both(lambda shard: shard.submit(MergeQueues([there], self.pair.now)))
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
 

@@ -682,6 +682,20 @@ async def test_a_dry_run_that_says_it_would_wait_reserves_memory_too(start: Star
     desk.server.budget.free_scan(held)
 
 
+@pytest.mark.parametrize(
+    ("method", "request_of"),
+    [("scanJobs", partial(types.ScanRequest, limit=1, paged=True)), ("countJobs", types.CountRequest)],
+)
+async def test_a_filter_reserves_memory_for_the_jobs_that_it_compares(
+    desk: ThriftServerUnderTest, method: str, request_of: Callable[..., object]
+) -> None:
+    client = await desk.connect()
+    desk.server.budget.reserve_scan(desk.server.budget.free_bytes - 100_000)
+    assert (await client.call(method, request=request_of("q", 0))).exception is None
+    reply = await client.call(method, request=request_of("q", 0, filter=types.JobFilter(0, min_attempts=1)))
+    assert reply.exception.detail == "TOO_MANY_WAITING"
+
+
 async def test_a_scan_that_may_need_more_than_the_whole_budget_runs_alone(start: Start) -> None:
     desk = await start(max_buffered_bytes=1_000)
     client = await desk.connect()

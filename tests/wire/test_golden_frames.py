@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
@@ -22,24 +23,46 @@ async def test_the_server_answers_recorded_requests_with_the_recorded_bytes(name
     assert not differences, "\n\n".join(["", *differences])
 
 
-def _recorded() -> Iterator[Part]:
-    for name in scenario_names():
-        for step in read_scenario(name).steps:
-            if step.kind in ("call", "send", "answer"):
-                yield read_message(step.data)
+def _recorded(*kinds: str) -> list[Part]:
+    """The messages of these kinds of steps."""
+    steps = (step for name in scenario_names() for step in read_scenario(name).steps)
+    return [read_message(step.data) for step in steps if step.kind in kinds]
 
 
-def test_each_method_and_each_field_of_the_contract_is_in_a_recorded_frame() -> None:
+def _fields_of(types: Iterable[str]) -> dict[tuple[str, str], str]:
+    """The type of each field of these types and of all structs in them."""
+    found: dict[tuple[str, str], str] = {}
+    for struct in {name for kind in types for name in re.findall(r"\w+", kind) if name in STRUCTS}:
+        fields = STRUCTS[struct].values()
+        found |= {(struct, field.name): field.type for field in fields} | _fields_of(field.type for field in fields)
+    return found
+
+
+def _fields_in(messages: Iterable[Part]) -> Iterator[tuple[tuple[str, str], Part]]:
+    parts = (part for message in messages for part in all_parts(message))
+    return (((part.type, field.name), field) for part in parts for field in part.children)
+
+
+def test_each_field_and_argument_of_a_request_is_in_a_recorded_frame() -> None:
     """A new method or field needs a scenario."""
-    messages = list(_recorded())
-    parts = [part for message in messages for part in all_parts(message)]
-    found = {(part.type, field.name) for part in parts for field in part.children}
-    fields = {(struct, field.name) for struct, known in STRUCTS.items() for field in known.values()}
-    assert fields - found == set()
-    answered = {message.name for message in messages if message.text.startswith("reply") and message.children}
-    asked = {message.name for message in messages if message.text.startswith("call")}
-    assert METHODS.keys() - asked == set()
-    assert {name for name, method in METHODS.items() if 0 in method.result} - answered == set()
+    asked = _recorded("call", "send")
+    arguments = {
+        (name, field.name): field.type for name, method in METHODS.items() for field in method.arguments.values()
+    }
+    assert arguments.keys() - {(message.name, part.name) for message in asked for part in message.children} == set()
+    # It is told, and not asked for.
+    assert _fields_of(arguments.values()).keys() - dict(_fields_in(asked)).keys() == {("QueueConfig", "ordered")}
+
+
+def test_each_field_of_an_answer_is_in_a_recorded_frame_and_each_number_is_there_other_than_zero() -> None:
+    answered = _recorded("answer")
+    results = [(name, method.result[0].type) for name, method in METHODS.items() if 0 in method.result]
+    assert {name for name, _ in results} - {message.name for message in answered if message.children} == set()
+    fields = _fields_of(["PinLaterException", *(kind for _, kind in results)])
+    assert fields.keys() - dict(_fields_in(answered)).keys() == set()
+    numbers = {field for field, kind in fields.items() if kind in ("bool", "i32", "i64", "double")}
+    others = {name for name, field in _fields_in(answered) if field.text not in ("0", "0.0", "false")}
+    assert numbers - others == {("JobsAhead", "atLeast")}  # it takes 10,000 jobs
 
 
 def _request(scenario: str, method: str, note: str) -> Part:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+# Not at the first use: a child that is forked while another thread imports waits for ever when it imports the same module. Python's own
+# `random` imports the part of hashlib that it needs, too, since hashlib loads OpenSSL.
+try:
+    from _blake2 import blake2b
+except ImportError:
     from hashlib import blake2b
 
 
@@ -39,8 +42,6 @@ def _weight(shard: str, encoded: bytes) -> bytes:
 @lru_cache
 def _begun(shard: str) -> blake2b:
     """The hash of a shard's name, to be continued with a key."""
-    from hashlib import blake2b
-
     return blake2b(f"{shard}\0".encode("utf-8", "surrogatepass"), digest_size=8)
 
 

@@ -95,7 +95,10 @@ class ModelShard(CommandTable):
     def _merge(self, given: Queue) -> Queue:
         known = self._queues.get(given.name)
         if known is not None:
-            known.settings = known.settings.row_of(self.name, given)
+            before, merged = known.settings.home, known.settings.newest(given)
+            if merged.home != before and (before.lift_due or (before.former and before.shard == self.name)):
+                merged = merged._replace(home=merged.home._replace(lift_due=True))
+            known.settings = merged
             return known.settings
         queue = given.made_after(self._deleted.get(given.name, 0))
         if not queue.life.over:

@@ -49,6 +49,7 @@ class OrderHomes:
         self._queue_cache = queue_cache
         self._clock = clock
         self._settling: dict[str, asyncio.Task[Home]] = {}
+        self._missing = set[str]()  # shards that the shard file does not name, of which the log has warned
 
     async def shard_of(self, queue: Queue) -> str:
         """The shard for the queue's jobs with ordering keys, which is its home or becomes it now. Raises as `settle`."""
@@ -78,7 +79,7 @@ class OrderHomes:
             home = queue.home
             if self._shards.is_usable(home):
                 return home
-            if home.version and self._shards.get(home.shard) is None and not await self._is_gone(home.shard):
+            if home.version and self._shards.get(home.shard) is None and not await self._is_gone(name, home.shard):
                 continue  # this server knows it by now
             if home.version == 0 or self._shards.get(home.shard) is None:
                 moved = await self._decide(queue, said)
@@ -124,15 +125,23 @@ class OrderHomes:
             self._queue_cache.add(known._replace(home=queue.home))
             self._queue_cache.changed_here()
 
-    async def _is_gone(self, shard: str) -> bool:
+    async def _is_gone(self, queue: str, shard: str) -> bool:
         """Whether a shard is marked as lost. Raises `EnqueueRejected` for one that this server does not know: a shard that is removed as it
         should be is no home, and no former one, so other servers may use this one."""
         shards = self._shards
         if shards.get(shard) is None and shards.reader is not None:
             await shards.reader.look()  # its file may name the shard by now
         if shards.get(shard) is not None:
+            self._missing.discard(shard)
             return False
         if shards.gone.get(shard) != math.inf and not all(each.trusted for each in shards):
+            if shard not in self._missing:
+                self._missing.add(shard)
+                logger.warning(
+                    "jobs with ordering keys wait: they, or those before them, are on a shard that the shard file does not name; "
+                    "if it is lost, mark it there as lost",
+                    extra={"queue": queue, "shard": shard},
+                )
             raise EnqueueRejected(
                 f"Jobs with ordering keys of this queue are on shard {shard}, which the shard file of this server does not name; "
                 "if the shard is lost, mark it there as lost",
@@ -169,7 +178,7 @@ class OrderHomes:
         claim = claims[-1] if claims else self._shards.first_of(queue.name).name
         chosen = self._shards.get(claim)
         if chosen is None:
-            await self._is_gone(claim)  # raises, unless the map names it by now
+            await self._is_gone(queue.name, claim)  # raises, unless the map names it by now
             return None
         for shard in shards:
             known = said[shard.name]
@@ -256,7 +265,7 @@ class OrderHomes:
         former = queue.home.former
         if not queue.home.waits:
             return 0
-        if await self._is_gone(former):
+        if await self._is_gone(queue.name, former):
             return 0
         shard = self._shards.get(former)
         if shard is None or not shard.healthy:

@@ -22,7 +22,6 @@ class Caller(NamedTuple):
     """
 
     source: str = ""
-    request_id: str = ""
     process: int = 0
     worker: WorkerInfo | None = None
 

@@ -193,3 +193,29 @@ async def statistics(to: ScenarioRecorder) -> None:
     await to.call("muteFailures", "there is no such group", mute=mute("mail", "0123456789abcdef"))
     await to.call("muteFailures", "that is no name of a group", mute=mute("mail", "ü"))
     await to.call("muteFailures", "there is no such queue", mute=mute("nowhere", name))
+    begin_ms = now_ms + 120_000
+    jobs = [
+        types.PinLaterJob(body=b"7", claimTimeoutMillis=2_000),
+        types.PinLaterJob(body=b"8"),
+        types.PinLaterJob(body=b"9", expiresAtMillis=begin_ms + 1),
+    ]
+    await to.call("createQueue", name="busy")
+    await to.call("enqueueJobs", request=types.PinLaterEnqueueRequest("busy", jobs))
+    await to.call("dequeueJobs", request=types.PinLaterDequeueRequest("busy", 2))
+    await to.do("advance 2001")
+    await to.do("sweep")
+    await to.call("dequeueJobs", "one that has timed out", request=types.PinLaterDequeueRequest("busy", 1))
+    await to.do("advance 57999")
+    await to.do("sample")
+    request = history(["busy"], begin_ms, None, 60)
+    await to.call("getQueueHistory", "a time-out, an expiry and a claim that lasts", request=request)
+    waiting = types.PinLaterJob(b"x", runAfterTimestampMillis=begin_ms + 10**9)
+    answer = await to.call("enqueueJobs", request=types.PinLaterEnqueueRequest("busy", [waiting]))
+    await to.send(
+        "dequeueJobs", "waits", on="worker", request=types.PinLaterDequeueRequest("busy", 1, waitMillis=60_000)
+    )
+    await to.do("wait_for_poll busy 1")
+    name = answer.jobDescriptors[0]
+    await to.call("explainJob", "of a busy queue", queueName="busy", jobDescriptor=name)
+    await to.do("drain")
+    await to.answer("worker")

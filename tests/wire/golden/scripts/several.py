@@ -92,6 +92,9 @@ async def partitions(to: ScenarioRecorder) -> None:
     await to.call("getCluster", "a queue has partitions")
     await to.call("configureQueue", "no partitions", queueName="mail", config=bare(types.QueueConfig))
     await to.call("getQueueStats", "automatic", queueNames=["mail"])
+    await to.do("only 1")
+    await to.do("lose 1")
+    await to.call("explainJob", "its shard drains, another is lost", queueName="mail", jobDescriptor=names[2])
 
 
 @scenario("on two shards")

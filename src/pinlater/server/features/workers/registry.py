@@ -206,7 +206,7 @@ class WorkerRegistry(ClaimEvents):
         return self._forgotten.total(self._monotonic())
 
     def _heard(self, caller: Caller) -> tuple[_Entry, float]:
-        source, _, process, said = caller
+        source, process, said = caller
         if len(source) > SOURCE_CHARS_MAX:
             source = kept_source(source)
         entry, now_s = self._entry(source, process)

@@ -20,14 +20,14 @@ from pinlater.wire.generated import structs
 
 # --- callers, as they describe themselves: nothing of it is proven ------------------------------------------------------------
 def _caller(context: structs.RequestContext) -> Caller:
-    return tuple.__new__(Caller, (context.source, context.request_id, 0, None))  # quicker than the class's own call
+    return tuple.__new__(Caller, (context.source, 0, None))  # quicker than the class's own call
 
 
 def _worker(context: structs.RequestContext, request: structs.DequeueRequest | structs.ClaimsRequest) -> Caller:
     """Returns the caller of a dequeue or a heartbeat, with what it says of its process."""
     said = request.worker
     info = None if said is None else _worker_info(said)
-    return tuple.__new__(Caller, (context.source, context.request_id, request.process or 0, info))
+    return tuple.__new__(Caller, (context.source, request.process or 0, info))
 
 
 def _worker_info(said: structs.WorkerInfo) -> WorkerInfo:
