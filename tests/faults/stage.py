@@ -275,12 +275,12 @@ class Stage:
 
         await self.until(owns, "the server owns slices")
 
-    async def recovers(self, lost: PinLaterServer | None = None, *, without: str | None = None) -> None:
-        """Call it as soon as a server or the shard `without` is lost, and not back.
+    async def recovers(self, *lost: PinLaterServer, without: str | None = None) -> None:
+        """Call it as soon as servers or the shard `without` are lost, and not back.
 
         Waits until the servers that are left serve each queue on each shard that is left, and own all slices; notes after how long.
         """
-        left = [server for server in self.servers if server is not lost]
+        left = [server for server in self.servers if server not in lost]
         shards = [name for name in self.places if name != without]
         databases = [self.places[name].database.pid for name in shards]
         began, waits = time.monotonic(), CoreWaits([os.getpid(), *[server.pid for server in left], *databases])
@@ -290,7 +290,7 @@ class Stage:
             return time.monotonic() - began
 
         served = served_after(self.load, [f"127.0.0.1:{server.port}" for server in left], shards)
-        if lost is None:
+        if not lost:
             served_s, owned_s = await served, None
         else:
             served_s, owned_s = await asyncio.gather(served, owned_after())

@@ -43,6 +43,14 @@ async def test_an_ensemble_loses_its_leader_and_then_its_data_between_changes_of
     await nothing_is_broken_by("an_ensemble_fails")
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["redis"])
+async def test_the_server_that_leads_is_killed_as_it_gives_slices_of_a_killed_server_to_others(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    await nothing_is_broken_by("the_leading_server_is_killed_in_mid_move")
+
+
 @pytest.mark.thorough
 async def test_servers_change_their_coordinator_there_and_back_under_load(
     nothing_is_broken_by: NothingIsBrokenBy,

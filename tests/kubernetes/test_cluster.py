@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -13,13 +13,17 @@ import pytest
 
 from tests.kubernetes.cluster import Cluster, Kubelet, Refused, eventually, path_of
 from tests.kubernetes.helm import (
+    CHART,
     NAMES,
+    VALUES,
     KubernetesObject,
     objects,
     one,
     pod_of,
     rendered,
 )
+from tests.kubernetes.mid_job import POOL, JobsOfAPod
+from tests.kubernetes.pods_here import PodsHere
 from tests.kubernetes.release import Release
 
 pytestmark = pytest.mark.kubernetes
@@ -191,6 +195,35 @@ def test_a_worker_that_goes_has_its_grace_and_ten_seconds(cluster: Cluster, name
         cluster.scale(namespace, pool["metadata"]["name"], 1)
         going = eventually(lambda: [pod for pod in cluster.all_pods(namespace, "pool-images") if is_going(pod)])
         assert {pod["metadata"]["deletionGracePeriodSeconds"] for pod in going} == {610}
+
+
+@pytest.mark.parametrize("goes", ["is evicted", "is scaled down"])
+def test_a_pod_that_goes_in_mid_job_ends_what_it_can_and_gives_the_rest_back_unspent(
+    cluster: Cluster, namespace: str, release: Release, pods: PodsHere, tmp_path: Path, goes: str
+) -> None:
+    """Its program runs here, as the API server has the pod, and gets the time to stop that the API server gives it."""
+    (tmp_path / "pool.yaml").write_text(POOL)
+    release.run("install", CHART, "-f", VALUES / "sqlite.yaml", "-f", tmp_path / "pool.yaml")
+    pool = one(release.objects(), "Deployment", "mail")
+    with Kubelet(cluster, namespace, ends_pods=False) as kubelet:
+        eventually(lambda: (kubelet.ready("server"), kubelet.ready("pool-mail")) == (1, 1))
+        [server], [worker] = (as_workload(cluster.pods(namespace, name)) for name in ("server", "pool-mail"))
+        jobs = JobsOfAPod(tmp_path, pods, server, worker)
+        if goes == "is evicted":
+            eventually(lambda: cluster.evicts(namespace, worker["metadata"]["name"]))
+        else:
+            cluster.scale(namespace, pool["metadata"]["name"], 0)
+        [going] = eventually(lambda: [pod for pod in cluster.all_pods(namespace, "pool-mail") if is_going(pod)])
+        assert going["metadata"]["name"] == worker["metadata"]["name"]
+        pods.tell_to_go(worker)
+        jobs.let_short_one_end()
+        assert pods.end(worker, going["metadata"]["deletionGracePeriodSeconds"]) == 0
+        jobs.check()
+
+
+def as_workload(pods: Sequence[KubernetesObject]) -> list[KubernetesObject]:
+    """Each pod, with its spec where a Deployment has that."""
+    return [{"metadata": pod["metadata"], "spec": {"template": pod}} for pod in pods]
 
 
 def is_going(pod: Any) -> bool:

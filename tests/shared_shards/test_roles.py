@@ -25,7 +25,9 @@ def start(start_redis: Callable[..., RedisServer], tmp_path: Path) -> Iterator[S
     """Starts servers with a role on one Redis."""
     store = f"redis://{start_redis().address}/0"
     with ExitStack() as running:
-        yield lambda role: running.enter_context(RealServer(tmp_path, "--role", role, "--no-console", store=store))
+        yield lambda role, *options: running.enter_context(
+            RealServer(tmp_path, "--role", role, "--no-console", *options, store=store)
+        )
 
 
 def test_servers_for_dequeues_own_everything_and_enqueues_do_not_go_through_them(start: Start) -> None:
@@ -38,6 +40,14 @@ def test_servers_for_dequeues_own_everything_and_enqueues_do_not_go_through_them
         [inserts] = [kind for kind in client.cluster().forwarded if kind.kind == "insert"]
         assert inserts.items_sent == 0
     work(dequeues)
+
+
+def test_all_processes_of_a_server_have_its_role(start: Start) -> None:
+    dequeues, enqueues = start("dequeue"), start("enqueue", "--processes", "2")
+    with Client(dequeues.address) as client:
+        until(lambda: len(client.cluster().servers) == 3)
+        until(lambda: owners(dequeues) == {address_among_servers(dequeues): SLICES})
+    work([enqueues])
 
 
 def test_enqueues_and_claims_go_on_at_servers_for_enqueues_while_all_others_stand_still(start: Start) -> None:

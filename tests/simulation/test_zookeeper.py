@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,12 @@ from pinlater.server.cluster.zookeeper.coordinator import ZooKeeperCoordinator
 from pinlater.server.cluster.zookeeper.nodes import ClusterNodes
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.commands import ListMembers, ListOwners
-from pinlater.server.storage.values import Member
+from pinlater.server.storage.values import NO_OWNER, Member
 from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_calls import CallKind
 from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.run import SCALES, simulate
-from tests.simulation.test_owners import Scene
+from tests.simulation.test_owners import LEASE_S, Scene
 
 
 @pytest.mark.timeout(900)  # the machine may be busy with other things
@@ -65,9 +66,10 @@ def test_a_defect_of_the_coordinator_is_found_within_some_histories(
     assert any("UNOWNED" in "; ".join(broken_in(seed, "small")) for seed in range(100))
 
 
-@pytest.mark.parametrize("coordinated", [False, True])
+@pytest.mark.parametrize(("coordinated", "idle_s"), [(False, 300.0), (True, 3_700.0)])
 @pytest.mark.usefixtures("collected")
-def test_idle_servers_do_not_ask_the_shards_what_the_ensemble_tells(*, coordinated: bool) -> None:
+def test_idle_servers_do_not_ask_the_shards_what_the_ensemble_tells(*, coordinated: bool, idle_s: float) -> None:
+    """Not once in an hour."""
     scene = Scene(3, 2)
     if coordinated:
         SimulatedEnsemble(scene.timeline, Random(1), session_timeout_s=2.0).coordinate(scene.cluster.servers)
@@ -78,16 +80,42 @@ def test_idle_servers_do_not_ask_the_shards_what_the_ensemble_tells(*, coordinat
         await asyncio.sleep(60.0)
         for store in scene.stores:
             asked.subtract(store.called)
-        await asyncio.sleep(300.0)
+        await asyncio.sleep(idle_s)
         for store in scene.stores:
             asked.update(store.called)
 
-    try:
-        assert scene.timeline.run(idle(), scene.driver, until_s=scene.timeline.now_s + 500.0, turns_max=5_000_000)
-    finally:
-        scene.timeline.end()
+    run(scene, idle())
     assert all(server.knows_its_way for server in scene.cluster.servers)
     assert (asked[ListMembers] == 0) is (asked[ListOwners] == 0) is coordinated
+
+
+@pytest.mark.usefixtures("collected")
+def test_a_server_that_is_killed_as_it_stops_is_counted_for_its_lease_only() -> None:
+    """It has left the ensemble before that, so nothing tells of its end: only its lease in the shards does."""
+    scene = Scene(3, 2)
+    SimulatedEnsemble(scene.timeline, Random(1), session_timeout_s=2.0).coordinate(scene.cluster.servers)
+    killed, *others = scene.cluster.servers
+
+    def known() -> set[int]:
+        """The numbers of servers that the others know."""
+        return {server.app.cluster.members.servers for server in others if server.app is not None}
+
+    async def work() -> None:
+        scene.cluster.start()
+        await asyncio.sleep(20.0)
+        assert known() == {3}
+        killed.stays_down = True
+        killed.stop(grace_s=5.0)
+        while not all(NO_OWNER in {member.address for member in store.members()} for store in scene.stores):
+            await asyncio.sleep(0.001)
+        killed.kill(told=True)
+        await asyncio.sleep(LEASE_S / 2)
+        assert known() == {3}
+        async with asyncio.timeout(LEASE_S + 60.0):
+            while known() != {2}:
+                await asyncio.sleep(1.0)
+
+    run(scene, work())
 
 
 @pytest.mark.usefixtures("collected")
@@ -125,8 +153,13 @@ def test_a_killed_server_is_replaced_on_the_only_shard_in_reach_and_on_the_other
             store.gone_for.clear()
         await until_owned(scene.stores, 15.0)
 
+    run(scene, work())
+
+
+def run(scene: Scene, work: Coroutine[Any, Any, None]) -> None:
+    """Does it in simulated time."""
     try:
-        assert scene.timeline.run(work(), scene.driver, until_s=scene.timeline.now_s + 500.0, turns_max=5_000_000)
+        assert scene.timeline.run(work, scene.driver, until_s=scene.timeline.now_s + 5_000.0, turns_max=50_000_000)
     finally:
         scene.timeline.end()
 

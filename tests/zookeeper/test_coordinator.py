@@ -6,7 +6,7 @@ import threading
 from functools import partial
 
 import pytest
-from kazoo.security import READ_ACL_UNSAFE
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 from msgspec import json
 
 from pinlater.client import AsyncClient
@@ -90,6 +90,55 @@ async def test_a_server_that_may_not_make_its_nodes_does_not_start_and_says_why(
             shared_ensemble.address, **{"cluster.zookeeper": f"{shared_ensemble.address}{nodes.chroot}/above/below"}
         )
     await until(lambda: aware(all(thread.name != "zookeeper" for thread in threading.enumerate())))
+
+
+@pytest.mark.parametrize("when", ["while a server runs", "while the ensemble does not answer a server that starts"])
+async def test_a_server_whose_rights_are_taken_away_serves_and_says_why_it_changes_no_owners(
+    shared_ensemble: ZooKeeperEnsemble, start_here: StartHere, nodes: Nodes, when: str
+) -> None:
+    runs = when == "while a server runs"
+    [everything] = OPEN_ACL_UNSAFE
+    all_but_reading = everything._replace(perms=everything.perms & ~Permissions.READ)
+    async with Proxy(shared_ensemble.address) as proxy:
+        if not runs:
+            proxy.refuse()
+        server = await start_here(proxy.address)
+        if runs:
+            await until(partial(share_all, [server]))
+        nodes.ensure_path("members")
+        for path in ("/", "members"):
+            nodes.set_acls(path, [all_but_reading])
+        if runs:  # ZooKeeper does not notify it of changes that it may not read: another one makes it look
+            data, _ = nodes.get("leader")
+            nodes.set("leader", data)
+        proxy.accept()
+        await until(lambda: says(server, "does not let a client without user read and change"))
+        assert server.readiness().ok
+        async with AsyncClient(f"127.0.0.1:{server.thrift.port}") as client:
+            await client.ensure_queue("q")
+            await client.enqueue("q", [b"x"])
+            assert (await client.dequeue("q")).jobs
+        for path in ("/", "members"):
+            nodes.set_acls(path, OPEN_ACL_UNSAFE)
+        await until(partial(share_all, [server]))
+
+
+async def test_there_are_nodes_for_servers_and_shards_and_none_for_queues(
+    shared_ensemble: ZooKeeperEnsemble, start_here: StartHere, nodes: Nodes
+) -> None:
+    servers = [await start_here(shared_ensemble.address) for _ in range(2)]
+    await until(partial(share_all, servers))
+    async with AsyncClient(f"127.0.0.1:{servers[0].thrift.port}") as client:
+        for number in range(100):
+            await client.create_queue(f"queue{number}")
+    [shard] = servers[0].core.shards
+    await until(partial(share_all, servers))
+    assert {name: sorted(nodes.get_children(name)) for name in nodes.get_children("/")} == {
+        "cluster": [],
+        "leader": [],
+        "members": sorted(str(server.cluster.address) for server in servers),
+        "owners": [shard.name],
+    }
 
 
 async def test_a_server_that_is_cut_off_from_the_ensemble_loses_its_slices_and_gets_some_back(

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from pinlater.client import Client
 from pinlater.domain.slices import SLICES
 from pinlater.testing.real_server import RealServer
@@ -48,28 +50,43 @@ def test_a_suspended_server_loses_its_slices_and_gets_some_back(
     work(servers)
 
 
-def test_without_a_quorum_owners_stay_as_they_are_and_all_calls_go_on(
+def test_without_a_quorum_owners_stay_as_they_are_and_all_calls_go_on_also_those_for_a_killed_owner(
     ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
-    servers = [start(ensemble) for _ in range(2)]
+    servers = [start(ensemble) for _ in range(3)]
     until(lambda: share_all(servers))
     before = owners(servers[0])
     ensemble.kill()
-    until(lambda: all("ZooKeeper does not answer" in " ".join(server.said) for server in servers))
+    until(lambda: all(warnings(server) for server in servers))
     work(servers)
-    assert owners(servers[0]) == owners(servers[1]) == before
+    killed, *left = servers
+    killed.kill()
+    work(left)
+    assert owners(left[0]) == owners(left[1]) == before
     late = start(ensemble)
     work([late])
+    assert [len(warnings(server)) for server in left] == [1, 1]
     ensemble.start()
-    until(lambda: share_all([*servers, late]))
+    until(lambda: share_all([*left, late]))
 
 
-def test_after_the_leader_of_the_ensemble_was_killed_a_new_server_gets_its_share(
-    ensemble: ZooKeeperEnsemble, start: Start
+def warnings(server: RealServer) -> list[str]:
+    """That the ensemble does not answer."""
+    return [line for line in server.said if "ZooKeeper does not answer" in line]
+
+
+@pytest.mark.parametrize("lost", ["the leader is killed", "a follower stands still"])
+def test_after_the_loss_of_one_member_of_the_ensemble_a_new_server_gets_its_share(
+    ensemble: ZooKeeperEnsemble, start: Start, lost: str
 ) -> None:
     servers = [start(ensemble) for _ in range(2)]
     until(lambda: share_all(servers))
-    ensemble.leader().kill()
+    leader = ensemble.leader()
+    if lost == "the leader is killed":
+        leader.kill()
+    else:
+        follower, *_ = [member for member in ensemble.servers if member is not leader]
+        follower.suspend()
     servers.append(start(ensemble))
     until(lambda: share_all(servers))
     work(servers)
@@ -148,6 +165,9 @@ def test_servers_change_from_one_coordinator_to_the_other_and_back_while_jobs_ru
             servers[place].stop()
             servers[place] = start(shared_ensemble, *options)
             work(servers)
+            if place == 0:
+                until(lambda: "most servers of these shards have another coordinator" in " ".join(servers[0].said))
+                assert address_among_servers(servers[0]) not in owners(servers[1])
         until(lambda: share_all(servers))
 
 

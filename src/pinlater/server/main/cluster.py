@@ -57,8 +57,6 @@ FindCoordinator: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[Coord
 _INTEREST_S = 1.0
 # How often servers and owners are read while all other servers tell of their changes.
 _TOLD_LOOK_S = 60.0
-# How often the shards are asked which servers there are while the coordinator tells of them.
-_ASK_AGAIN_S = 3_600.0
 # Queues for which a server tells the others how many dequeues wait: those with the most.
 WAITED_FOR_MAX = 1_000
 # So long after the last sight of a server of the version before, unique keys are still placed as it does: one that stood still, or was cut
@@ -120,7 +118,6 @@ class Cluster:
         self._queue_changes = 0
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
-        self._asked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # looks that another server, or the coordinator, asked for
         self._look_wanted = False
         self._ends = False
@@ -180,7 +177,7 @@ class Cluster:
 
     async def look(self) -> None:
         """Reads from the shards which servers there are, and which of them owns each slice."""
-        self._looked_s = self._asked_s = self._clock.monotonic()
+        self._looked_s = self._clock.monotonic()
         if await self.members.look():
             self.members_changed()
         await self._meet()
@@ -286,20 +283,20 @@ class Cluster:
 
     async def look_if_due(self, interval_s: float) -> None:
         """Does what `look` does, but nothing if the cluster is calm, all shards were asked at the last look, and that was less than
-        `interval_s` ago: less than a minute ago, while all other servers tell what they change (`is_told`)."""
+        `interval_s` ago: less than a minute ago, while all other servers tell what they change (`is_told`). Does not ask the shards while
+        the coordinator tells of servers."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
         now_s = self._clock.monotonic()
         is_due = now_s - self._looked_s >= interval_s
-        if not self.is_calm or self._has_unasked_shard():
+        if not self.is_calm or self._has_unasked_shard() or (is_due and not self._is_told_of_servers()):
             await self.look()
-        elif is_due and self._is_told_of_servers() and now_s - self._asked_s < _ASK_AGAIN_S:
+        elif is_due:
             self._looked_s = now_s
             await self._meet()
-        elif is_due:
-            await self.look()
 
     def _is_told_of_servers(self) -> bool:
+        """Returns whether this server learns of each one that comes or goes, so that the shards need not be asked for that."""
         return self.is_told and self._coordinator is not None and self._coordinator.tells_of_servers
 
     def _has_unasked_shard(self) -> bool:
