@@ -21,7 +21,7 @@ from tests.cli.conftest import COMMAND, PASSWORD, Pinlater
 from tests.databases.ports import free_port
 
 MODULE = """
-import asyncio, logging, os, signal, subprocess
+import asyncio, logging, os, signal, subprocess, time
 from pinlater import Worker
 
 worker = Worker()
@@ -36,6 +36,8 @@ async def run(what: str) -> None:
         os.write(1, b"program %d\\n" % subprocess.Popen(["sleep", "600"]).pid)
     if what == "long":
         await asyncio.Event().wait()
+    if what == "block":
+        time.sleep(600)
     if what == "until-told":
         while not os.path.exists("told"):
             await asyncio.sleep(0.02)
@@ -244,6 +246,18 @@ def test_a_killed_supervisor_leaves_no_orphans_and_their_jobs_are_given_back(wor
     assert (workers.stats()["pending"], workers.stats()["in_progress"]) == (2, 0)
 
 
+@pytest.mark.thorough  # twenty seconds
+def test_a_process_that_can_not_obey_ends_when_its_supervisor_is_gone(workers: Workers) -> None:
+    """Its event loop is blocked, so that an order to stop changes nothing."""
+    supervisor = workers.start("--processes", "1", "--grace", "100ms")
+    workers.enqueue("block")
+    [(pid, _)] = wait_for(lambda: workers.ran("block"))
+    supervisor.kill()
+    wait_for(lambda: not alive(pid), seconds=60)
+    assert workers.logged("the supervisor is gone: stopping")
+    assert workers.logged("the worker did not stop in time; exiting")
+
+
 def test_a_recycled_worker_ends_with_its_code_and_a_supervisor_starts_the_next(workers: Workers) -> None:
     workers.enqueue("a", "a", "a")
     alone = workers.start("--recycle-jobs", "2", "--concurrency", "1")
@@ -262,9 +276,14 @@ def test_a_change_of_the_program_starts_it_anew_even_where_it_was_broken(workers
     wait_for(lambda: workers.ran("long"))
     (workers.folder / "shop.py").write_text("this is no Python")
     wait_for(lambda: workers.logged("waits for a change"))
+    for name in ("notes.txt", ".venv/a.py", "node_modules/b.py", "__pycache__/c.py"):  # no part of the program
+        (workers.folder / name).parent.mkdir(exist_ok=True)
+        (workers.folder / name).write_text("1")
     workers.write(version=22)
     wait_for(lambda: any(version == 22 for _, version in workers.ran("long")))
     assert workers.stats()["failed"] == 0
+    told = [entry["event"] for entry in workers.logged("files changed, restarting: ")]
+    assert {word for line in told for word in line.partition(": ")[2].split(", ")} == {str(workers.folder / "shop.py")}
 
 
 @pytest.mark.parametrize("application", ["nowhere:worker", "shop", "shop:VERSION"])

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any
-from unittest.mock import patch
-
-from pinlater.client import Client, UniqueKey, UniqueScope, _retries
+from pinlater.client import UniqueKey, UniqueScope
 from pinlater.worker import Worker
-from pinlater.worker._enqueueing import enqueuer
 
 LOOP, THREAD, PROCESS = "loop", "thread", "process"
-_DEADLINE_MS = 150
 
 worker = Worker("127.0.0.1:1")
-
-
-class ImpatientClient(Client):
-    def __init__(self, *servers: Any, **options: Any) -> None:
-        super().__init__(*servers, timeout_ms=_DEADLINE_MS, **options)
-
-
-@contextlib.contextmanager
-def short_deadline() -> Iterator[None]:
-    """The clients that tasks of this process open meanwhile have a deadline that an outage exceeds, and pause shortly between tries."""
-    pauses = patch.multiple(_retries, _PAUSE_FIRST_S=0.01, _PAUSE_MAX_S=0.05)
-    with pauses, patch.object(enqueuer, "Client", ImpatientClient):
-        yield
 
 
 def only_one(name: str) -> UniqueKey:
@@ -50,5 +30,4 @@ def chain_in_thread() -> None:
 
 @worker.task("chains", attempts=1, process=True)
 def chain_in_process() -> None:
-    with short_deadline():
-        link.using(unique=only_one(PROCESS)).enqueue(PROCESS)
+    link.using(unique=only_one(PROCESS)).enqueue(PROCESS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,22 @@ async def eventually(ask: Callable[[], Any], timeout_s: float = 30) -> Any:
             if answer:
                 return answer
             await asyncio.sleep(0.01)
+
+
+def child_processes() -> list[int]:
+    """The living child processes of this one in which workers run tasks."""
+    found = []
+    for children in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            found += [int(child) for child in children.read_text().split()]
+    return [child for child in found if not has_ended(child) and _runs_tasks(child)]
+
+
+def _runs_tasks(process_id: int) -> bool:
+    try:
+        return b"spawn_main" in Path(f"/proc/{process_id}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def has_ended(process_id: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import stat
 import subprocess
@@ -12,6 +13,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from pinlater.client import Checkpoint
 from pinlater.worker import Reject, Snooze, Worker, current_job
 
 worker = Worker("127.0.0.1:1")
@@ -103,17 +105,39 @@ def leave_a_daemon_and_die(folder: str) -> None:
 
 @worker.task("p", process=True, attempts=1)
 def die_in_the_middle_of_a_message(folder: str) -> None:
-    """Writes half a message into the pipe to the worker, the only socket here; a fork keeps that pipe open."""
+    """A fork keeps the pipe to the worker open."""
     if child := os.fork():
         with open(os.path.join(folder, "daemon"), "w") as file:  # noqa: PTH123, PTH118
             file.write(str(child))
-        for descriptor in range(3, 100):
-            with contextlib.suppress(OSError):
-                if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                    os.write(descriptor, b"\x00\x00\x10\x00half")
+        write_into_the_pipe(b"\x00\x00\x10\x00half".hex())
         os.kill(os.getpid(), signal.SIGKILL)
     signal.alarm(60)
     signal.pause()
+
+
+@worker.task("p", process=True, attempts=1)
+def write_into_the_pipe(data: str) -> None:
+    """Into that to the worker, the only socket here."""
+    for descriptor in range(3, 100):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, bytes.fromhex(data))
+
+
+@worker.task("p", process=True, attempts=1, time_limit=None)
+def stop_in_the_middle_of_a_message() -> None:
+    write_into_the_pipe(b"\x00\x00\x10\x00half".hex())
+    signal.pause()
+
+
+@worker.task("p", process=True, attempts=2)
+def checkpoint_and_die(done: int) -> None:
+    """Without reading the answer to its checkpoint."""
+    if done:
+        return
+    message = pickle.dumps(Checkpoint(current_job().descriptor, current_job().job.token, new_body=b'{"done":1}'))
+    write_into_the_pipe((len(message).to_bytes(4) + message).hex())
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @worker.task("p", process=True, attempts=2)

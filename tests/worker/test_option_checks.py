@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import numbers
 import re
 import typing
@@ -17,12 +18,12 @@ from uuid import UUID
 import pytest
 
 from pinlater.client import AsyncClient, AsyncEnqueueBatcher, Client
-from pinlater.client._servers import servers_by_default
 from pinlater.client.errors import InvalidArgument, PriorityNotSupported, QueueNotFound
 from pinlater.client.values import ClaimedJob, Job, UniqueKey, UniqueScope
 from pinlater.testing import InProcessService
 from pinlater.worker import (
     JsonCodec,
+    Kind,
     MessagePackCodec,
     Middleware,
     Reject,
@@ -36,12 +37,12 @@ from pinlater.worker import (
     exponential,
     linear,
 )
-from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.durations import as_duration_ms
 from pinlater.worker.option_checks import JobOptions, check_options
 from pinlater.worker.other_names import TASK_OPTIONS, USING_OPTIONS
 from pinlater.worker.tasks import Task
+from tests.worker.conftest import eventually
 
 
 def task_of(**options: Any) -> Task[..., Any]:
@@ -272,7 +273,9 @@ def test_options_of_a_cron_entry_are_checked_at_registration() -> None:
         ({"expression": "* * * * *", "name": "taken"}, "there is a cron entry called 'taken' already"),
     ],
 )
-def test_a_cron_entry_that_is_refused_leaves_nothing_behind(wrong: dict[str, Any], text: str) -> None:
+async def test_a_cron_entry_that_is_refused_leaves_nothing_behind(
+    caplog: pytest.LogCaptureFixture, wrong: dict[str, Any], text: str
+) -> None:
     """In a notebook, a corrected second try would fail because the task of the first one is there."""
     worker = Worker()
     worker.cron("* * * * *", name="taken")(worker.task("q")(_sweep))
@@ -282,12 +285,26 @@ def test_a_cron_entry_that_is_refused_leaves_nothing_behind(wrong: dict[str, Any
     with pytest.raises(ValueError, match=re.escape(text)):
         worker.cron(**{"queue": "ticks", "concurrency": 2, **wrong})(tick)
     assert list(worker.queues) == ["q"]
-    assert not worker._registry.queues_without_tasks
     worker.cron("* * * * *", queue="ticks")(tick)
     assert list(worker.queues) == ["q", "ticks"]
+    assert "concurrency" not in (await queue_lines(worker, caplog))["ticks"]
 
 
 def _sweep() -> None: ...
+
+
+async def queue_lines(worker: Worker, caplog: pytest.LogCaptureFixture) -> dict[str, dict[str, Any]]:
+    """What the worker's log says of each queue at the start."""
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    with InProcessService() as service, service.serving(worker):
+        working = asyncio.create_task(worker.run_async())
+        await eventually(
+            lambda: len([line for line in caplog.messages if line.startswith("queue ")]) == len(worker.queues)
+        )
+        worker.request_stop()
+        await asyncio.wait_for(working, 20)
+    said = [(record.getMessage().removeprefix("queue "), vars(record)) for record in caplog.records]
+    return {queue: fields for queue, fields in said if queue in worker.queues}
 
 
 @pytest.mark.parametrize(
@@ -333,12 +350,12 @@ def test_a_task_with_arguments_is_no_cron_task_and_is_not_registered() -> None:
     assert worker.queues == ()
 
 
-def test_a_refused_task_changes_no_setting_of_its_queue() -> None:
+async def test_a_refused_task_changes_no_setting_of_its_queue(caplog: pytest.LogCaptureFixture) -> None:
     worker = Worker()
     worker.task("q", name="sweep", concurrency=3)(_sweep)
     with pytest.raises(ValueError, match="attempts must be at least 1"):
         worker.task("q", concurrency=1, attempts=0)(_sweep)
-    assert worker._registry.queue("q").concurrency == 3
+    assert (await queue_lines(worker, caplog))["q"]["concurrency"] == 3
 
 
 def test_enqueue_many_refuses_jobs_of_a_task_that_its_queue_does_not_have() -> None:
@@ -467,7 +484,7 @@ def test_the_hints_know_all_options() -> None:
     assert parameters_of(Task.using) == USING_OPTIONS
 
 
-def test_workers_tasks_and_clients_say_what_they_are() -> None:
+def test_workers_tasks_and_clients_say_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(["jobs1:9010", "jobs2:9010"])
     assert repr(worker) == "<Worker of jobs1:9010, jobs2:9010: no task>"
     send = worker.task("mails", name="send")(lambda: None)
@@ -475,7 +492,8 @@ def test_workers_tasks_and_clients_say_what_they_are() -> None:
     worker.task("images", name="resize")(lambda: None)
     assert repr(worker) == "<Worker of jobs1:9010, jobs2:9010: mails (send, bill), images (resize)>"
     assert repr(Worker(AsyncClient("jobs1"))) == "<Worker of jobs1:9010: no task>"
-    assert repr(Worker()) == f"<Worker of {servers_by_default()}: no task>"
+    monkeypatch.setenv("PINLATER_SERVERS", "jobs9:7")
+    assert repr(Worker()) == "<Worker of jobs9:7: no task>"
     assert (repr(Client("jobs1,jobs2:1")), repr(AsyncClient("[::1]:7"))) == (
         "<Client of jobs1:9010, jobs2:1>",
         "<AsyncClient of [::1]:7>",
@@ -684,24 +702,47 @@ def test_words_of_other_systems_for_a_retry_get_a_hint(kind: Any, name: str, hin
     assert str(caught.value) == hint
 
 
-def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:
-    context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value, method: b"")
-    ending = ending_of(Retry(after=7, reason="HTTP 429"), context, constant(1))
-    assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "HTTP 429; again in 7 s")
-    assert ending.status == "pinlater.Retry: HTTP 429; again in 7 s"
-    assert ending_of(Snooze(7), context, constant(1)).kind is Kind.SNOOZED
-    for rejected in (Reject("no"), Reject(reason="no")):
-        ending = ending_of(rejected, context, constant(1))
-        assert (ending.kind, ending.error_text) == (Kind.GIVEN_UP, "no")
+@pytest.mark.parametrize(
+    ("attempts", "reason", "text"),
+    [
+        (2, "HTTP 429", "HTTP 429; again in 7 s"),
+        (2, "", "again in 7 s"),
+        (1, "HTTP 429", "HTTP 429"),
+        (1, "", ""),
+    ],
+)
+async def test_a_failure_may_choose_its_delay_spends_an_attempt_and_says_so_unless_it_was_the_last(
+    attempts: int, reason: str, text: str
+) -> None:
+    worker = Worker()
+
+    @worker.task("q", attempts=attempts)
+    async def fetch() -> None:
+        raise Retry(after=7, reason=reason)
+
+    with InProcessService() as service, service.serving(worker):
+        placed = await fetch.enqueue_async()
+        [ran] = await service.run_until_idle()
+        job, now_ms = service.job(placed.descriptor), service.clock.now_ms()
+    assert (ran.kind, ran.error_text, job.attempts_remaining) == (Kind.FAILED, text, attempts - 1)
+    if attempts > 1:
+        assert (job.run_after_ms or 0) - now_ms == 7_000
+
+
+def test_a_negative_delay_of_a_retry_is_refused() -> None:
     with pytest.raises(ValueError, match="after must not be negative"):
         Retry(after=-1)
 
 
-@pytest.mark.parametrize(("allowed", "remaining", "again"), [(3, 1, False), (3, 2, True), (0, 0, True)])
-def test_a_last_attempt_does_not_say_that_the_job_comes_again(allowed: int, remaining: int, again: bool) -> None:
-    job = ClaimedJob("d", "q", b"", attempts_allowed=allowed, attempts_remaining=remaining)
-    context = JobContext(job, "send", ServerCalls(lambda: 0), lambda value, method: b"")
-    endings = [ending_of(Retry(2, reason), context, constant(1)) for reason in ("429 from the stock API", "")]
-    texts = ["429 from the stock API; again in 2 s", "again in 2 s"] if again else ["429 from the stock API", ""]
-    assert [ending.error_text for ending in endings] == texts
-    assert [ending.status for ending in endings] == [f"pinlater.Retry: {text}" for text in texts]
+@pytest.mark.parametrize("rejected", [Reject("no"), Reject(reason="no")])
+async def test_a_reject_gives_the_job_up_with_its_reason(rejected: Reject) -> None:
+    worker = Worker()
+
+    @worker.task("q")
+    async def fetch() -> None:
+        raise rejected
+
+    with InProcessService() as service, service.serving(worker):
+        await fetch.enqueue_async()
+        [ran] = await service.run_until_idle(raise_errors=False)
+    assert (ran.kind, ran.error_text) == (Kind.GIVEN_UP, "no")

@@ -80,22 +80,25 @@ async def test_an_outage_costs_jobs_that_enqueue_with_unique_keys_no_attempt() -
     without the shard, so it refuses all unique keys."""
     away = FaultyShard(MemoryShard("2"))
     away.dead = "connection refused"
-    async with serving(FaultyShard(MemoryShard("1")), away) as (address, refusals), AsyncClient(address) as client:
+    async with (
+        serving(FaultyShard(MemoryShard("1")), away) as (address, refusals),
+        AsyncClient(address) as client,
+        AsyncClient(address, timeout_ms=1_000) as impatient,  # the one of the child process has ten seconds
+    ):
         await client.create_queue("chains")
         await client.create_queue("links")
         jobs = [chain.job() for chain in _CHAINS]
         chains = (await client.enqueue("chains", jobs)).descriptors
         worker = chain_tasks.worker
         settings = WorkerSettings(concurrency=4, backoff_first_ms=10, backoff_max_ms=50)
-        with chain_tasks.short_deadline():
-            running = asyncio.create_task(worker.run_async(client=address, settings=settings))
-            try:
-                await eventually(refusals.outlasted_deadlines)
-                away.dead = None
-                for descriptor in chains:
-                    await eventually(partial(state_of, client, descriptor, JobState.SUCCEEDED))
-                await eventually(lambda: worker.counts.succeeded == len(_CHAINS) + len(_KEYS))
-            finally:
-                worker.request_stop()
-                await asyncio.wait_for(running, 30)
+        running = asyncio.create_task(worker.run_async(client=impatient, settings=settings))
+        try:
+            await eventually(refusals.outlasted_deadlines, timeout_s=90)
+            away.dead = None
+            for descriptor in chains:
+                await eventually(partial(state_of, client, descriptor, JobState.SUCCEEDED))
+            await eventually(lambda: worker.counts.succeeded == len(_CHAINS) + len(_KEYS))
+        finally:
+            worker.request_stop()
+            await asyncio.wait_for(running, 30)
     assert (worker.counts.failed, worker.counts.lost) == (0, 0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -17,11 +19,10 @@ import msgspec
 import pydantic
 import pytest
 
-from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
+from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Job, JobInfo, JobState, Outcome
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
-from pinlater.worker import Worker, WorkerSettings, envelope, retries
-from pinlater.worker._attempts.endings import Kind, ending_of
-from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
+from pinlater.testing import InProcessService, Ran
+from pinlater.worker import Codec, Kind, Task, Worker, envelope, retries
 from pinlater.worker.codecs import JsonCodec, MessagePackCodec
 from pinlater.worker.context import JobContext, ServerCalls, current_job
 from pinlater.worker.errors import ClaimLost, Reject, Snooze, UnusableHandler
@@ -47,10 +48,25 @@ def test_policies_say_how_long_to_wait() -> None:
     assert delays(retries.never()) == [None] * 5
 
 
-def test_a_task_without_a_policy_waits_a_second_and_then_twice_as_long_each_time() -> None:
-    run = Worker("127.0.0.1:1")._run_with(Mock(), WorkerSettings(), Mock(), {})
-    assert delays(run.retry) == [1000, 2000, 4000, 8000, 3_600_000]
-    assert (run.retry.delay_ms(1, ValueError(), 0.0), run.retry.delay_ms(1, ValueError(), 1.0)) == (800, 1200)
+async def test_a_task_without_a_policy_waits_a_second_and_then_twice_as_long_each_time() -> None:
+    """Give or take a fifth."""
+    worker, delays_ms = Worker(), list[int]()
+
+    @worker.task("q", attempts=20)
+    def fail() -> None:
+        raise ValueError
+
+    with InProcessService() as service, service.serving(worker):
+        descriptor = (await fail.enqueue_async()).descriptor
+        for _ in range(14):
+            await service.run_until_idle(raise_errors=False)
+            delays_ms.append((service.job(descriptor).run_after_ms or 0) - service.clock.now_ms())
+            service.clock.advance(seconds=delays_ms[-1] / 1000)
+    for delay_ms, expected_s in zip(
+        delays_ms, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600], strict=True
+    ):
+        assert 0.8 * expected_s <= delay_ms / 1000 <= 1.2 * expected_s
+    assert len({delay_ms % 1000 for delay_ms in delays_ms}) > 1
 
 
 def test_jitter_spreads_within_its_bounds() -> None:
@@ -108,6 +124,31 @@ def with_job(job: ClaimedJob, context: JobContext, to: str) -> None: ...
 def with_model_among_others(mail: Model, copies: int) -> None: ...
 
 
+def task_of(function: Callable[..., Any], codec: Codec = JSON) -> Task[..., Any]:
+    task: Task[..., Any] = Worker().task("q", name="task", codec=codec)(function)
+    return task
+
+
+def received(function: Callable[..., Any], *jobs: Job, codec: Codec = JSON) -> list[dict[str, Any] | str]:
+    """What a worker passes to a function of that signature for each job; the type of the error if it can't."""
+    calls: list[dict[str, Any] | str] = []
+
+    @functools.wraps(function)
+    def noting(**arguments: Any) -> None:
+        calls.append(arguments)
+
+    worker = Worker(codec=codec)
+    worker.task("q", name="task", attempts=1)(noting)
+    with InProcessService() as service, service.serving(worker):
+        for job in jobs:
+            service.client.enqueue("q", [job])
+            [ran] = asyncio.run(service.run_until_idle(raise_errors=False))
+            if ran.failed:
+                calls.append(ran.error_type)
+    return calls
+
+
+REFUSED = "pinlater.worker.CantDecode"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -129,38 +170,33 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def test_arguments_are_decoded_as_they_were_encoded(
     codec: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decoded: dict[str, Any]
 ) -> None:
-    parameters = parameters_of(function)
-    body = parameters.encode(codec, args, kwargs)
-    assert parameters.decode(codec, body, JOB, context()) == decoded
+    job = task_of(function, codec).job(*args, **kwargs)
+    assert received(function, job, codec=codec) == [decoded]
 
 
 def test_a_json_body_is_plain_json() -> None:
-    assert parameters_of(named).encode(JSON, ("x", NOON), {}) == b'{"to":"x","at":"2026-01-01T12:00:00Z"}'
-    assert parameters_of(whole).encode(JSON, (MailDataclass("x"),), {}) == b'{"to":"x","copies":1}'
+    assert task_of(named).job("x", NOON).body == b'{"to":"x","at":"2026-01-01T12:00:00Z"}'
+    assert task_of(whole).job(MailDataclass("x")).body == b'{"to":"x","copies":1}'
 
 
 def test_the_worker_passes_the_job_and_its_context() -> None:
-    parameters, here = parameters_of(with_job), context()
-    assert parameters.encode(JSON, (), {"to": "x"}) == b'{"to":"x"}'
-    assert parameters.decode(JSON, b'{"to":"x"}', JOB, here) == {"to": "x", "job": JOB, "context": here}
+    job = task_of(with_job).job(to="x")
+    assert job.body == b'{"to":"x"}'
+    [arguments] = received(with_job, job)
+    assert isinstance(arguments, dict)
+    assert (arguments["to"], type(arguments["job"]), type(arguments["context"])) == ("x", ClaimedJob, JobContext)
+    assert arguments["job"].descriptor == arguments["context"].descriptor
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"to":1,"at":"2026-01-01T12:00:00Z"}', b'{"to":"x","at":"noon"}']
-)
-def test_a_body_of_other_types_is_an_error(body: bytes) -> None:
-    with pytest.raises(msgspec.MsgspecError):
-        parameters_of(named).decode(JSON, body, JOB, context())
-
-
-def test_an_argument_that_the_function_does_not_know_is_an_error() -> None:
-    with pytest.raises(msgspec.ValidationError, match="cc"):
-        parameters_of(with_job).decode(JSON, b'{"to":"x","cc":"y"}', JOB, context())
+def test_a_body_of_other_types_or_with_an_argument_that_the_function_does_not_know_is_an_error() -> None:
+    bodies = [b"", b"[]", b"{}", b'{"to":1,"at":"2026-01-01T12:00:00Z"}', b'{"to":"x","at":"noon"}']
+    assert received(named, *map(Job, bodies)) == [REFUSED] * len(bodies)
+    assert received(with_job, Job(b'{"to":"x","cc":"y"}')) == [REFUSED]
 
 
 def test_enqueue_refuses_arguments_that_do_not_fit_the_function() -> None:
     with pytest.raises(TypeError, match=r"named\(\) missing a required argument"):
-        parameters_of(named).encode(JSON, (), {})
+        task_of(named).job()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +212,7 @@ def test_enqueue_names_an_argument_that_the_function_does_not_have(given: dict[s
     def greet(name: str) -> None: ...
 
     with pytest.raises(TypeError, match=rf"greet\(\) .*{said}$"):
-        parameters_of(greet).encode(JSON, (), given)
+        task_of(greet).job(**given)
 
 
 def test_functions_that_no_body_can_call_are_refused() -> None:
@@ -187,7 +223,7 @@ def test_functions_that_no_body_can_call_are_refused() -> None:
 
     for function in (variadic, keywords, positional, unknown):
         with pytest.raises(UnusableHandler, match=function.__name__):
-            parameters_of(function)
+            task_of(function)
 
 
 def test_a_coroutine_that_is_to_run_in_a_process_is_refused_by_its_name() -> None:
@@ -218,11 +254,9 @@ def test_a_function_with_a_yield_is_refused_by_its_name() -> None:
 def test_a_parameter_without_a_type_takes_anything() -> None:
     def loose(thing, job) -> None: ...  # type: ignore[no-untyped-def]
 
-    parameters: Parameters = parameters_of(loose)
-    assert parameters.decode(JSON, b'{"thing":[1,{"a":null}]}', JOB, context()) == {
-        "thing": [1, {"a": None}],
-        "job": JOB,
-    }
+    [arguments] = received(loose, Job(b'{"thing":[1,{"a":null}]}'))
+    assert isinstance(arguments, dict)
+    assert (arguments["thing"], type(arguments["job"])) == ([1, {"a": None}], ClaimedJob)
 
 
 def whole_and_more(mail: MailDataclass, subject: str = "hello", copies: int = 1) -> None: ...
@@ -256,13 +290,11 @@ def test_a_job_that_waits_is_read_after_its_task_got_parameters_with_defaults(
     codec: Any, before: Callable[..., Any], args: tuple[Any, ...], after: Callable[..., Any], decoded: dict[str, Any]
 ) -> None:
     """Workers are deployed before producers."""
-    old, new = parameters_of(before), parameters_of(after)
-    body, content_type = old.encode(codec, args, {}), old.content_type(codec)
-    assert new.decode_body(codec, body, content_type) == decoded
+    assert received(after, task_of(before, codec).job(*args), codec=codec) == [decoded]
 
 
 def test_octets_are_no_value_of_a_parameter_of_another_type() -> None:
-    assert parameters_of(all_with_defaults).decode_body(JSON, b"{}", "application/octet-stream") == {}
+    assert received(all_with_defaults, Job(b"{}", headers={"content-type": "application/octet-stream"})) == [{}]
 
 
 @pytest.mark.parametrize(
@@ -280,15 +312,13 @@ def test_an_object_of_parameters_with_a_mistake_is_not_taken_for_a_value(
     function: Callable[..., Any], body: bytes
 ) -> None:
     """It would run with arguments that no producer gave."""
-    with pytest.raises(msgspec.MsgspecError):
-        parameters_of(function).decode_body(JSON, body, JSON.content_type)
+    assert received(function, Job(body, headers={"content-type": JSON.content_type})) == [REFUSED]
 
 
 def test_a_worker_of_before_refuses_jobs_with_the_new_parameters() -> None:
     """The other direction: what is read only after the workers were deployed."""
-    body = parameters_of(whole_and_more).encode(JSON, (MailDataclass("x"),), {"subject": "hello"})
-    with pytest.raises(msgspec.MsgspecError):
-        parameters_of(whole).decode_body(JSON, body, JSON.content_type)
+    job = task_of(whole_and_more).job(MailDataclass("x"), subject="hello")
+    assert received(whole, job) == [REFUSED]
 
 
 # --- envelopes ----------------------------------------------------------------------------------------------------------------------
@@ -325,16 +355,45 @@ def test_an_invalid_envelope_is_an_ordinary_body(body: bytes) -> None:
 
 
 # --- endings ------------------------------------------------------------------------------------------------------------------------
-def test_the_ending_follows_from_the_tasks_exception() -> None:
-    retry = retries.linear(1)
-    kinds = [ending_of(error, context(), retry) for error in (None, ValueError("v"), Reject("r"), Snooze(0.005))]
-    assert [(ending.kind, ending.delay_ms) for ending in kinds] == [
-        (Kind.SUCCEEDED, 0),
-        (Kind.FAILED, 2_000),
-        (Kind.GIVEN_UP, 0),
-        (Kind.SNOOZED, 5),
-    ]
-    assert ending_of(ValueError("v"), context(), retries.never()).kind is Kind.GIVEN_UP
+async def ending_of(
+    error: BaseException | None, *, retry: retries.RetryPolicy | None = None
+) -> tuple[Ran, JobInfo, int]:
+    """The attempt of a task that raises it, its job afterwards, and after how many milliseconds that runs again."""
+    worker = Worker(retry=retry)
+
+    @worker.task("q")
+    async def act() -> None:
+        if error is not None:
+            raise error
+
+    with InProcessService() as service, service.serving(worker):
+        descriptor = (await act.enqueue_async()).descriptor
+        [ran] = await service.run_until_idle(raise_errors=False)
+        job = service.job(descriptor)
+        return ran, job, (job.run_after_ms or 0) - service.clock.now_ms()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "again_ms"),
+    [
+        (None, Kind.SUCCEEDED, None),
+        (ValueError("v"), Kind.FAILED, 3_000),
+        (Reject("r"), Kind.GIVEN_UP, None),
+        (Snooze(0.005), Kind.SNOOZED, 5),
+    ],
+)
+async def test_the_ending_follows_from_the_tasks_exception(
+    error: BaseException | None, kind: Kind, again_ms: int | None
+) -> None:
+    ran, job, delay_ms = await ending_of(error, retry=retries.constant(3))
+    assert ran.kind is kind
+    if again_ms is not None:
+        assert (job.state, delay_ms) == (JobState.PENDING, again_ms)
+
+
+async def test_a_policy_that_never_retries_gives_the_job_up() -> None:
+    ran, job, _ = await ending_of(ValueError("v"), retry=retries.never())
+    assert (ran.kind, job.state) == (Kind.GIVEN_UP, JobState.FAILED)
 
 
 def test_a_snooze_takes_seconds_or_a_timedelta_as_every_delay_does() -> None:
@@ -343,46 +402,65 @@ def test_a_snooze_takes_seconds_or_a_timedelta_as_every_delay_does() -> None:
         Snooze(-1)
 
 
-def test_a_failure_has_a_bounded_type_text_and_trace() -> None:
+async def test_a_failure_has_a_bounded_type_text_and_trace() -> None:
     def deep(depth: int) -> None:
         if not depth:
             raise KeyError("the cause")
         deep(depth - 1)
 
-    try:
+    with pytest.raises(KeyError) as raised:
         deep(200)
-    except KeyError as error:
-        ending = ending_of(error, context(), retries.constant(1))
-    assert ending.error_type == "KeyError"
-    assert ending.error_text.startswith("'the cause'\n")
-    assert "raise KeyError" in ending.error_text
-    assert len(ending.error_text) <= ERROR_TEXT_CHARS_MAX
-    assert ending.status == "KeyError: 'the cause'"
-    assert ending_of(Reject("no"), context(), retries.never()).error_text == "no"
+    ran, job, _ = await ending_of(raised.value)
+    assert ran.error_type == "KeyError"
+    assert ran.error_text.startswith("'the cause'\n")
+    assert "raise KeyError" in ran.error_text
+    assert len(ran.error_text) <= ERROR_TEXT_CHARS_MAX
+    assert job.error_text == ran.error_text
 
 
-def test_any_text_of_a_failure_can_be_sent() -> None:
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("error", "begins"),
+    [
+        (OSError("no file na\udcefve"), "no file na\\udcefve"),
+        (ValueError("\ud800" * 4_000), "\\ud800"),
+        (Mute(), "(no text: str() raised RuntimeError)"),
+    ],
+    ids=["a file name", "a long text", "no text"],
+)
+async def test_any_text_of_a_failure_can_be_sent(
+    caplog: pytest.LogCaptureFixture, error: BaseException, begins: str
+) -> None:
     """Text that can't be sent would make the whole request of acks fail."""
-
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no")
-
-    def text(error: BaseException) -> str:
-        return ending_of(error, context(), retries.never()).error_text
-
-    assert text(OSError("no file na\udcefve")) == "no file na\\udcefve"
-    assert text(ValueError("\ud800" * 4_000)).startswith("\\ud800")
-    assert len(text(ValueError("\ud800" * 4_000))) == ERROR_TEXT_CHARS_MAX
-    assert text(Mute()) == "(no text: str() raised RuntimeError)"
+    caplog.set_level(logging.CRITICAL, "pinlater.worker")  # nor can pytest send it to its main process
+    _, job, _ = await ending_of(error)
+    assert job.error_text.startswith(begins)
+    assert len(job.error_text) <= ERROR_TEXT_CHARS_MAX
 
 
-def test_a_rescheduled_job_is_not_acked_and_a_failure_wins() -> None:
-    here = context()
-    here.reschedule(timedelta(seconds=5), {"to": "y"})
-    ending = ending_of(None, here, retries.never())
-    assert (ending.kind, ending.rescheduling) == (Kind.RESCHEDULED, (6_000, b'{"to":"y"}'))
-    assert ending_of(ValueError(), here, retries.constant(1)).kind is Kind.FAILED
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_rescheduled_job_is_not_acked_and_a_failure_wins(*, fails: bool) -> None:
+    worker = Worker(retry=retries.constant(3))
+
+    @worker.task("q", attempts=3)
+    async def move(to: str) -> None:
+        current_job().reschedule(timedelta(seconds=5), {"to": "y"})
+        if fails:
+            raise ValueError
+
+    with InProcessService() as service, service.serving(worker):
+        descriptor = (await move.enqueue_async("x")).descriptor
+        [ran] = await service.run_until_idle(raise_errors=False)
+        job = service.job(descriptor)
+        delay_ms = (job.run_after_ms or 0) - service.clock.now_ms()
+    body, kind = (b'{"to":"x"}', Kind.FAILED) if fails else (b'{"to":"y"}', Kind.RESCHEDULED)
+    assert (ran.kind, job.body, job.attempts_remaining, delay_ms) == (
+        kind, body, 2 if fails else 3, 3_000 if fails else 5_000,
+    )  # fmt: skip
 
 
 # --- the context ----------------------------------------------------------------------------------------------------------------------
@@ -475,4 +553,4 @@ def test_a_direct_call_of_a_task_that_declares_its_job_takes_a_mock() -> None:
 def test_a_single_argument_that_has_a_default_may_be_left_out() -> None:
     def octets(data: bytes = b"x") -> None: ...
 
-    assert parameters_of(octets).encode(JSON, (), {}) == b"x"
+    assert task_of(octets).job().body == b"x"

@@ -294,8 +294,7 @@ async def test_waiting_jobs_never_start_in_a_stopping_worker(client: AsyncClient
     placed = (await client.enqueue("q", jobs)).descriptors
     task = asyncio.create_task(worker.run_async())
     await eventually(lambda: worker.counts.succeeded == 60 and worker.counts.running == 2)
-    assert worker._run is not None
-    assert worker._run.consumers[0].jobs.waiting
+    assert worker.counts.claimed > 62  # some wait for slots
     worker.request_stop()
     if freed_by == "its end":
         await asyncio.sleep(0)

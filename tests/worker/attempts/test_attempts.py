@@ -24,6 +24,7 @@ from pinlater.testing import RealServer
 from pinlater.worker import (
     Ending,
     JobContext,
+    Kind,
     Middleware,
     Reject,
     Worker,
@@ -33,9 +34,8 @@ from pinlater.worker import (
     current_job,
     never,
 )
-from pinlater.worker._attempts.endings import Kind
 from tests.worker import process_tasks
-from tests.worker.conftest import eventually
+from tests.worker.conftest import child_processes, eventually
 from tests.worker.test_worker import running, state_of
 
 FAST = WorkerSettings(
@@ -531,9 +531,13 @@ async def running_processes(
 ) -> AsyncIterator[Worker]:
     await client.create_queue("p")
     worker.counts = WorkerCounts()
-    worker._enqueuer.use(client)
     task = asyncio.create_task(worker.run_async(client=client, settings=settings))
+
+    async def asks_for_jobs() -> bool:
+        return (await client.queue_stats("p"))[0].waiting_dequeues > 0
+
     try:
+        await eventually(asks_for_jobs)  # from then on, its tasks enqueue on these servers too
         yield worker
     finally:
         worker.request_stop()
@@ -613,8 +617,7 @@ async def test_a_stop_gives_back_jobs_in_processes_and_ends_the_processes(client
     async with running_processes(client, hasty) as worker:
         placed = await process_tasks.sleep.enqueue_async(60)
         await eventually(lambda: worker.counts.running == 1)
-        run: Any = worker._run
-        children = await eventually(lambda: run.consumers[0].runner.children.process_ids)
+        children = await eventually(child_processes)
     info = (await client.lookup([placed.descriptor]))[placed.descriptor]
     assert (info.state, info.attempts_remaining) == (JobState.PENDING, info.attempts_allowed)
     for child in children:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 from dataclasses import replace
 
 import pytest
 
 from pinlater.client import AsyncClient, JobState
+from pinlater.testing import InProcessService
 from pinlater.worker import Reject, Retry, Snooze, Worker
-from pinlater.worker._attempts.tracebacks import user_traceback
-from pinlater.worker._consumer.job_log import span
 from tests.worker.attempts.test_attempts import FAST
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running, state_of
@@ -73,10 +74,12 @@ async def test_a_stop_says_what_it_waits_for(client: AsyncClient, caplog: pytest
         await may_end.wait()
 
     await slow.enqueue_async()
-    async with running(worker):
-        await eventually(lambda: worker.counts.claimed == 1)
-        worker._signalled()
-        may_end.set()
+    working = asyncio.create_task(worker.run_async(handle_signals=True))
+    await eventually(lambda: worker.counts.running == 1)
+    os.kill(os.getpid(), signal.SIGINT)
+    await eventually(lambda: lines(caplog, "stopping"))
+    may_end.set()
+    await asyncio.wait_for(working, 20)
     [(level, text)] = lines(caplog, "stopping")
     assert (level, text) == (
         "INFO",
@@ -234,23 +237,16 @@ async def test_the_start_warns_of_settings_for_a_queue_without_tasks(
     ]
 
 
-def test_a_traceback_of_the_worker_alone_is_none() -> None:
-    error = ValueError("never raised")
-    assert user_traceback(error) is None
+async def test_times_are_short(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    texts = {0.012: "12ms", 1.5: "1.5s", 59.94: "59.9s", 60: "1m", 125: "2m 5s", 7205: "2h 5s", 7200: "2h"}
+    worker = Worker()
 
+    @worker.task("q")
+    def put_off(seconds: float) -> Snooze:
+        return Snooze(seconds)
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0004, "0.4ms"),
-        (0.012, "12ms"),
-        (1.5, "1.5s"),
-        (59.94, "59.9s"),
-        (60, "1m"),
-        (125, "2m 5s"),
-        (7205, "2h 5s"),
-        (7200, "2h"),
-    ],
-)
-def test_times_are_short(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    with InProcessService() as service, service.serving(worker):
+        await put_off.enqueue_many_async([put_off.job(seconds) for seconds in texts])
+        await service.run_until_idle()
+    assert [text.rpartition(", again in ")[2] for _, text in lines(caplog, "put_off snoozed")] == list(texts.values())

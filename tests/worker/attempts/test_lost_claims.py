@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable
-from importlib import import_module
 
 import pytest
 
-from pinlater.client import AsyncClient, ClaimedJob, JobState
-from pinlater.client.errors import PinLaterError, QueueNotFound
-from pinlater.client.values import AckResult, Checkpoint, Outcome
+from pinlater.client import Ack, AsyncClient, JobState
+from pinlater.testing import InProcessService
 from pinlater.worker import (
     ClaimLost,
     Ending,
     JobContext,
+    Kind,
     Middleware,
-    Reject,
-    Retry,
-    Snooze,
     Worker,
-    constant,
     current_job,
 )
-from pinlater.worker._attempts.endings import Kind, ending_of, type_name
-from pinlater.worker.context import ServerCalls
 from pinlater.worker.counts import TaskCounts
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import FAST, ended, running_processes
@@ -128,16 +122,6 @@ async def test_a_task_that_learns_of_its_lost_claim_has_not_failed(
     assert (info.state, info.custom_status, info.error_text) == (JobState.FAILED, "cancelled", "")
 
 
-def test_errors_of_pinlater_are_named_as_programs_import_them() -> None:
-    names = [type_name(kind) for kind in (Reject, Retry, Snooze, ClaimLost, QueueNotFound, PinLaterError)]
-    for name in names:
-        module, _, kind = name.rpartition(".")
-        assert getattr(import_module(module), kind) in (Reject, Retry, Snooze, ClaimLost, QueueNotFound, PinLaterError)
-    assert names[:4] == ["pinlater.Reject", "pinlater.Retry", "pinlater.Snooze", "pinlater.worker.ClaimLost"]
-    assert names[4:] == ["pinlater.client.errors.QueueNotFound", "pinlater.client.errors.PinLaterError"]
-    assert (type_name(ImportStopped), type_name(OSError)) == (f"{__name__}.ImportStopped", "OSError")
-
-
 def test_the_next_attempt_makes_up_for_one_that_was_counted_and_then_lost() -> None:
     counts = TaskCounts()
     for kind in (Kind.SUCCEEDED, Kind.FAILED):
@@ -192,44 +176,76 @@ async def test_a_process_that_learns_of_its_lost_claim_has_not_failed(
     assert record.getMessage().endswith(f": {CANCELLED}")
 
 
-def context_of(outcome: Outcome, holder: str = "") -> JobContext:
-    def answer(item: Checkpoint) -> AckResult:
-        return AckResult(item.descriptor, outcome, holder)
-
-    job = ClaimedJob("q:s1:p1:1", "q", b"", token="t")
-    return JobContext(job, "send", ServerCalls(lambda: 0, answer), lambda value, method: b"")
+def ends(service: InProcessService) -> str:
+    """As if it had timed out, but without a turn of the clock, at which the next heartbeat would be due."""
+    service.client.ack("q", [Ack(current_job().descriptor, succeeded=False, retry_delay_ms=0)])
+    return "it timed out"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "holder", "why"),
-    [
-        (Outcome.ALREADY_FINAL, "", CANCELLED),
-        (Outcome.STALE_CLAIM, "other", "other holds the job now"),
-        (Outcome.STALE_CLAIM, "", "it timed out"),
-        (Outcome.NOT_FOUND, "", "the server knows no such job: it was deleted, or its shard is gone"),
-    ],
-)
-def test_the_ending_says_why_the_claim_was_lost(outcome: Outcome, holder: str, why: str) -> None:
-    context = context_of(outcome, holder)
-    with pytest.raises(ClaimLost, match=f"^q:s1:p1:1: {why}$") as raised:
-        context.progress(0.5)
-    ending = ending_of(raised.value, context, constant(1))
-    assert ending == Ending(Kind.LOST, why_lost=why)
-    groups = ExceptionGroup("both", [raised.value])
-    assert ending_of(groups, context, constant(1)) == ending
-    assert ending_of(None, context, constant(1)) == ending
-    other = ending_of(ImportStopped("stop"), context, constant(1))
-    assert (other.kind, other.why_lost, other.delay_ms, other.error_text) == (Kind.LOST, why, 0, "stop")
+def is_claimed_by_another(service: InProcessService) -> str:
+    ends(service)
+    with service.new_client(source="other") as client:
+        assert client.dequeue("q").jobs
+    return r"\S+:other:\d+ holds the job now"
 
 
-def test_a_lost_claim_of_another_job_is_a_failure() -> None:
+def is_deleted(service: InProcessService) -> str:
+    service.client.cancel("q", [current_job().descriptor])
+    service.client.delete_jobs("q", JobState.FAILED)
+    return "the server knows no such job: it was deleted, or its shard is gone"
+
+
+@pytest.mark.parametrize("happens", [ends, is_claimed_by_another, is_deleted])
+@pytest.mark.parametrize("raised", ["as it is", "in a group", "among others"])
+async def test_the_ending_says_why_the_claim_was_lost(happens: Callable[[InProcessService], str], raised: str) -> None:
+    told: list[str] = []
+    endings: list[Ending] = []
+
+    class Noting(Middleware):
+        def after(self, job: JobContext, ending: Ending) -> None:
+            endings.append(ending)
+
+    worker = Worker(middleware=[Noting()])
+
+    @worker.task("q", attempts=3)
+    async def load() -> None:
+        if current_job().attempt > 1:
+            return
+        told.append(happens(service))
+        with pytest.raises(ClaimLost) as lost:
+            await current_job().progress_async(0.5)
+        told.append(str(lost.value))
+        if raised == "as it is":
+            raise lost.value
+        raise ExceptionGroup("both", [lost.value, *([OSError("stop")] if raised == "among others" else [])])
+
+    with InProcessService() as service, service.serving(worker):
+        await load.enqueue_async()
+        await service.run_until_idle(raise_errors=False)
+    assert (endings[0].kind, endings[0].delay_ms) == (Kind.LOST, 0)
+    assert re.fullmatch(told[0], endings[0].why_lost)
+    assert told[1].endswith(f": {endings[0].why_lost}")
+    assert endings[0].error_type == ("ExceptionGroup" if raised == "among others" else "")
+
+
+async def test_a_lost_claim_of_another_job_is_a_failure() -> None:
     """A task may hold a context that is not its own."""
-    other, own = context_of(Outcome.STALE_CLAIM), context_of(Outcome.APPLIED)
-    own.progress(0.1)
-    with pytest.raises(ClaimLost) as raised:
-        other.progress(0.5)
-    ending = ending_of(raised.value, own, constant(1))
-    assert (ending.kind, ending.delay_ms, ending.error_type) == (Kind.FAILED, 1_000, "pinlater.worker.ClaimLost")
+    worker, earlier = Worker(), list[JobContext]()
+
+    @worker.task("q", attempts=1)
+    async def load() -> None:
+        if earlier:
+            await earlier[0].progress_async(0.5)
+        earlier.append(current_job())
+
+    with InProcessService() as service, service.serving(worker):
+        await load.enqueue_async()
+        await load.enqueue_async()
+        ran = await service.run_until_idle(raise_errors=False)
+    assert [(each.kind, each.error_type) for each in ran] == [
+        (Kind.SUCCEEDED, ""),
+        (Kind.FAILED, "pinlater.worker.ClaimLost"),
+    ]
 
 
 async def test_a_task_that_raises_claim_lost_by_itself_fails(client: AsyncClient) -> None:

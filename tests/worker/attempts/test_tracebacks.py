@@ -19,7 +19,6 @@ from pinlater.client import AsyncClient, Client, errors
 from pinlater.domain import errors as domain_errors
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from pinlater.worker import ClaimLost, Worker, current_job
-from pinlater.worker._attempts.tracebacks import text_of, user_traceback
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import FAST, running_processes
 from tests.worker.conftest import eventually
@@ -294,30 +293,45 @@ async def test_the_server_keeps_the_users_frames(client: AsyncClient) -> None:
     assert functions_in(text) == ["fail", "show_progress"]
 
 
-async def test_a_frame_of_the_user_below_ours_stays(client: AsyncClient) -> None:
+async def test_a_frame_of_the_user_below_ours_stays(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
     """Of a generator that `enqueue_many` reads, for example."""
-    worker = Worker(client)
+    worker = Worker(client, settings=FAST)
 
-    @worker.task("q")
+    @worker.task("q", name="send")
     def send(number: int) -> None: ...
 
     def jobs() -> Any:
         yield send.job(1)
         raise RuntimeError("no more")
 
-    with pytest.raises(RuntimeError) as raised:
+    @worker.task("q", attempts=1)
+    async def fail() -> None:
         await send.enqueue_many_async(jobs())
-    assert functions_in(text_of(raised.value))[-1] == "jobs"
-    assert user_traceback(raised.value) is not None
+
+    await fail.enqueue_async()
+    async with running(worker):
+        record = await eventually(
+            lambda: next((each for each in caplog.records if " failed in " in each.message), None)
+        )
+    assert functions_in(traceback_in(record))[-1] == "jobs"
 
 
-def test_an_error_that_has_no_text_harms_nothing() -> None:
+async def test_an_error_that_has_no_text_harms_nothing(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    assert text_of(Odd()).endswith("Odd: <exception str() failed>")
-    assert text_of(Reject("says all")) == ""
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1)
+    async def fail() -> None:
+        raise Odd
+
+    placed = await fail.enqueue_async()
+    [record] = await failures(client, worker, caplog)
+    assert traceback_in(record).endswith("Odd: <exception str() failed>")
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert info.error_text.startswith("(no text: str() raised RuntimeError)")
 
 
 @pytest.mark.parametrize("kind", [Reject, Retry, Snooze, ClaimLost, public.CantDecode, public.ProcessDied])
@@ -331,4 +345,3 @@ def test_errors_of_the_client_are_named_as_they_are_imported() -> None:
     ]
     assert {kind.__module__ for kind in kinds} == {"pinlater.client.errors"}
     assert errors.QueueNotFound is domain_errors.QueueNotFound
-    assert text_of(errors.QueueNotFound("no")) == "pinlater.client.errors.QueueNotFound: no"

@@ -44,7 +44,7 @@ async def test_a_server_that_is_killed_and_comes_back_costs_no_job_and_runs_none
 
             await worker.create_queues_async()
             placed = await run.enqueue_many_async([run.job(f"{n}") for n in range(300)])
-            long = await run.using(priority=1, claim_timeout=3).enqueue_async("long")
+            long = await run.using(priority=1, claim_timeout=15).enqueue_async("long")
             async with running(worker):
                 await eventually(lambda: len(runs) > 50)
                 await asyncio.to_thread(server.kill)
@@ -178,10 +178,9 @@ async def test_blocked_threads_and_processes_keep_their_claims(client: AsyncClie
         runs.append(1)
         time.sleep(1.2)
 
-    process_tasks.worker._enqueuer.use(client)
-    first = await block.using(claim_timeout=0.4).enqueue_async()
-    second = await process_tasks.sleep.using(claim_timeout=0.4).enqueue_async(1.2)
     async with running_processes(client) as processes, running(worker):
+        first = await block.using(claim_timeout=0.4).enqueue_async()
+        second = await process_tasks.sleep.using(claim_timeout=0.4).enqueue_async(1.2)
         for placed in (first, second):
             found = await ended(client, placed.descriptor, JobState.SUCCEEDED)
             assert found.attempts_remaining == found.attempts_allowed
@@ -372,11 +371,8 @@ async def test_a_poison_body_fails_with_its_reason_and_harms_no_other(
 
 
 # --- an original server -----------------------------------------------------------------------------------------------------
-async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carries_the_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carries_the_error() -> None:
     """The server has no tokens, headers or error types; the worker sends none."""
-    monkeypatch.setattr("pinlater.worker._consumer.claimer.ORIGINAL_CLAIM_MS", 300)
     stored: list[bytes] = []
     renewed, reported = asyncio.Event(), asyncio.Event()
 
@@ -413,7 +409,7 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
     ) as server:
         worker = Worker(server.address, settings=SHORT_POLLS)
 
-        @worker.task("q")
+        @worker.task("q", claim_timeout=0.3)
         async def run(to: str) -> None:
             assert current_job().headers["tenant"] == "a"
             await renewed.wait()
@@ -424,7 +420,6 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
             await asyncio.wait_for(reported.wait(), 10)
             polls = len(server.called("dequeueJobs"))
         assert polls < 60
-        worker._enqueuer.close()
         assert {name for name, _ in server.calls} - {"ackDequeuedJobs"} == {
             "getServerInfo", "enqueueJobs", "dequeueJobs", "checkpointJobs", "heartbeatClaims",
         }  # fmt: skip

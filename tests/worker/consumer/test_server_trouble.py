@@ -6,14 +6,14 @@ import asyncio
 import logging
 import re
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob
-from pinlater.domain.clock import SystemClock
+from pinlater.domain.clock import SystemClock, WallClock
 from pinlater.worker import Worker, WorkerSettings
-from pinlater.worker._consumer import outage
 from tests import structs as t
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
@@ -350,14 +350,14 @@ async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
 
 
 async def test_a_worker_that_reaches_no_server_says_so_again_and_again_in_one_line_for_all_queues(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(outage, "_SAID_EVERY_S", 0.2)
     caplog.set_level(logging.INFO, "pinlater.worker")
     server = FakeServer(getServerInfo=info, dequeueJobs=lambda _: t.DequeueResponse())
+    quick_clock = WallClock(time.time, lambda: time.monotonic() * 300)  # its minutes last 0.2 seconds
     async with server:
         await server.stop()
-        worker = Worker([server.address, "127.0.0.1:1"], settings=FAST)
+        worker = Worker([server.address, "127.0.0.1:1"], settings=FAST, clock=quick_clock)
 
         @worker.task("q")
         async def first() -> None: ...
@@ -375,7 +375,7 @@ async def test_a_worker_that_reaches_no_server_says_so_again_and_again_in_one_li
     tried = f"No server could be reached; tried {server.address}, 127.0.0.1:1; last: Server "
     assert lines[0].startswith(f"can't claim, retrying: {tried}")
     assert all(
-        re.match(rf"no server reached for \d+m?s[\w ]*, retrying: {re.escape(tried)}", line) for line in lines[1:]
+        re.match(rf"no server reached for \d+[hms]+[\w ]*, retrying: {re.escape(tried)}", line) for line in lines[1:]
     )
     assert [line for line in caplog.messages if "queue q: " in line or "queue r: " in line] == []
 

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.client import AsyncClient, UniqueScope
 from pinlater.worker import Missed, Worker, WorkerSettings, current_job
-from pinlater.worker.cron import Cron, cron
+from pinlater.worker.cron import LOOK_BACK_MAX, Cron, cron
 from pinlater.worker.tasks import Task
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
@@ -154,3 +154,22 @@ def test_a_task_that_needs_arguments_and_a_name_that_is_taken_are_refused() -> N
 
         @worker.cron("* * * * *", name="a")
         def two() -> None: ...
+
+
+@pytest.mark.parametrize("look_back", [LOOK_BACK_MAX + timedelta(days=1), timedelta.max, timedelta(days=-1)])
+def test_a_look_back_longer_than_keys_last_is_refused(look_back: timedelta) -> None:
+    with pytest.raises(ValueError, match="look_back must be from 0 to 182 days"):
+        cron(sweep_task(), "* * * * *", look_back=look_back)
+
+
+async def test_the_server_accepts_the_longest_look_back(client: AsyncClient) -> None:
+    await client.create_queue("q")
+    worker = Worker(client)
+
+    @worker.task("q")
+    async def tick() -> None: ...
+
+    entry = cron(tick, "* * * * *", look_back=LOOK_BACK_MAX)
+    placed = await tick.using(unique=entry.key(NOON)).enqueue_async()
+    again = await tick.using(unique=entry.key(NOON)).enqueue_async()
+    assert (placed.existing, again.existing, again.descriptor) == (False, True, placed.descriptor)

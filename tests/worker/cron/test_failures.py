@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, cast
-from zoneinfo import ZoneInfo
+from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, JobState, UniqueKey
-from pinlater.client.batching import Placed
-from pinlater.domain.clock import SystemClock
+from pinlater.client import AsyncClient, JobState
 from pinlater.worker import Worker
-from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker.cron import Cron, Missed, cron
 from tests import structs as t
 from tests.client.fake_server import FakeServer
@@ -75,9 +71,9 @@ async def test_a_firing_fires_on_time_without_a_look_back(missed: Missed) -> Non
     assert times(entry("0 12 * * *", missed.value, timedelta(0)).late(NOON, due)) == ["12:00:00"]
 
 
-async def test_two_workers_make_each_firing_once(client: AsyncClient, server: str) -> None:
+async def test_two_workers_make_each_firing_once(client: AsyncClient) -> None:
     seen: list[str] = []
-    workers = [Worker(server, settings=FAST) for _ in range(2)]
+    workers = [Worker(client, settings=FAST) for _ in range(2)]
     for worker in workers:
 
         @worker.cron("* * * * * *", queue="q", missed="skip", name="tick")
@@ -86,29 +82,38 @@ async def test_two_workers_make_each_firing_once(client: AsyncClient, server: st
 
     async with running(workers[0]), running(workers[1]):
         await eventually(lambda: len(seen) >= 4)
-    for worker in workers:
-        worker._enqueuer.close()
     jobs = (await client.scan("q", JobState.SUCCEEDED, limit=100)).jobs
     made_at = sorted(job.created_at_ms or 0 for job in jobs)
     assert 3 <= len(jobs) <= (made_at[-1] - made_at[0]) / 1000 + 2
 
 
+def ticking(client: AsyncClient) -> Worker:
+    worker = Worker(client, settings=FAST)
+
+    @worker.cron("* * * * * *", queue="q", missed="latest")
+    async def tick() -> None: ...
+
+    return worker
+
+
+async def no_jobs(arguments: Any) -> t.DequeueResponse:
+    await asyncio.sleep((arguments.request.wait_ms or 0) / 1000)
+    return t.DequeueResponse()
+
+
 async def test_after_an_outage_only_the_latest_firing_is_made() -> None:
     keys: list[str] = []
 
-    def enqueue(arguments: object) -> t.Enqueued:
-        (job,) = arguments.request.jobs  # type: ignore[attr-defined]
+    def enqueue(arguments: Any) -> t.Enqueued:
+        (job,) = arguments.request.jobs
         keys.append(job.unique_key)
         return t.Enqueued(descriptors=[f"q:s1:p1:{len(keys)}"])
 
-    async with FakeServer(getServerInfo=info, enqueueJobs=enqueue) as server, AsyncClient(server.address) as client:
-        worker = Worker(client)
-
-        @worker.task("q")
-        async def tick() -> None: ...
-
-        table = Timetable(cron(tick, "* * * * * *", missed="latest"), SystemClock())
-        task = asyncio.create_task(table.run())
+    async with (
+        FakeServer(getServerInfo=info, enqueueJobs=enqueue, dequeueJobs=no_jobs) as server,
+        AsyncClient(server.address) as client,
+        running(ticking(client)),
+    ):
         await eventually(lambda: keys)
         await server.stop()
         before = len(keys)
@@ -116,40 +121,27 @@ async def test_after_an_outage_only_the_latest_firing_is_made() -> None:
         await eventually(lambda: asyncio.get_running_loop().time() > away)
         await server.start()
         await eventually(lambda: len(keys) >= before + 2)
-        task.cancel()
     # The firing whose enqueue was under way is given up when the next one is due, so all are passed over but for the last.
     made = [datetime.strptime(key[-20:], "%Y-%m-%dT%H:%M:%S%z") for key in keys[before - 1 : before + 2]]
     assert max(later - earlier for earlier, later in pairwise(made)) >= timedelta(seconds=2)
     assert keys == sorted(set(keys))
 
 
-class StuckTask:
-    """A task whose enqueue never ends."""
-
-    def __init__(self) -> None:
-        self.given_up: list[str] = []
-
-    def using(self, *, unique: UniqueKey, headers: object) -> StuckTask:
-        self._key = unique.key
-        return self
-
-    async def enqueue_async(self) -> Placed:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.given_up.append(self._key)
-            raise
-        raise AssertionError("it waits for ever")
-
-
 async def test_a_firing_under_way_is_given_up_when_the_next_one_replaces_it(caplog: pytest.LogCaptureFixture) -> None:
     """Or else both would be made at once when the server comes back. Its outcome is unknown, so the log calls it missed."""
-    stuck = StuckTask()
-    every_second = Cron(cast(Any, stuck), "tick", "* * * * * *", ZoneInfo("UTC"), Missed.LATEST, timedelta(hours=1))
-    task = asyncio.create_task(Timetable(every_second, SystemClock()).run())
-    await eventually(lambda: len(stuck.given_up) >= 2)
-    task.cancel()
-    assert stuck.given_up == sorted(set(stuck.given_up))
+    keys: list[str] = []
+
+    async def stuck(arguments: Any) -> None:
+        keys.append(arguments.request.jobs[0].unique_key)
+        await asyncio.Event().wait()
+
+    async with (
+        FakeServer(getServerInfo=info, enqueueJobs=stuck, dequeueJobs=no_jobs) as server,
+        AsyncClient(server.address, timeout_ms=60_000) as client,
+        running(ticking(client)),
+    ):
+        await eventually(lambda: len(set(keys)) >= 2)
+    assert keys == sorted(keys)
     assert "cron tick: a firing was missed: no answer came before the next one was due" in caplog.text
 
 

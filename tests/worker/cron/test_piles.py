@@ -56,7 +56,6 @@ async def test_one_firing_waits_in_a_paused_queue_also_with_several_workers_and_
             await client.resume_queue("cron")
             await eventually(lambda: len(ran) > before)
             await eventually(lambda: len(ran) >= before + 3)  # it goes on
-    first._enqueuer.close()
 
 
 async def test_all_firings_of_a_pause_are_made_if_all_are_wanted() -> None:

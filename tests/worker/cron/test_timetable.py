@@ -1,7 +1,8 @@
 """The loop that makes firings, with a simulated clock that is set forward and back, and an unreachable server.
 
 `SimulatedSchedule` is the simulation: true time goes on in sleeps and calls only; the worker's clock shows it plus what the clock is off
-by; the server keeps unique keys by true time, as real ones do. Nothing here waits for real.
+by; the server keeps unique keys by true time, as real ones do. Nothing here waits for real. The tests hold on to `Timetable`, which is
+given its sleep: no public door shows thousands of nights.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
@@ -20,15 +20,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pinlater.client import AsyncClient, UniqueKey
+from pinlater.client import UniqueKey
 from pinlater.client.batching import Placed
 from pinlater.client.errors import ServerUnreachable
 from pinlater.domain.clock import Clock
-from pinlater.worker import Worker
-from pinlater.worker._cron.expression import Expression
 from pinlater.worker._cron.timetable import Timetable
-from pinlater.worker.cron import LOOK_BACK_MAX, Cron, Missed, cron
-from tests.worker.cron.test_cron import sweep_task
+from pinlater.worker.cron import Cron, Missed
 
 NIGHT = datetime(2026, 10, 25, tzinfo=UTC)  # clocks are set back in Europe at 01:00 UTC
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -243,40 +240,3 @@ def test_a_firing_is_given_up_when_its_key_may_have_expired(missed: Missed) -> N
     world = SimulatedSchedule(NIGHT, NIGHT + 5 * HOUR, away=(due - MINUTE, due + 3 * HOUR))
     world.run("10 0 * * *", "UTC", missed)
     assert world.made == []
-
-
-@pytest.mark.parametrize("missed", list(Missed))
-def test_a_firing_on_time_does_not_search_the_past(missed: Missed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry that fires each second must not search an hour of firings each time."""
-    looked = 0
-    after = Expression.after
-
-    def counted(self: Expression, moment: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-        nonlocal looked
-        for firing in after(self, moment, zone):
-            looked += 1
-            yield firing
-
-    monkeypatch.setattr(Expression, "after", counted)
-    entry = Cron(cast(Any, None), "night", "* * * * * *", ZoneInfo("Europe/Berlin"), missed, HOUR)
-    assert entry.late(NIGHT, NIGHT + timedelta(milliseconds=3)) == [NIGHT]
-    assert looked <= 2
-
-
-@pytest.mark.parametrize("look_back", [LOOK_BACK_MAX + timedelta(days=1), timedelta.max, timedelta(days=-1)])
-def test_a_look_back_longer_than_keys_last_is_refused(look_back: timedelta) -> None:
-    with pytest.raises(ValueError, match="look_back must be from 0 to 182 days"):
-        cron(sweep_task(), "* * * * *", look_back=look_back)
-
-
-async def test_the_server_accepts_the_longest_look_back(client: AsyncClient) -> None:
-    await client.create_queue("q")
-    worker = Worker(client)
-
-    @worker.task("q")
-    async def tick() -> None: ...
-
-    entry = cron(tick, "* * * * *", look_back=LOOK_BACK_MAX)
-    placed = await tick.using(unique=entry.key(NIGHT)).enqueue_async()
-    again = await tick.using(unique=entry.key(NIGHT)).enqueue_async()
-    assert (placed.existing, again.existing, again.descriptor) == (False, True, placed.descriptor)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from pinlater.client import AsyncClient
-from pinlater.domain.clock import SystemClock
 from pinlater.supervision.logs import count_repeats
+from pinlater.testing import RealServer
 from pinlater.worker import Worker
-from pinlater.worker._leases import blocked_loop, unstarted_jobs
-from pinlater.worker._leases.blocked_loop import BlockedLoopWarnings
-from pinlater.worker._leases.leases import Leases
-from pinlater.worker._leases.loop_watchdog import LoopWatchdog
-from pinlater.worker._leases.renewals import Renewals
-from pinlater.worker._leases.unstarted_jobs import UnstartedJobs
 from tests.worker.attempts.test_attempts import FAST
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
@@ -32,24 +28,6 @@ ADVICE = (
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if "the event loop has been blocked for" in record.getMessage()]
-
-
-def look(told: BlockedLoopWarnings, blocked_s: float) -> None:
-    """A look of the heartbeats, and its warning, which another thread writes."""
-    told.looked(blocked_s)
-    _wait_for_warnings()
-
-
-def _wait_for_warnings() -> None:
-    for thread in threading.enumerate():
-        if thread.name == blocked_loop.THREAD_NAME:
-            thread.join(DEADLINE_S)
-
-
-@pytest.fixture(autouse=True)
-def no_earlier_warning() -> None:
-    """The thread of an earlier test's warning may still be about to write it."""
-    _wait_for_warnings()
 
 
 def block_until_warned(caplog: pytest.LogCaptureFixture) -> None:
@@ -74,12 +52,6 @@ async def blocked_by_an_inner_coroutine(block: Callable[[], None]) -> None:
         await inner()
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked_loop, "_WARN_S", (1, 60))
-
-
-@pytest.mark.usefixtures("soon")
 async def test_a_task_that_blocks_the_event_loop_is_named_while_it_does(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,7 +76,7 @@ async def test_a_task_that_blocks_the_event_loop_is_named_while_it_does(
     [record] = seen
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
-        "the event loop has been blocked for 1s, now by task resize of queue q; other coroutines of this worker wait. "
+        "the event loop has been blocked for 3s, now by task resize of queue q; other coroutines of this worker wait. "
         + ADVICE
     )
     path, _, line = vars(record)["at"].rpartition(":")
@@ -112,7 +84,6 @@ async def test_a_task_that_blocks_the_event_loop_is_named_while_it_does(
     assert (path, first < int(line) < first + 8) == (__file__, True)
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize(
     ("how", "who"),
     [
@@ -137,79 +108,11 @@ async def test_code_that_blocks_the_event_loop_deep_within_a_task_is_found(
     async with running(worker):
         await eventually(lambda: worker.counts.succeeded == 1, timeout_s=2 * DEADLINE_S)
     [record] = warnings(caplog)
-    assert record.getMessage().startswith(f"the event loop has been blocked for 1s, now by {who};")
+    assert record.getMessage().startswith(f"the event loop has been blocked for 3s, now by {who};")
     assert vars(record)["at"].startswith(f"{__file__}:")
 
 
-def test_one_block_is_told_as_it_grows_and_blocks_of_a_stopped_process_are_not(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    told = BlockedLoopWarnings(threading.get_ident())
-    for blocked_s in (0, 0.25, 100, 0):  # the process was stopped: the loop ran as soon as it went on
-        look(told, blocked_s)
-    assert warnings(caplog) == []
-    for tenths in range(0, 4_000, 3):
-        look(told, tenths / 10)
-    assert [record.getMessage().split(" for ")[1].split(",")[0] for record in warnings(caplog)] == ["3s", "30s", "5m"]
-
-
-def test_an_event_loop_that_has_closed_is_not_told_as_blocked(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its worker was abandoned; heartbeats go on."""
-    loop = asyncio.new_event_loop()
-    now_s = 0.0
-    watchdog = LoopWatchdog(loop, threading.Lock(), lambda: now_s)
-    assert watchdog.blocked_s() == 0
-    loop.close()
-    monkeypatch.setattr(unstarted_jobs, "CHECK_S", 0.001)
-    looks = 0
-
-    def unread() -> list[object]:
-        nonlocal now_s, looks
-        now_s, looks = now_s + 100, looks + 1
-        return []
-
-    async def watch() -> None:
-        clock = SystemClock()
-        leases = Leases(clock)
-        async with AsyncClient("127.0.0.1:1") as client:
-            watching = asyncio.ensure_future(
-                UnstartedJobs(leases, Renewals(leases, clock), watchdog, unread).give_back_until_cancelled(client)
-            )
-            await eventually(lambda: looks > 10)
-            watching.cancel()
-
-    now_s = 100.0
-    asyncio.run(watch())
-    for thread in threading.enumerate():
-        if thread.name == blocked_loop.THREAD_NAME:
-            thread.join(DEADLINE_S)
-    assert warnings(caplog) == []
-
-
-def test_a_log_handler_that_blocks_the_event_loop_does_not_keep_the_heartbeats_waiting() -> None:
-    logger, told = logging.getLogger("pinlater"), BlockedLoopWarnings(threading.get_ident())
-    lock, emitted = threading.Lock(), threading.Event()
-
-    class Blocked(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            with lock:
-                emitted.set()
-
-    blocked = Blocked()
-    logger.addHandler(blocked)
-    try:
-        with lock:  # as the event loop, which waits for a slow reader of its log
-            for blocked_s in (0, 1, 2, 2.5, 4):
-                told.looked(blocked_s)
-            assert not emitted.is_set()
-        assert emitted.wait(DEADLINE_S)
-    finally:
-        logger.removeHandler(blocked)
-
-
-def test_a_warning_of_the_same_task_is_shown_once_and_then_counted() -> None:
+async def test_a_warning_of_the_same_task_is_shown_once_and_then_counted(client: AsyncClient) -> None:
     """Also if lines of its attempts come between."""
     shown: list[logging.LogRecord] = []
 
@@ -217,14 +120,85 @@ def test_a_warning_of_the_same_task_is_shown_once_and_then_counted() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             shown.append(record)
 
-    handler, logger, told = Kept(), logging.getLogger("pinlater"), BlockedLoopWarnings(threading.get_ident())
+    handler, logger, worker = Kept(), logging.getLogger("pinlater"), Worker(client, settings=FAST)
     count_repeats(handler)
+    seen = logging.Handler()
+    warned: list[str] = []
+    seen.emit = lambda record: warned.append(record.getMessage())  # type: ignore[method-assign]
+
+    @worker.task("q")
+    async def resize() -> None:
+        before, end = len(warned), time.monotonic() + DEADLINE_S
+        while len(warned) == before and time.monotonic() < end:
+            time.sleep(0.01)  # noqa: ASYNC251 - that is the point
+
     logger.addHandler(handler)
+    logging.getLogger("pinlater.worker.event_loop").addHandler(seen)
     try:
-        for _ in range(5):
-            for blocked_s in (0, 1, 2, 2.5, 4):
-                look(told, blocked_s)
-            logging.getLogger("pinlater.worker").info("resize succeeded in 4s")
+        await resize.enqueue_async()
+        await resize.enqueue_async()
+        async with running(worker):
+            await eventually(lambda: worker.counts.succeeded == 2, timeout_s=2 * DEADLINE_S)
     finally:
         logger.removeHandler(handler)
-    assert [record.levelname for record in shown if record.levelno >= logging.WARNING] == ["WARNING"]
+        logging.getLogger("pinlater.worker.event_loop").removeHandler(seen)
+    assert len(set(warned)) == 1
+    assert len(warned) == 2
+    assert len([record for record in shown if record.name == "pinlater.worker.event_loop"]) == 1
+
+
+async def test_a_log_handler_that_blocks_the_event_loop_keeps_no_heartbeat_waiting(tmp_path: Path) -> None:
+    lock, emitted = threading.Lock(), threading.Event()
+
+    class Blocked(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            with lock:
+                emitted.set()
+
+    blocked, logger = Blocked(level=logging.WARNING), logging.getLogger("pinlater")
+    with RealServer(tmp_path) as server:
+        async with AsyncClient(server.address) as client:
+            await client.create_queue("q")
+            worker = Worker(client, settings=FAST)
+
+            @worker.task("q", claim_timeout=0.6)
+            async def write_to_a_slow_reader() -> None:
+                with lock:
+                    time.sleep(5)  # noqa: ASYNC251 - that is the point
+                    assert not emitted.is_set()
+
+            await write_to_a_slow_reader.enqueue_async()
+            logger.addHandler(blocked)
+            try:
+                async with running(worker):
+                    await eventually(lambda: worker.counts.succeeded + worker.counts.failed + worker.counts.lost)
+                assert await asyncio.to_thread(emitted.wait, DEADLINE_S)
+            finally:
+                logger.removeHandler(blocked)
+    assert (worker.counts.succeeded, worker.counts.claimed, worker.counts.lost) == (1, 1, 0)
+
+
+async def test_an_event_loop_that_has_closed_is_not_told_as_blocked() -> None:
+    """Its worker was abandoned; the heartbeats go on."""
+    program = """
+import asyncio, logging, os, threading, time
+from pinlater import Worker
+
+logging.basicConfig(level=logging.WARNING)
+worker = Worker("127.0.0.1:1")
+
+@worker.task("q")
+async def task() -> None: ...
+
+loop = asyncio.new_event_loop()
+running = loop.create_task(worker.run_async())
+while not any(thread.name == "pinlater-heartbeats" for thread in threading.enumerate()):
+    loop.run_until_complete(asyncio.sleep(0.01))
+loop.close()
+time.sleep(5)
+os._exit(0)
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    assert process.returncode == 0
+    assert b"blocked" not in said

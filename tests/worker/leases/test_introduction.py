@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import time
+from typing import Any
 
-from pinlater.client import AsyncClient, WorkerInfo, WorkerStatus, WorkingProcess, _calls
-from pinlater.client._thrift import encode_request
-from pinlater.domain.clock import ManualClock
+from pinlater.client import AsyncClient, WorkerInfo, WorkerStatus
+from pinlater.domain.clock import WallClock
 from pinlater.version import __version__
 from pinlater.worker import Worker, WorkerSettings
-from pinlater.worker._leases.introduction import EVERY_S, Introduction, new_number, own_info
+from tests import structs as t
+from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
+from tests.worker.consumer.test_server_trouble import FAST, info
 from tests.worker.test_worker import running
 
-INFO = WorkerInfo("python", "1.0.0", "host-1.example.org", 4_194_304, 16, 12, 1_795_000_000_000)
 
+async def test_all_of_it_is_said_with_the_first_request_of_a_queue_and_every_ten_seconds() -> None:
+    later_s, told = 0.0, list[tuple[str, int, WorkerInfo | None]]()
+    clock = WallClock(time.time, lambda: time.monotonic() + later_s)
 
-def test_all_of_it_is_said_with_the_first_request_of_a_topic_and_every_ten_seconds() -> None:
-    clock = ManualClock()
-    introduction = Introduction(7, INFO, lambda: 3, clock.monotonic)
-    whole, brief = WorkingProcess(7, INFO._replace(running=3)), WorkingProcess(7)
-    assert [introduction.about(topic) for topic in ("q", "q", "r", "q")] == [whole, brief, whole, brief]
-    clock.advance(seconds=EVERY_S - 0.1)
-    assert introduction.about("q") == brief
-    clock.advance(seconds=0.1)
-    assert [introduction.about(topic) for topic in ("q", "q", "r")] == [whole, brief, whole]
+    async def dequeue(arguments: Any) -> t.DequeueResponse:
+        request = arguments.request
+        told.append((request.queue, request.process, request.worker))
+        await asyncio.sleep(0.01)
+        return t.DequeueResponse()
 
-
-def test_a_process_has_a_number_of_its_own_and_says_where_it_runs() -> None:
-    numbers = {new_number() for _ in range(100)}
-    assert len(numbers) == 100
+    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server:
+        for _ in range(2):
+            worker = Worker(server.address, concurrency=5, settings=FAST, clock=clock)
+            worker.task("q", name="q")(lambda: None)
+            worker.task("r", name="r")(lambda: None)
+            async with running(worker):
+                for passed_s in (9.0, 1.5, 0.0):
+                    until = len(told) + 9
+                    await eventually(lambda: len(told) >= until)  # noqa: B023 - called in this turn
+                    later_s += passed_s
+    numbers = list(dict.fromkeys(number for _, number, _ in told))
+    assert len(numbers) == 2  # of each run
     assert all(0 < number < 2**31 for number in numbers)
-    info = own_info(ManualClock(), 16)
-    assert info[:6] == ("python", __version__, socket.gethostname(), os.getpid(), 16, 0)
-
-
-def test_a_usual_request_is_seven_bytes_longer() -> None:
-    def size(process: WorkingProcess | None) -> int:
-        call = _calls.dequeue("q", 1, wait_ms=0, acks=None, dry_run=False, coverage=1.0, process=process)
-        return len(encode_request("dequeueJobs", 1, "w", call.args))
-
-    assert size(WorkingProcess(2**31 - 1)) - size(None) == 7
-    assert size(WorkingProcess(1, INFO)) - size(None) <= 120
+    for number in numbers:
+        for queue in ("q", "r"):
+            said = [about for asked, of, about in told if (asked, of) == (queue, number)]
+            assert [said[0] is not None, len([about for about in said if about])] == [True, 2]
+    whole = next(about for _, _, about in told if about)
+    assert (whole.library, whole.version, whole.host, whole.pid, whole.concurrency, whole.running) == (
+        "python", __version__, socket.gethostname(), os.getpid(), 5, 0,
+    )  # fmt: skip
 
 
 async def test_servers_know_a_worker_that_runs(client: AsyncClient) -> None:

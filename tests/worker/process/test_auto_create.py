@@ -207,9 +207,13 @@ async def test_a_job_that_enqueues_waits_for_the_creation_while_no_shard_can_be_
     app = App(load(None, {}, {"store": "memory:", "thrift.port": 0, "http.port": 0}).settings)
     await app.start()
     queues = Queues(fail)
-    async with queues.server() as server, AsyncClient(server.address, retries=0, wait_for_servers=False) as away:
+    async with (
+        queues.server() as server,
+        AsyncClient(server.address, retries=0, wait_for_servers=False) as away,
+        AsyncClient(f"127.0.0.1:{app.thrift.port}") as client,
+    ):
         _, task = worker_of(away)
-        worker = Worker(f"127.0.0.1:{app.thrift.port}", settings=FAST)
+        worker = Worker(client, settings=FAST)
 
         @worker.task("own")
         async def hand_over() -> None:
@@ -220,7 +224,6 @@ async def test_a_job_that_enqueues_waits_for_the_creation_while_no_shard_can_be_
             await eventually(lambda: worker.counts.succeeded == 1)
         assert worker.counts.failed == 0
         assert len(server.called("ensureQueue")) == 4
-        worker._enqueuer.close()
     await app.stop(1)
 
 
@@ -228,11 +231,11 @@ async def test_workers_that_run_do_not_bring_back_a_queue_that_was_deleted(caplo
     given = {"store": "memory:", "thrift.port": 0, "http.port": 0, "admin_password_hash": hash_password(PASSWORD)}
     app = App(load(None, {}, given).settings)
     await app.start()
-    address = f"127.0.0.1:{app.thrift.port}"
-    first, task = worker_of(address)
-    second, _ = worker_of(address)
-    with caplog.at_level(logging.INFO, "pinlater.worker"):
-        async with AsyncClient(address) as client, running(first), running(second):
+    async with AsyncClient(f"127.0.0.1:{app.thrift.port}") as client:
+        first, task = worker_of(client)
+        second, _ = worker_of(client)
+        caplog.set_level(logging.INFO, "pinlater.worker")
+        async with running(first), running(second):
             await task.enqueue_async()
             await eventually(lambda: first.counts.succeeded + second.counts.succeeded == 1)
             await client.delete_queue("q", PASSWORD)
@@ -240,10 +243,9 @@ async def test_workers_that_run_do_not_bring_back_a_queue_that_was_deleted(caplo
             with pytest.raises(errors.QueueNotFound, match="deleted within the last day"):
                 await task.enqueue_async()
             assert await client.queue_names() == []
-            await asyncio.to_thread(first.create_queues)  # a program that asks for it may
+            await first.create_queues_async()  # a program that asks for it may
             await task.enqueue_async()
             await eventually(lambda: first.counts.succeeded + second.counts.succeeded == 2)
-    task._enqueuer.close()
     await app.stop(1)
 
 

@@ -82,7 +82,7 @@ async def test_a_workers_memory_does_not_grow_with_the_jobs_it_has_run(client: A
 
         await eventually(all_finished, 60)
         await eventually(lambda: worker.counts.running == 0)
-        return items_held(worker._run)
+        return items_held(worker)
 
     running = asyncio.create_task(worker.run_async())
     first = await one_round()

@@ -7,10 +7,11 @@ import contextlib
 import http.client
 import logging
 import os
+import random
+import re
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.client import AsyncClient, Job, JobState
-from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
 from pinlater.testing import RealServer
 from pinlater.worker import (
     Ending,
@@ -27,22 +27,8 @@ from pinlater.worker import (
     JobFields,
     Middleware,
     Worker,
-    WorkerSettings,
     current_job,
 )
-from pinlater.worker._consumer.recycling import EXIT_CODE, Recycling, recycling_of
-from pinlater.worker._process import control_channel, metrics
-from pinlater.worker._process.control_channel import (
-    ControlChannel,
-    HealthAnswer,
-    HealthRequest,
-    Orders,
-    WorkerHello,
-    from_worker,
-)
-from pinlater.worker._process.health import HealthReport
-from pinlater.worker._supervisor.supervisor import STARTS
-from pinlater.worker.counts import DURATION_BOUNDS_S
 from tests.databases.ports import free_port
 from tests.worker import set_up_tasks
 from tests.worker.conftest import eventually
@@ -111,19 +97,20 @@ async def test_a_recycled_worker_lets_its_jobs_finish(client: AsyncClient) -> No
     assert await state_of(client, placed.descriptor, JobState.SUCCEEDED)
 
 
-def test_processes_that_start_together_do_not_end_together() -> None:
-    settings = WorkerSettings(recycle_jobs_max=1_000, recycle_age_ms=100_000, recycle_memory_bytes_max=10**9)
-    assert recycling_of(settings, 0.0) == Recycling(1_000, 100.0, 10**9)
-    assert recycling_of(settings, 0.5) == Recycling(950, 95.0, 950_000_000)
-    assert recycling_of(WorkerSettings(), 0.5) == Recycling(None, None, None)
-    assert Recycling().due(10**9, 10**9, 10**12) == ""
-    assert recycling_of(WorkerSettings(recycle_jobs_max=1), 1.0).jobs == 1
+@pytest.mark.parametrize(("spread", "jobs"), [(0.0, 20), (0.5, 19), (0.999, 19), (1.0, 18)])
+async def test_processes_that_start_together_do_not_end_together(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch, spread: float, jobs: int
+) -> None:
+    """A random part of up to a tenth lowers each limit."""
+    worker = Worker(client, settings=replace(FAST, recycle_jobs_max=20, recycle_age_ms=600_000))
 
+    @worker.task("q")
+    async def run(body: bytes) -> None: ...
 
-def test_the_exit_code_of_a_recycled_worker_is_in_the_commands_table() -> None:
-    from pinlater.cli import exits
-
-    assert exits.RECYCLED == EXIT_CODE
+    await client.enqueue("q", [b"x"] * 30)
+    monkeypatch.setattr(random, "random", lambda: spread)
+    await asyncio.wait_for(worker.run_async(), 20)
+    assert (worker.counts.claimed, worker.recycled) == (jobs, f"{jobs} jobs claimed")
 
 
 # --- probes ---------------------------------------------------------------------------------------------------------------
@@ -304,6 +291,10 @@ async def test_metrics_count_by_queue_task_and_outcome(client: AsyncClient) -> N
     assert found["pinlater_worker_jobs_claimed_total", ""] == 4
     assert found["pinlater_worker_slots", ""] == FAST.concurrency
     assert found["pinlater_worker_memory_bytes", ""] > 1_000_000
+    names = [*re.findall(r"^# HELP (\S+)", page, re.MULTILINE), "pinlater_worker_process_starts_total"]
+    assert len(names) > 15
+    reference = (ROOT / "docs/reference/metrics.md").read_text()
+    assert [name for name in names if f"`{name}`" not in reference] == []
 
 
 async def test_stopped_attempts_are_counted_by_their_reason(client: AsyncClient) -> None:
@@ -334,21 +325,6 @@ async def test_stopped_attempts_are_counted_by_their_reason(client: AsyncClient)
         task: {kind.value: n for kind, n in counts.ended.items()} for (_, task), counts in worker.counts.by_task.items()
     }
     assert ended == {"too_long": {"failed": 1}, "in_thread": {"given back": 1}}
-
-
-def test_every_metric_of_a_worker_is_in_the_reference() -> None:
-    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-    names = [metrics.JOBS, metrics.DURATIONS, STARTS, *(metric.name for metric in metrics.METRICS)]
-    assert [name for name in names if f"`{name}`" not in page] == []
-
-
-def test_pages_of_several_workers_become_one() -> None:
-    def page(number: str, value: int) -> str:
-        return f'# HELP a_total Some.\n# TYPE a_total counter\na_total{{process="{number}"}} {value}\n'
-
-    merged = metrics.merged([page("0", 1), page("1", 2)])
-    assert merged == ('# HELP a_total Some.\n# TYPE a_total counter\na_total{process="0"} 1\na_total{process="1"} 2\n')
-    assert list(DURATION_BOUNDS_S) == sorted(DURATION_BOUNDS_S)
 
 
 # --- logs -----------------------------------------------------------------------------------------------------------------
@@ -429,31 +405,6 @@ async def test_child_processes_are_set_up_before_their_first_job(client: AsyncCl
     done, _, process_id = told.read_text().partition(" in ")
     assert done == "by the command, by the worker"
     assert int(process_id) != os.getpid()
-
-
-# --- the channel to a supervisor ------------------------------------------------------------------------------------------
-async def test_a_worker_that_can_not_obey_exits_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its event loop may be blocked; an order to stop changes nothing then."""
-    exited = asyncio.Event()
-    monkeypatch.setattr(control_channel, "_EXTRA_S", 0.01)
-    monkeypatch.setattr(control_channel, "_exit", exited.set)
-    told: list[str] = []
-    ours, theirs = socket.socketpair()
-    report = HealthReport([], ["so"], "page")
-    orders = Orders(lambda: report, lambda: told.append("stop"), lambda: told.append("stop now"))
-    ready: Future[None] = Future()
-    obeying = asyncio.create_task(
-        ControlChannel(theirs.detach(), 3).obey(WorkerHello("127.0.0.1", None, 10), orders, ready)
-    )
-    reader, writer = await asyncio.open_unix_connection(sock=ours)
-    assert from_worker.decode(await read_frame(reader) or b"") == WorkerHello("127.0.0.1", None, 10)
-    writer.write(frame(HealthRequest(7)) + frame(SupervisorOrder("stop now")))
-    assert from_worker.decode(await read_frame(reader) or b"") == HealthAnswer(7, report)
-    writer.close()
-    await writer.wait_closed()
-    await asyncio.wait_for(obeying, 30)
-    assert told == ["stop now", "stop"]
-    await asyncio.wait_for(exited.wait(), 10)
 
 
 # --- heartbeats -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,331 @@
+"""Reports that can't be delivered at once, against a server with two shards.
+
+The server either tells each item's error by itself, or, as servers before per-item errors do, refuses a whole request for one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pinlater.client import ClaimedJob
+from pinlater.worker import Reject, Snooze, Worker, WorkerSettings, current_job
+from tests import structs as t
+from tests.client.fake_server import FakeServer
+from tests.worker.conftest import eventually
+from tests.worker.consumer.test_server_trouble import info
+from tests.worker.test_worker import running
+
+SETTINGS = WorkerSettings(
+    concurrency=50, backoff_first_ms=5, backoff_max_ms=20, wait_ms=50, unknown_task_delay_ms=1, prefetch_max=0
+)
+APPLIED, FINAL, STALE = 0, 1, 2
+
+
+class TwoShards(FakeServer):
+    """Hands out the jobs that the test gives it. A job's name is its token and its body.
+
+    `away`: unreachable shards; `bad`: jobs of which it refuses the reports; `outcome`: of all others.
+    """
+
+    def __init__(self, *, per_item: bool = True) -> None:
+        super().__init__(
+            getServerInfo=info,
+            dequeueJobs=self.dequeue,
+            ackJobs=lambda arguments: self.acked(arguments.request),
+            releaseJobs=lambda arguments: self.answer(arguments.request.claims, arguments.request.per_item_errors),
+            checkpointJobsFenced=self.checkpoint,
+            heartbeatClaims=lambda arguments: [t.AckResult(claim.descriptor, 0) for claim in arguments.request.claims],
+        )
+        self.per_item = per_item
+        self.waiting: dict[str, t.DequeueMetadata] = {}
+        self.names: dict[str, bytes] = {}
+        self.away: set[str] = set()
+        self.bad: set[str] = set()
+        self.outcome = APPLIED
+        self.requests: list[str] = []
+        self.riding: list[str] = []
+        self.applied: list[str] = []
+        self.bodies: dict[str, bytes | None] = {}
+        self.failed: dict[str, str] = {}
+
+    def give(self, names: str, shard: str = "1", task: str = "") -> None:
+        """Puts a job for each letter into the queue."""
+        for name in names:
+            descriptor = f"q:s{shard}:p1:{ord(name)}"
+            headers = {"pinlater-task": task} if task else {}
+            self.names[descriptor] = name.encode()
+            self.waiting[descriptor] = t.DequeueMetadata(
+                token=name, attempts_allowed=3, attempts_remaining=3, headers=headers
+            )
+
+    async def dequeue(self, arguments: Any) -> t.DequeueResponse:
+        acks, request = arguments.request.acks, arguments.request
+        if acks is not None:
+            self.riding += [ack.token for ack in acks.succeeded]
+        results = None if acks is None else self.acked(acks)
+        if not self.waiting:
+            await asyncio.sleep((request.wait_ms or 0) / 1000)
+        given = {descriptor: self.waiting.pop(descriptor) for descriptor in list(self.waiting)[: request.limit]}
+        return t.DequeueResponse(
+            jobs={descriptor: self.names[descriptor] for descriptor in given}, metadata=given, ack_outcomes=results
+        )
+
+    def acked(self, request: Any) -> list[t.AckResult]:
+        self.failed |= {ack.token: ack.error_text or "" for ack in request.failed or ()}
+        return self.answer([*(request.succeeded or ()), *(request.failed or ())], request.per_item_errors)
+
+    def checkpoint(self, arguments: Any) -> list[t.AckResult]:
+        items = arguments.request.requests
+        assert all(item.move_to_pending for item in items)
+        results = self.answer(items, arguments.request.per_item_errors)
+        self.bodies |= {item.token: item.new_body for item in items}
+        return results
+
+    def answer(self, items: Sequence[Any], per_item: bool | None) -> list[t.AckResult]:
+        assert per_item
+        tokens = [item.token for item in items]
+        self.requests.append("".join(tokens))
+        if self.bad.intersection(tokens):
+            raise t.PinLaterException(400, "A new body of 9 bytes", "BODY_TOO_LARGE", False)
+        away = [item.descriptor.split(":")[1].removeprefix("s") in self.away for item in items]
+        if any(away) and not self.per_item:
+            raise t.PinLaterException(502, "a shard is unreachable", "SHARD_UNREACHABLE", True)
+        self.applied += [token for token, lost in zip(tokens, away, strict=True) if not lost]
+        return [
+            t.AckResult(item.descriptor, 4, error_code=502, error_detail="SHARD_UNREACHABLE", retryable=True)
+            if lost
+            else t.AckResult(item.descriptor, self.outcome)
+            for item, lost in zip(items, away, strict=True)
+        ]
+
+
+@pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
+def shards(request: pytest.FixtureRequest) -> TwoShards:
+    return TwoShards(per_item=bool(request.param))
+
+
+def worker_of(server: TwoShards, act: Callable[[str], Any] = lambda _: None, **settings: Any) -> Worker:
+    """Its task calls `act` with the name of each job."""
+    worker = Worker(server.address, settings=WorkerSettings(**{**_AS_GIVEN, **settings}))
+
+    @worker.task("q", default=True)
+    async def work(job: ClaimedJob) -> None:
+        done = act(job.token)
+        if asyncio.iscoroutine(done):
+            await done
+
+    return worker
+
+
+_AS_GIVEN = {name: getattr(SETTINGS, name) for name in WorkerSettings.__slots__}
+
+
+def snooze_or_move(name: str) -> None:
+    if name == "a":
+        raise Snooze(60)
+    current_job().reschedule(0, b"new")
+
+
+async def test_acks_of_an_unreachable_shard_delay_no_others_and_ride_again_once_it_is_back(shards: TwoShards) -> None:
+    async with shards:
+        worker = worker_of(shards)
+        async with running(worker):
+            shards.away = {"2"}
+            shards.give("a")
+            shards.give("b", "2")
+            await eventually(lambda: "a" in shards.applied and shards.requests.count("b") >= 2)
+            seen = len(shards.riding)
+            shards.give("c", "2")
+            shards.give("d")
+            await eventually(lambda: "d" in shards.applied)
+            assert "c" not in shards.riding[seen:]
+            assert "b" not in shards.riding[seen:]
+            shards.away = set()
+            await eventually(lambda: {"b", "c"} <= set(shards.applied))
+            seen = len(shards.riding)
+            await eventually(lambda: len(shards.called("dequeueJobs")) > seen)
+            for name in "efgh":
+                shards.give(name, "2")
+                await eventually(lambda: name in shards.applied)  # noqa: B023 - called in this turn
+            assert shards.riding[seen:]
+    assert sorted(shards.applied) == list("abcdefgh")
+    assert (worker.counts.acks_refused, worker.counts.succeeded) == (0, 8)
+
+
+async def test_snoozed_rescheduled_and_returned_jobs_outlast_an_outage(shards: TwoShards) -> None:
+    go_on = asyncio.Event()
+
+    async def act(name: str) -> None:
+        await go_on.wait()
+        snooze_or_move(name)
+
+    async with shards:
+        worker = worker_of(shards, act)
+        async with running(worker):
+            shards.give("ab")
+            await eventually(lambda: worker.counts.running == 2)
+            shards.away = {"1"}
+            go_on.set()
+            shards.give("c", task="unknown")
+            await eventually(lambda: {"a", "b", "c"} <= set("".join(shards.requests)))
+            assert shards.applied == []
+            await shards.stop()
+            failed = worker.counts.claim_errors
+            await eventually(lambda: worker.counts.claim_errors > failed + 3)
+            shards.away = set()
+            await shards.start()
+            await eventually(lambda: worker.counts.released == 3)
+    assert sorted(shards.applied) == ["a", "b", "c"]
+    assert shards.bodies["b"] == b"new"
+
+
+@pytest.mark.parametrize("outcome", [STALE, FINAL])
+async def test_one_warning_names_jobs_that_run_again_since_their_reports_came_after_their_claims(
+    shards: TwoShards, caplog: pytest.LogCaptureFixture, outcome: int
+) -> None:
+    """Of a job that is final by now, an earlier try may have brought the report. One that fails comes again anyway."""
+    go_on = asyncio.Event()
+
+    async def act(name: str) -> None:
+        await go_on.wait()
+        if name == "e":
+            raise Reject("no")
+        if name == "f":
+            raise ValueError
+
+    async with shards:
+        worker = worker_of(shards, act)
+        async with running(worker):
+            shards.give("abcdef")
+            await eventually(lambda: worker.counts.running == 6)
+            shards.away = {"1"}
+            go_on.set()
+            await eventually(lambda: "abcdef" in {"".join(sorted(each)) for each in shards.requests[-3:]})
+            caplog.clear()
+            shards.away, shards.outcome = set(), outcome
+            await eventually(lambda: len(shards.applied) == 6)
+    lines = [(each.levelname, each.getMessage()) for each in caplog.records if "claim" in each.getMessage()]
+    too_late = (
+        "queue q: 5 reports came too late: the claims had ended before the server could take them, so that these jobs "
+        "run again: q:s1:p1:97, q:s1:p1:98, q:s1:p1:99 and 2 more"
+    )
+    assert lines == ([("WARNING", too_late)] if outcome == STALE else [])
+    assert worker.counts.acks_refused == 5 * len(lines)
+
+
+async def test_a_stop_retries_reports_until_the_server_is_back(shards: TwoShards) -> None:
+    async with shards:
+        worker = worker_of(shards, lambda name: snooze_or_move(name) if name == "a" else None)
+        working = asyncio.create_task(worker.run_async())
+        shards.away = {"1"}
+        shards.give("ab")
+        await eventually(lambda: {"a", "b"} <= set("".join(shards.requests)))
+        await shards.stop()
+        worker.request_stop()
+        gone = asyncio.get_running_loop().time() + 1.5
+        await eventually(lambda: asyncio.get_running_loop().time() > gone)
+        assert not working.done()
+        shards.away = set()
+        await shards.start()
+        await asyncio.wait_for(working, 20)
+    assert sorted(shards.applied) == ["a", "b"]
+
+
+async def test_a_stop_gives_reports_up_after_its_grace_time(caplog: pytest.LogCaptureFixture) -> None:
+    async with TwoShards() as server:
+        worker = worker_of(server, grace_ms=100)
+        working = asyncio.create_task(worker.run_async())
+        server.away = {"1"}
+        server.give("a")
+        await eventually(lambda: "a" in server.requests)
+        worker.request_stop()
+        await asyncio.wait_for(working, 30)
+    assert "queue q: 1 report could not be delivered; those jobs run again" in caplog.messages
+
+
+async def test_a_refused_report_does_not_block_others(shards: TwoShards) -> None:
+    """The others arrive, and the refused one is not retried."""
+    go_on = asyncio.Event()
+    async with shards:
+        worker = worker_of(shards, lambda _: go_on.wait())
+        async with running(worker):
+            shards.give("abcde")
+            shards.bad = {"c"}
+            await eventually(lambda: worker.counts.running == 5)
+            go_on.set()
+            await eventually(lambda: worker.counts.acks_refused == 1 and len(shards.applied) == 4)
+            told = len(shards.requests)
+            claims = len(shards.called("dequeueJobs"))
+            await eventually(lambda: len(shards.called("dequeueJobs")) > claims + 3)
+            assert len(shards.requests) == told
+    assert sorted(shards.applied) == ["a", "b", "d", "e"]
+
+
+async def test_a_body_that_the_server_refuses_fails_its_job_with_the_reason() -> None:
+    """Otherwise it would time out without a reason."""
+
+    async with TwoShards() as server:
+
+        def refuse(_: Any) -> None:
+            raise t.PinLaterException(400, "A new body of 9 bytes", "BODY_TOO_LARGE", False)
+
+        server.methods["checkpointJobsFenced"] = refuse
+        worker = worker_of(server, lambda _: current_job().reschedule(0, b"too large"))
+        async with running(worker):
+            server.give("a")
+            await eventually(lambda: server.applied)
+    assert server.failed == {"a": "could not be rescheduled: A new body of 9 bytes"}
+    assert server.applied == ["a"]
+
+
+async def test_new_bodies_go_in_requests_of_bounded_size() -> None:
+    async with TwoShards() as server:
+        worker = worker_of(server, lambda _: current_job().reschedule(0, bytes(2_000_000)))
+        async with running(worker):
+            server.away = {"1"}
+            server.give("abcd")
+            await eventually(lambda: set("".join(server.requests)) == set("abcd"))
+            await eventually(lambda: sum(len(each) == 2 for each in server.requests[-4:]) == 4)
+            server.away = set()
+            await eventually(lambda: sorted(server.applied) == ["a", "b", "c", "d"])
+    assert max(map(len, server.requests)) == 2
+
+
+async def test_acks_that_no_claim_takes_are_flushed_together_and_at_most_a_thousand_in_a_request() -> None:
+    """The claim under way waits for jobs. An ack that comes while others are on their way waits for the next request."""
+    go_on, answer = asyncio.Event(), asyncio.Event()
+    count, got = 1_200, list[int]()
+
+    async def dequeue(arguments: Any) -> t.DequeueResponse:
+        if got:
+            await asyncio.Event().wait()
+        got.append(arguments.request.limit)
+        jobs = [f"q:s1:p1:{number}" for number in range(count)]
+        meta = t.DequeueMetadata(token="tok")
+        return t.DequeueResponse(jobs=dict.fromkeys(jobs, b""), metadata=dict.fromkeys(jobs, meta))
+
+    async def ack(arguments: Any) -> list[t.AckResult]:
+        sizes.append(len(arguments.request.succeeded))
+        await answer.wait()
+        return [t.AckResult(each.descriptor, 0) for each in arguments.request.succeeded]
+
+    sizes: list[int] = []
+    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=ack) as server:
+        worker = Worker(server.address, settings=WorkerSettings(concurrency=count, wait_ms=50))
+
+        @worker.task("q")
+        async def work(job: ClaimedJob) -> None:
+            await go_on.wait()
+
+        async with running(worker):
+            await eventually(lambda: worker.counts.running == count)
+            go_on.set()
+            await eventually(lambda: sizes and worker.counts.running == 0)
+            assert len(sizes) == 1
+            answer.set()
+            await eventually(lambda: sum(sizes) == count)
+    assert (got, sizes) == ([count], [1_000, 200])
