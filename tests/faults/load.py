@@ -425,7 +425,11 @@ class SteadyLoad:
         if roll < 0.5:
             await self._answered("run", partial(self._run_again, job))
         else:
-            await self._answered("unblock", partial(self._unblock, queue, key))
+            await self.unblock(queue, key)
+
+    async def unblock(self, queue: str, key: str) -> None:
+        """Lets a key go, as an operator does, until that is answered."""
+        await self._answered("unblock", partial(self._unblock, queue, key))
 
     async def _run_again(self, job: ClaimedJob, client: AsyncClient) -> None:
         call = self.recorder.call("run", descriptor=job.descriptor)

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.simulation.history import APPLIED, History, PromiseKind, Violation
-from tests.faults.load import shard_of
+from tests.faults.load import queue_of, shard_of
 
 
 class Lacked(frozenset[int]):
@@ -90,6 +90,25 @@ class Tail:
 
     def _never_was(self, descriptor: str) -> bool:
         return id_of(descriptor) not in self._rollback.stored
+
+
+def stopped_again(history: History, rollbacks: Iterable[Rollback]) -> set[tuple[str, str]]:
+    """Returns the queues and keys that an operator may have to let go again, since a rollback took it back, or a run of their jobs."""
+    keys = {
+        descriptor: key
+        for one in history.enqueues
+        for descriptor, key in zip(one.descriptors or (), one.ordering_keys, strict=False)
+        if key is not None
+    }
+    found = set[tuple[str, str]]()
+    for rollback in rollbacks:
+        found |= {(one.queue, one.key) for one in history.unblocks if rollback.may_lack(one.started_ns, one.ended_ns)}
+        found |= {
+            (queue_of(one.descriptor), keys[one.descriptor])
+            for one in history.runs
+            if one.descriptor in keys and rollback.may_lack(one.started_ns, one.ended_ns)
+        }
+    return found
 
 
 def id_of(descriptor: str) -> int:

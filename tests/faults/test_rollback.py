@@ -13,9 +13,10 @@ from pinlater.simulation.history import (
     SeenEnqueue,
     SeenHeartbeat,
     SeenRun,
+    SeenUnblock,
     Violation,
 )
-from tests.faults.rollback import Rollback, judged
+from tests.faults.rollback import Rollback, judged, stopped_again
 
 TAIL = Rollback("2", 1_000, 2_000, stored={1, 2}, finished={1})
 IN_TIME, IN_TAIL, AFTER = (500, 900), (900, 1_100), (2_100, 2_200)
@@ -43,6 +44,17 @@ def test_a_final_failure_and_an_operators_run_are_undone_with_the_tail() -> None
     before, *_ = IN_TIME
     early = History(runs=[SeenRun(before, before, HAD, APPLIED)])
     assert judged([Violation(PromiseKind.GAVE_UP, HAD)], early, [TAIL]).broken
+
+
+def test_a_key_that_an_operator_let_go_in_the_tail_is_let_go_again() -> None:
+    began, ended = IN_TAIL
+    before, _ = IN_TIME
+    history = History(
+        enqueues=[SeenEnqueue(0, 1, ("body",), (HAD,), ("run",))],
+        runs=[SeenRun(began, ended, HAD, APPLIED)],
+        unblocks=[SeenUnblock(began, ended, "q", "let go"), SeenUnblock(before, before, "q", "early")],
+    )
+    assert stopped_again(history, [TAIL]) == {("q", "run"), ("q", "let go")}
 
 
 def is_excused(kind: PromiseKind, descriptor: str, when: tuple[int, int], text: str = "") -> bool:

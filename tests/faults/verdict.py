@@ -16,7 +16,7 @@ from tests.faults.faults import InjectedFault
 from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUES, client_of, shard_of
 from tests.faults.recovery import HandOver, Recovery
-from tests.faults.rollback import judged
+from tests.faults.rollback import judged, stopped_again
 from tests.faults.stage import Stage
 from tests.faults.stores import Sums
 
@@ -190,6 +190,7 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
     load = stage.load
     load.pause()
     try:
+        await _let_go_again(stage)
         drained_s, broken = await _drain(stage)
         await load.rest()
         lines = load.recorder.lines(0 if everything else load.judged)
@@ -212,6 +213,14 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
     finally:
         load.go_on()
     return drained_s, [*load.unexpected, *broken]
+
+
+async def _let_go_again(stage: Stage) -> None:
+    """Does what an operator does for the keys that failed jobs stop again after a rollback: the jobs behind would wait forever."""
+    if stage.rollbacks:
+        history = await asyncio.to_thread(read_history, stage.load.recorder.lines(stage.load.judged))
+        for queue, key in stopped_again(history, stage.rollbacks):
+            await stage.load.unblock(queue, key)
 
 
 async def _drain(stage: Stage) -> tuple[float, list[str]]:
